@@ -4,6 +4,7 @@
 pub use super::schema_key::{Key, Kind};
 use super::schema_key::{key, quantity};
 use super::{schema_experiment, schema_service};
+use konkordia_core::plan::Compression;
 
 /// The tables in the order of the documentation. Those of [`ARRAYS`] may stand several times, `detectors` holds one
 /// table per name.
@@ -498,7 +499,7 @@ const KEYS: &[Key] = &[
     key(
         "output",
         "compression",
-        Kind::Choice(&["bslz4", "bszstd", "lz4", "zstd", "gzip", "none"]),
+        Kind::Choice(&Compression::NAMES),
         "bslz4",
         "all lossless: bitshuffle with LZ4 or Zstd (HDF5 filter 32008), LZ4 (32004), Zstd (32015), gzip (1), or nothing; XDS reads bslz4 and lz4 only",
     ),

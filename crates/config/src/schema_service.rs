@@ -1,13 +1,14 @@
 //! The keys of streams and of the service; those of a run are in [`super::schema`].
 
 use super::schema_key::{Key, Kind, key, quantity};
+use konkordia_core::protocol::Protocol;
 
 /// The keys, in the order of the documentation.
 pub const KEYS: &[Key] = &[
     key(
         "source",
         "protocol",
-        Kind::Choice(&["stins", "stream1", "stream2", "sls", "directory"]),
+        Kind::Choice(&Protocol::SOURCE_NAMES),
         "required for streams",
         "streams: format of the messages: STINS of MAX IV, DECTRIS Stream V1 or V2, JSON of the SLS receivers, or image files (CBF, TIFF, EDF) that appear in a folder",
     ),
@@ -254,7 +255,7 @@ pub const KEYS: &[Key] = &[
         "`serve`: make folders that a file name asks for, below service.data_root",
     ),
     key("stream", "name", Kind::Text, "required", "name of the consumer in reports"),
-    key("stream", "protocol", Kind::Choice(&["stins", "stream2", "sls"]), "stins", "format of the messages"),
+    key("stream", "protocol", Kind::Choice(&Protocol::OUTGOING_NAMES), "stins", "format of the messages"),
     key("stream", "address", Kind::Text, "required", "ZeroMQ address, for example \"tcp://*:23500\""),
     key("stream", "bind", Kind::Flag, "true", "listen on the address; false = connect to it"),
     key(

@@ -8,7 +8,7 @@ use super::stream::{self, StreamConfig};
 use crate::settings::{CompatSettings, HttpSettings, ServiceSettings, TlsFiles};
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::ports::ServiceLevel;
-use konkordia_core::series::Protocol;
+use konkordia_core::protocol::Protocol;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::stream::{Socket, StreamSource};
-use konkordia_core::series::{Accept, Protocol};
+use konkordia_core::protocol::Protocol;
+use konkordia_core::series::Accept;
 
 const STREAM: &str = "[detector]\ntype = \"stream\"\n[source]\nprotocol = \"stream2\"\nupstreams = [\"tcp://127.0.0.1:31001\"]\n[output]\ndirectory = \"out\"\nprefix = \"a\"\n";
 const PACKETS: &str = "[detector]\ntype = \"eiger\"\nenergy_kev = 12.4\n[output]\ndirectory = \"out\"\nprefix = \"a\"\n";

@@ -11,7 +11,8 @@ use konkordia_core::experiment::Metadata;
 use konkordia_core::geometry::Placement;
 use konkordia_core::ledger::MissingPolicy;
 use konkordia_core::output::{Layout, Overwrite};
-use konkordia_core::series::{Accept, Positions, Protocol};
+use konkordia_core::protocol::Protocol;
+use konkordia_core::series::{Accept, Positions};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -202,10 +203,7 @@ pub fn read(document: &Document, d: &mut Diagnostics, file: &Path, text: &str) -
     let prefix = required(document, d, "output", "prefix");
     check_prefix(output, d);
     check_vectors(document, d);
-    let protocol = match required(document, d, "source", "protocol")?.as_str() {
-        "directory" => Protocol::Files,
-        name => Protocol::from_name(name)?,
-    };
+    let protocol = Protocol::of_source(&required(document, d, "source", "protocol")?)?;
     let origin = if protocol == Protocol::Files { folder(document, d, file) } else { messages(document, d) };
     let modules = modules(document, d, origin.as_ref());
     let mut transform = transform::read(document, d, &|path| resolve(file, path));

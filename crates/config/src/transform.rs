@@ -131,12 +131,8 @@ pub fn read(document: &Document, d: &mut Diagnostics, resolve: &dyn Fn(&str) -> 
         bin: bin.first().map(|rows| [*rows, bin.get(1).copied().unwrap_or(*rows)]).filter(|bin| *bin != [1, 1]),
         bin_mean: t.text("bin_mode") == Some("mean"),
         sum_frames: t.integer("sum_frames").map(|frames| frames as u32).filter(|frames| *frames > 1),
-        packing: match t.text("compression") {
-            Some("bslz4") => Some(Packing::BitshuffleLz4),
-            Some("lz4") => Some(Packing::Lz4),
-            Some("none") => Some(Packing::None),
-            _ => None,
-        },
+        // "as-received" is the name of none.
+        packing: t.text("compression").and_then(Packing::from_name),
         keeps_packing: t.text("compression") == Some("as-received"),
     }
 }

@@ -172,23 +172,60 @@ impl<'de> Deserialize<'de> for Shape {
     }
 }
 
-/// How the bytes of pixels are packed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Packing {
+macro_rules! packings {
+    ($($(#[doc = $doc:literal])+ $packing:ident: $name:literal, $filter:expr;)+) => {
+        /// How the bytes of pixels are packed, in messages and in files. What the messages of a protocol can carry is
+        /// listed in [`crate::protocol`]; [`crate::plan::Compression`] adds the level or the error bound for packing.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Packing {
+            $($(#[doc = $doc])+ $packing,)+
+        }
+
+        impl Packing {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$packing),+];
+
+            /// Name in configurations and for programs.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$packing => $name,)+
+                }
+            }
+
+            /// The id of the HDF5 filter whose chunks are packed in this way; `None` if there is none.
+            pub const fn filter(self) -> Option<i32> {
+                match self {
+                    $(Self::$packing => $filter,)+
+                }
+            }
+        }
+    };
+}
+
+packings! {
     /// Not at all.
-    None,
-    /// One LZ4 block and nothing else.
-    Lz4Block,
+    None: "none", None;
     /// As by HDF5's LZ4 filter (32004): 12 bytes, then blocks with their lengths.
-    Lz4,
+    Lz4: "lz4", Some(32004);
+    /// One LZ4 block and nothing else; DECTRIS Stream V1 calls it "lz4".
+    Lz4Block: "lz4-block", None;
     /// As by HDF5's bitshuffle filter (32008) with LZ4: 12 bytes, then blocks with their lengths.
-    BitshuffleLz4,
+    BitshuffleLz4: "bslz4", Some(32008);
     /// The same with zstd.
-    BitshuffleZstd,
+    BitshuffleZstd: "bszstd", Some(32008);
     /// One Zstd frame, as by HDF5's filter 32015. No message has it.
-    Zstd,
+    Zstd: "zstd", Some(32015);
     /// One zlib stream, as by HDF5's filter 1. No message has it.
-    Gzip,
+    Gzip: "gzip", Some(1);
+    /// One SZ3 stream, as by HDF5's filter 32024, with loss. Only archive copies of files have it.
+    Sz3: "sz3", Some(32024);
+}
+
+impl Packing {
+    /// The packing with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|packing| packing.name() == name)
+    }
 }
 
 /// An array with its bytes as they are packed.
@@ -235,6 +272,15 @@ mod tests {
             assert_eq!(Element::from_name(element.name()), Some(element));
         }
         assert_eq!(Element::from_name("uint128"), None);
+    }
+
+    #[test]
+    fn names_lead_to_packings_with_a_filter() {
+        for &packing in Packing::ALL {
+            assert_eq!(Packing::from_name(packing.name()), Some(packing));
+            assert_eq!(packing.filter().is_none(), matches!(packing, Packing::None | Packing::Lz4Block), "{packing:?}");
+        }
+        assert_eq!(Packing::from_name("lz5"), None);
     }
 
     #[test]

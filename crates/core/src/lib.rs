@@ -21,6 +21,7 @@ pub mod pixel;
 pub mod plan;
 pub mod ports;
 pub mod process;
+pub mod protocol;
 pub mod results;
 pub mod selection;
 pub mod sender;

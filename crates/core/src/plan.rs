@@ -2,6 +2,7 @@
 //! memory.
 
 use crate::IMAGES_MAX;
+use crate::array::Packing;
 use crate::assembler::JUMP_IMAGES_LIMIT;
 use crate::far_ahead::FarAhead;
 use crate::first_packets::Opening;
@@ -91,17 +92,47 @@ impl Compression {
     pub const ALL: [Self; 6] =
         [Self::Bslz4, Self::Bszstd { level: 1 }, Self::Lz4, Self::Zstd { level: 1 }, Self::Gzip { level: 1 }, Self::None];
 
+    /// The names of [`Self::ALL`].
+    pub const NAMES: [&str; Self::ALL.len()] = {
+        let mut names = [""; Self::ALL.len()];
+        let mut n = 0;
+        while n < names.len() {
+            names[n] = Self::ALL[n].name();
+            n += 1;
+        }
+        names
+    };
+
+    /// How the pixels are packed.
+    pub const fn packing(self) -> Packing {
+        match self {
+            Self::None => Packing::None,
+            Self::Bslz4 => Packing::BitshuffleLz4,
+            Self::Bszstd { .. } => Packing::BitshuffleZstd,
+            Self::Lz4 => Packing::Lz4,
+            Self::Zstd { .. } => Packing::Zstd,
+            Self::Gzip { .. } => Packing::Gzip,
+            Self::Sz3 { .. } => Packing::Sz3,
+        }
+    }
+
+    /// How pixels are packed so, at the default level; a bare LZ4 block needs the framing of [`Self::Lz4`]. `None` for
+    /// SZ3, which needs a bound.
+    pub const fn of(packing: Packing) -> Option<Self> {
+        Some(match packing {
+            Packing::None => Self::None,
+            Packing::BitshuffleLz4 => Self::Bslz4,
+            Packing::BitshuffleZstd => Self::Bszstd { level: 1 },
+            Packing::Lz4 | Packing::Lz4Block => Self::Lz4,
+            Packing::Zstd => Self::Zstd { level: 1 },
+            Packing::Gzip => Self::Gzip { level: 1 },
+            Packing::Sz3 => return None,
+        })
+    }
+
     /// Name as the configuration spells it.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Bslz4 => "bslz4",
-            Self::Bszstd { .. } => "bszstd",
-            Self::Lz4 => "lz4",
-            Self::Zstd { .. } => "zstd",
-            Self::Gzip { .. } => "gzip",
-            Self::Sz3 { .. } => "sz3",
-        }
+        self.packing().name()
     }
 
     /// The one of [`Self::ALL`] with this name.
@@ -430,6 +461,17 @@ mod tests {
     use super::*;
     use crate::geometry::{DoublePixels, Orientation, Placement, Quarter};
     use crate::tile::TileFormat;
+
+    #[test]
+    fn compressions_are_packings_with_parameters() {
+        assert_eq!(Compression::NAMES, ["bslz4", "bszstd", "lz4", "zstd", "gzip", "none"]);
+        for compression in Compression::ALL {
+            assert_eq!(Compression::of(compression.packing()), Some(compression));
+            assert_eq!(Compression::from_name(compression.packing().name()), Some(compression));
+        }
+        let bound = ErrorBound::new(0.5).unwrap();
+        assert_eq!(Compression::of(Compression::Sz3 { bound }.packing()), None);
+    }
 
     #[test]
     fn the_memory_sum_grows_with_the_slots_and_covers_the_gather_list() {

@@ -1,5 +1,6 @@
 //! The interfaces between the rules and the world: sources of datagrams and messages, and sinks of images.
 
+use crate::array::{Element, Packing};
 use crate::image::{CommittedImage, TileRecord};
 use crate::sender::Sender;
 use crate::series::{SeriesEnd, SeriesStart};
@@ -231,6 +232,27 @@ pub trait MessageEncoder: Send {
     /// # Errors
     /// The protocol cannot express it; in words for people.
     fn end(&mut self, end: &SeriesEnd) -> Result<Vec<Parts>, String>;
+}
+
+/// Unpacks pixels for decoders and encoders of protocols that cannot carry them as they are packed. The engine gives
+/// them its kernels in this form; it keeps memory for the next call.
+pub trait PixelUnpacker: Send {
+    /// Unpacks one piece of an array into `out`, which has as many bytes as the piece has unpacked.
+    ///
+    /// # Errors
+    /// The bytes are not what they claim to be; in words for people.
+    fn unpack(&mut self, packing: Packing, element: Element, packed: &[u8], out: &mut [u8]) -> Result<(), String>;
+
+    /// Pixels of 12 bits, two in three bytes with the low bits first, as little-endian uint16: `out` has two bytes for
+    /// each pixel.
+    fn mono12p(&mut self, packed: &[u8], out: &mut [u8]);
+
+    /// The byte-offset form of CBF files as little-endian int32: `out` has four bytes for each pixel. Returns the bytes
+    /// of `packed` that it read.
+    ///
+    /// # Errors
+    /// The bytes end before the last pixel, or a pixel does not fit 32 bits; in words for people.
+    fn byte_offset(&mut self, packed: &[u8], out: &mut [u8]) -> Result<usize, String>;
 }
 
 /// A sink failed: what happened, where, why and what to do, ready to print.

@@ -9,55 +9,6 @@ use crate::image::CommittedImage;
 use crate::ledger::{ImageLedger, ImageStatus, Imbalance};
 use serde_json::{Map, Value};
 
-/// The protocol of messages, from a detector or to a consumer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Protocol {
-    /// STINS, the streams of MAX IV.
-    Stins,
-    /// DECTRIS Stream V1 (JSON).
-    DectrisV1,
-    /// DECTRIS Stream V2 (CBOR).
-    DectrisV2,
-    /// JSON of the SLS receivers.
-    SlsJson,
-    /// Files of a folder: the first part of a message is the name, the second the content.
-    Files,
-}
-
-impl Protocol {
-    /// All of them.
-    pub const ALL: [Self; 5] = [Self::Stins, Self::DectrisV1, Self::DectrisV2, Self::SlsJson, Self::Files];
-
-    /// Those in which consumers can get images.
-    pub const OUTGOING: [Self; 3] = [Self::Stins, Self::DectrisV2, Self::SlsJson];
-
-    /// Name in configurations and reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Stins => "stins",
-            Self::DectrisV1 => "stream1",
-            Self::DectrisV2 => "stream2",
-            Self::SlsJson => "sls",
-            Self::Files => "files",
-        }
-    }
-
-    /// The protocol of this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|protocol| protocol.name() == name)
-    }
-
-    /// True if a series begins with a message of its own; otherwise it begins with its first image.
-    pub const fn has_start(self) -> bool {
-        !matches!(self, Self::SlsJson | Self::Files)
-    }
-
-    /// True if a series ends with a message of its own.
-    pub const fn has_end(self) -> bool {
-        !matches!(self, Self::Files)
-    }
-}
-
 /// What decides where an image stands in its series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Positions {

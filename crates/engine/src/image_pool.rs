@@ -2,9 +2,9 @@
 //! free again when nobody holds it or a part of its pixels any more.
 
 use bytes::{Bytes, BytesMut};
-use konkordia_core::array::{Array, Element, Packing, Shape};
+use konkordia_core::array::{Array, Element, Shape};
 use konkordia_core::image::{Channel, CommittedImage, Packets, TileRecord};
-use konkordia_core::plan::{Compression, Plan};
+use konkordia_core::plan::Plan;
 use konkordia_core::results::ImageResults;
 use konkordia_kernels::codec::Framing;
 use konkordia_wire::formats::PacketFormat;
@@ -34,19 +34,6 @@ pub(crate) struct FreeImage<'a> {
     slot: &'a mut Slot,
     snapshots: &'a mut [Arc<Vec<f32>>],
     buffer: BytesMut,
-}
-
-/// How the chunks of a run are packed.
-pub(crate) fn packing_of(compression: Compression) -> Packing {
-    match compression {
-        Compression::None => Packing::None,
-        Compression::Bslz4 => Packing::BitshuffleLz4,
-        Compression::Bszstd { .. } => Packing::BitshuffleZstd,
-        Compression::Lz4 => Packing::Lz4,
-        Compression::Zstd { .. } => Packing::Zstd,
-        Compression::Gzip { .. } => Packing::Gzip,
-        Compression::Sz3 { .. } => unreachable!("no run packs SZ3: the configuration does not offer it"),
-    }
 }
 
 /// A buffer with touched pages, so that the first image costs no page faults. A part is split off and dropped: the
@@ -88,7 +75,7 @@ impl ImagePool {
                 results: ImageResults::new(Arc::clone(&kinds)),
                 ..CommittedImage::lost(0)
             };
-            let (element, packing) = (Element::from(plan.pixel), packing_of(plan.compression));
+            let (element, packing) = (Element::from(plan.pixel), plan.compression.packing());
             let array = Array { shape, element, packing, pieces: Vec::with_capacity(1) };
             let channel = Some(Channel { name: "".into(), array });
             Ok(Slot { image: Arc::new(image), channel, buffer: buffer(bytes_max)? })

@@ -2,7 +2,6 @@
 //! holds it.
 
 use super::*;
-use crate::image_pool::packing_of;
 use crate::output_queue::{OutputQueueSpec, PreviewBuffer};
 use crate::results::numbers_of_strip;
 use konkordia_core::geometry::ImageGeometry;
@@ -146,7 +145,7 @@ fn images_of_every_compression_leave_with_their_pixels() {
             assert_eq!(partial.results.to_json()["max_value"], 60);
             let array = &partial.channels[0].array;
             let size = [bench.plan.geometry.rows(), bench.plan.geometry.columns()].map(u64::from);
-            assert_eq!((array.packing, array.shape.dimensions()), (packing_of(compression), &size[..]));
+            assert_eq!((array.packing, array.shape.dimensions()), (compression.packing(), &size[..]));
             let mut out = vec![0; image.len()];
             let mut scratch = UnpackScratch::new(Isa::detect());
             unpack::array(array.packing, array.element, &array.pieces[0], &mut out, &mut scratch).unwrap();

@@ -6,6 +6,11 @@
 //! chunks of HDF5's filters 32008 and 32004. `image_id` counts from 0 in the series. Times are fractions of seconds
 //! since `series_date`. A key that firmware of 2022 omits is not required, unknown keys are skipped, and null means
 //! absent. If a key comes twice, the last one counts; but a `type` that is the first key of the map counts in any case.
+//!
+//! [`decode`] has the meaning of messages, [`encode`] the messages of images: one file would be too long.
+
+pub mod decode;
+pub mod encode;
 
 use crate::cbor::{self, Item, SELF_DESCRIBED, Writer, Written, wrong};
 use crate::stream::{Bounds, Element, Pixels, Refusal, quoted};

@@ -8,11 +8,26 @@
 //! Releases before 7.0 call detSpec1 to 4 bunchId, reserved, debug and roundRNumber. `addJsonHeader` and `rx_roi` may
 //! be absent; the image is whole even if a region of interest is set. Unknown keys are skipped.
 
+use crate::message::{DecoderSetup, Event, ImagePart, MessageDecoder, Read, SeriesKey, slices, unnumbered};
+use crate::shared::facts;
+use crate::sls_udp::detector_type;
 use crate::stream::{Bounds, Refusal, json, part_count};
+use crate::unpacker::{ArrayUnpacker, flat};
+use bytes::Bytes;
+use konkordia_core::array::{Array, Element, Packing, Shape};
+use konkordia_core::experiment::Metadata;
+use konkordia_core::image::{Channel, CommittedImage, ImageTimes};
+use konkordia_core::ledger::ImageStatus;
+use konkordia_core::ports::{self, MessageEncoder, Parts, PixelUnpacker};
+use konkordia_core::protocol::Protocol;
+use konkordia_core::results::ImageResults;
+use konkordia_core::series::{SeriesEnd, SeriesStart};
 use konkordia_core::sls_header::SlsHeader;
+use konkordia_core::tile::DetectorKind;
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::borrow::Cow;
+use std::sync::Arc;
 
 /// Versions of the JSON that are understood.
 pub const VERSIONS: std::ops::RangeInclusive<u32> = 4..=5;
@@ -302,4 +317,311 @@ fn json_text(value: &impl serde::Serialize) -> String {
     // Texts, numbers and maps of JSON values can be written as JSON. NaN and infinity become null, which readers
     // refuse.
     serde_json::to_string(value).unwrap_or_default()
+}
+
+/// The part with the pixels.
+const PIXELS: usize = 1;
+const TICK_NS: u64 = 100;
+
+/// The decoder. The stream has one message per UDP port and frame, and no start. The key of a series is its file index
+/// + 1. End messages do not name their series, so they end that of the last image of this upstream.
+pub struct Decoder {
+    bounds: Bounds,
+    unpacker: Box<dyn PixelUnpacker>,
+    no_name: Arc<str>,
+    /// What the last image said of its series.
+    open: Option<Open>,
+    last: SeriesKey,
+}
+
+struct Open {
+    file_index: u64,
+    file_name: String,
+    size: [u64; 2],
+    bits: u32,
+    start: Arc<SeriesStart>,
+}
+
+impl Decoder {
+    /// A decoder of one upstream.
+    pub fn new(DecoderSetup { bounds, unpacker, .. }: DecoderSetup) -> Self {
+        Self { bounds, unpacker, no_name: "".into(), open: None, last: SeriesKey::default() }
+    }
+
+    fn part(&mut self, message: &ports::Message, image: &Image) -> Result<ImagePart, Refusal> {
+        let header = &image.header;
+        let array = self.array(&message.parts[PIXELS], image)?;
+        self.last = SeriesKey(header.file_index.saturating_add(1));
+        Ok(ImagePart {
+            series: self.last,
+            number: header.frame_index,
+            channels: vec![Channel { name: Arc::clone(&self.no_name), array }],
+            store: true,
+            is_partial: !header.complete,
+            times: times(header),
+            header_json: message.parts[0].clone(),
+            start: Some(self.start(header)),
+        })
+    }
+
+    fn array(&mut self, part: &Bytes, image: &Image) -> Result<Array, Refusal> {
+        let header = &image.header;
+        let wrong = |why: String| Refusal::new(PIXELS, why);
+        let (element, bits) = match header.bits {
+            4 | 8 => (Element::Uint8, 8),
+            12 | 16 => (Element::Uint16, 16),
+            _ => (Element::Uint32, 32),
+        };
+        let shape = Shape::new(&[header.rows, header.columns]).ok_or_else(|| wrong("an image has no pixels".into()))?;
+        let bytes = shape.elements() * bits / 8;
+        if bytes > self.bounds.image_bytes_max {
+            let most = self.bounds.image_bytes_max;
+            return Err(wrong(format!("unpacked it has {bytes} bytes; {most} are accepted")));
+        }
+        let data = match header.bits {
+            4 => image.data.iter().flat_map(|two| [two >> 4, two & 15]).collect(),
+            12 => {
+                let mut pixels = vec![0; bytes as usize];
+                self.unpacker.mono12p(image.data, &mut pixels);
+                pixels.into()
+            }
+            _ => part.clone(),
+        };
+        Ok(Array { shape, element, packing: Packing::None, pieces: vec![data] })
+    }
+
+    /// What is known of the series; made once for its images.
+    fn start(&mut self, header: &Header) -> Arc<SeriesStart> {
+        let (size, bits) = ([header.rows, header.columns], header.bits);
+        let is_open = |open: &&Open| {
+            (open.file_index, open.size, open.bits) == (header.file_index, size, bits) && open.file_name == header.file_name
+        };
+        if let Some(open) = self.open.as_ref().filter(is_open) {
+            return Arc::clone(&open.start);
+        }
+        let start = Arc::new(start(header));
+        let kept = Arc::clone(&start);
+        let file_name = header.file_name.clone().into_owned();
+        self.open = Some(Open { file_index: header.file_index, file_name, size, bits, start: kept });
+        start
+    }
+}
+
+impl MessageDecoder for Decoder {
+    fn read(&mut self, message: &ports::Message) -> Result<Read, Refusal> {
+        Ok(unnumbered(match Message::parse(&slices(message), &self.bounds)? {
+            Message::Image(image) => Event::Part(Box::new(self.part(message, &image)?)),
+            Message::End { .. } => {
+                self.open = None;
+                Event::End(self.last)
+            }
+        }))
+    }
+}
+
+/// Times of an image. The header of EIGER has another number in place of the exposure.
+fn times(header: &Header) -> Option<ImageTimes> {
+    let frame = &header.frame;
+    let is_eiger = header.detector_type == detector_type(DetectorKind::Eiger);
+    let real_ns = if is_eiger { 0 } else { u64::from(frame.exposure_length) * TICK_NS };
+    let start_ns = frame.timestamp_100ns.saturating_mul(TICK_NS);
+    (start_ns > 0).then(|| ImageTimes { start_ns, stop_ns: start_ns.saturating_add(real_ns), real_ns })
+}
+
+fn start(header: &Header) -> SeriesStart {
+    let whole = header.ports == (1, 1);
+    let bits = if matches!(header.bits, 4 | 12) { header.bits + 4 } else { header.bits };
+    let mut metadata = Map::new();
+    let mut say = |key: &str, value: Value| metadata.insert(key.to_owned(), value);
+    say("jsonversion", header.version.into());
+    say("fileIndex", header.file_index.into());
+    say("fname", (&*header.file_name).into());
+    say("bitmode", header.bits.into());
+    say("detshape", json!([header.ports.0, header.ports.1]));
+    say("detType", header.detector_type.into());
+    say("flipRows", header.flip_rows.into());
+    say("quad", header.quad.into());
+    if !header.added.is_empty() {
+        say("addJsonHeader", Value::Object(header.added.clone()));
+    }
+    if let Some(roi) = header.files_roi {
+        say("rx_roi", json!(roi));
+    }
+    SeriesStart {
+        series: header.file_index,
+        filename: filename(header),
+        image_size: whole.then_some([header.rows, header.columns]),
+        element: facts::counts(bits.into()),
+        facts: Metadata { bit_depth: Some(header.bits), ..Default::default() },
+        metadata,
+        store: true,
+        ..SeriesStart::default()
+    }
+}
+
+/// The stem of the receiver's own files, without its folders, and the number of the acquisition.
+fn filename(header: &Header) -> Option<String> {
+    let stem = header.file_name.rsplit('/').next().filter(|stem| !stem.is_empty())?;
+    Some(format!("{stem}_{}", header.file_index))
+}
+
+/// The version that is sent.
+const VERSION: u32 = 5;
+
+/// The encoder for one consumer. Pixels are not packed; each channel is sent as a port of its own, one above the other.
+pub struct Encoder {
+    file_index: u64,
+    file_name: String,
+    images_planned: Option<u64>,
+    unpacker: ArrayUnpacker,
+}
+
+/// The header of an image as an SLS receiver sent it.
+struct Came(Map<String, Value>);
+
+/// The entry of `addJsonHeader` that says that integers are signed; `bitmode` gives only their number of bits.
+const SIGNED: &str = "dtype";
+
+impl Came {
+    /// From an SLS receiver, or from packets that were put together here.
+    fn of(image: &CommittedImage) -> Self {
+        let Some((packets, header)) = image.packets.as_ref().and_then(|packets| Some((packets, packets.header()?))) else {
+            return Self(serde_json::from_slice(&image.header_json).unwrap_or_default());
+        };
+        if packets.detector_type == 0 {
+            // Of packets of another format, the receiver's JSON has a place for their number and that of the frame.
+            let value = json!({ "frameNumber": header.frame_number, "packetNumber": packets.caught() });
+            return Self(value.as_object().cloned().unwrap_or_default());
+        }
+        let header = SlsHeader::from(header);
+        let value = json!({
+            "frameNumber": header.frame_number, "expLength": header.exposure_length, "packetNumber": packets.caught(),
+            "detSpec1": header.bunch_id, "timestamp": header.timestamp_100ns, "modId": header.module_id, "row": header.row,
+            "column": header.column, "detSpec3": header.daq_info, "detType": packets.detector_type,
+            "version": packets.header_version,
+        });
+        Self(value.as_object().cloned().unwrap_or_default())
+    }
+
+    /// `addJsonHeader` as it came, with the results and the type of signed pixels.
+    fn added(&self, element: Element, results: &ImageResults) -> Map<String, Value> {
+        let mut added = self.0.get("addJsonHeader").and_then(Value::as_object).cloned().unwrap_or_default();
+        // The SLS receiver has texts only.
+        added.extend(results.to_json().into_iter().map(|(name, value)| (name, value.to_string().into())));
+        if matches!(element, Element::Int8 | Element::Int16 | Element::Int32) {
+            added.insert(SIGNED.into(), element.name().into());
+        }
+        added
+    }
+
+    fn whole(&self, key: &str) -> u64 {
+        self.0.get(key).and_then(Value::as_u64).unwrap_or(0)
+    }
+
+    fn narrow<T: TryFrom<u64> + Default>(&self, key: &str) -> T {
+        T::try_from(self.whole(key)).unwrap_or_default()
+    }
+}
+
+impl Encoder {
+    /// An encoder for one consumer.
+    pub fn new(unpacker: Box<dyn PixelUnpacker>) -> Self {
+        let unpacker = ArrayUnpacker::new(unpacker);
+        Self { file_index: 0, file_name: String::new(), images_planned: None, unpacker }
+    }
+
+    fn message(
+        &self,
+        image: &CommittedImage,
+        came: &Came,
+        (port, ports): (usize, usize),
+        array: &Array,
+    ) -> Result<Parts, String> {
+        let shape = flat(array.shape);
+        let (rows, columns) = match shape.dimensions() {
+            [columns] => (1, *columns),
+            [rest @ .., columns] => (rest.iter().product(), *columns),
+            [] => return Err("it has no pixels".into()),
+        };
+        let whole = array.pieces.first().ok_or("it has no pixels")?;
+        let header = Header {
+            version: VERSION,
+            bits: array.element.bits(),
+            columns,
+            rows,
+            ports: (1, ports as u64),
+            file_index: self.file_index,
+            frame_index: image.number,
+            progress_percent: self.progress_percent(image.number),
+            file_name: Cow::Borrowed(&self.file_name),
+            complete: image.status == ImageStatus::Complete,
+            packets_caught: came.narrow("packetNumber"),
+            frame: frame(image, came, port, ports),
+            detector_specific_2: came.narrow("detSpec2"),
+            detector_specific_4: came.narrow("detSpec4"),
+            detector_type: came.narrow("detType"),
+            header_version: came.narrow("version"),
+            flip_rows: came.whole("flipRows") != 0,
+            quad: came.whole("quad") != 0,
+            added: came.added(array.element, &image.results),
+            files_roi: None,
+        };
+        let mut parts = Message::Image(Image { header, data: whole }).build();
+        parts.truncate(1);
+        let first = parts.pop().ok_or("a message has no parts")?;
+        Ok(vec![Bytes::from(first.into_owned()), whole.clone()])
+    }
+
+    fn progress_percent(&self, number: u64) -> f64 {
+        let planned = self.images_planned.filter(|images| *images > 0);
+        planned.map_or(0.0, |images| (100.0 * (number + 1) as f64 / images as f64).min(100.0))
+    }
+}
+
+fn frame(image: &CommittedImage, came: &Came, port: usize, ports: usize) -> SlsHeader {
+    let times = image.times.unwrap_or_default();
+    let is_frame = came.0.contains_key("frameNumber");
+    SlsHeader {
+        frame_number: if is_frame { came.whole("frameNumber") } else { image.number },
+        timestamp_100ns: if is_frame { came.whole("timestamp") } else { times.start_ns / TICK_NS },
+        bunch_id: came.whole("detSpec1"),
+        exposure_length: if is_frame {
+            came.narrow("expLength")
+        } else {
+            u32::try_from(times.real_ns / TICK_NS).unwrap_or(u32::MAX)
+        },
+        daq_info: came.narrow("detSpec3"),
+        module_id: came.narrow("modId"),
+        row: if ports > 1 { u16::try_from(port).unwrap_or(u16::MAX) } else { came.narrow("row") },
+        column: came.narrow("column"),
+    }
+}
+
+impl MessageEncoder for Encoder {
+    fn start(&mut self, start: &SeriesStart) -> Result<Vec<Parts>, String> {
+        self.file_index = start.series;
+        self.file_name = start.filename.clone().unwrap_or_default();
+        self.images_planned = start.images_planned;
+        Ok(Vec::new())
+    }
+
+    fn image(&mut self, image: &CommittedImage) -> Result<Vec<Parts>, String> {
+        let came = Came::of(image);
+        let ports = image.channels.len();
+        let mut messages = Vec::with_capacity(ports);
+        for (port, channel) in image.channels.iter().enumerate() {
+            let array = self.unpacker.whole_bytes(&channel.array)?;
+            if let Some(carried) = Protocol::SlsJson.refuses(array.element) {
+                return Err(format!("its pixels are {}; {}", array.element.name(), carried.why));
+            }
+            let array = self.unpacker.one_piece(&array, Protocol::SlsJson.packings())?;
+            messages.push(self.message(image, &came, (port, ports), &array)?);
+        }
+        Ok(messages)
+    }
+
+    fn end(&mut self, _end: &SeriesEnd) -> Result<Vec<Parts>, String> {
+        let parts = Message::End { version: VERSION }.build();
+        Ok(vec![parts.into_iter().map(|part| Bytes::from(part.into_owned())).collect()])
+    }
 }

@@ -10,10 +10,23 @@
 //! MAX IV differ: each sender of a Lambda describes the whole image and sends one piece of it
 //! ([`Message::parse_piece`]), and the pixels of a Pilatus are a whole CBF file ([`Enclosed`]).
 
+use crate::message::{DecoderOptions, DecoderSetup, Event, ImagePart, MessageDecoder, Read, SeriesKey, slices};
+use crate::shared::{facts, maxiv};
 use crate::stream::{Bounds, Element, Packing, Pixels, Refusal, Shape, json, part_count, quoted, text};
+use crate::unpacker::ArrayUnpacker;
+use crate::{dectris_v1, files};
+use bytes::{BufMut, Bytes, BytesMut};
+use konkordia_core::array::Array;
+use konkordia_core::experiment::Metadata;
+use konkordia_core::image::{Channel, CommittedImage};
+use konkordia_core::ledger::ImageStatus;
+use konkordia_core::ports::{self, MessageEncoder, Parts, PixelUnpacker};
+use konkordia_core::protocol::Protocol;
+use konkordia_core::series::{SeriesEnd, SeriesStart};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
+use std::sync::Arc;
 
 /// Parts of the messages, from 0.
 mod part {
@@ -315,4 +328,227 @@ fn check_chunks(said: Option<Shape>, piece: Shape, count: usize) -> Result<(), S
 fn object_text(map: &Map<String, Value>) -> Vec<u8> {
     // Any map of JSON values can be written as JSON.
     serde_json::to_vec(map).unwrap_or_default()
+}
+
+/// The decoder. Messages do not name their series, so the key is always 0; they are numbered over the life of the
+/// sender.
+pub struct Decoder {
+    bounds: Bounds,
+    options: DecoderOptions,
+    unpacker: Box<dyn PixelUnpacker>,
+    no_name: Arc<str>,
+}
+
+impl Decoder {
+    /// A decoder of one upstream.
+    pub fn new(DecoderSetup { bounds, options, unpacker }: DecoderSetup) -> Self {
+        Self { bounds, options, unpacker, no_name: "".into() }
+    }
+
+    fn part(&self, message: &ports::Message, number: u64, discard: bool, array: Array) -> Event {
+        Event::Part(Box::new(ImagePart {
+            series: SeriesKey::default(),
+            number,
+            channels: vec![Channel { name: Arc::clone(&self.no_name), array }],
+            store: !discard,
+            is_partial: false,
+            times: None,
+            header_json: message.parts[0].clone(),
+            start: None,
+        }))
+    }
+
+    /// The image of the CBF file in a message; `None` if the message is no image.
+    fn enclosed(&mut self, message: &ports::Message) -> Result<Option<Read>, Refusal> {
+        let Some(image) = Enclosed::parse(&slices(message), &self.bounds)? else { return Ok(None) };
+        let (array, _) = files::cbf_pixels(&message.parts[part::PIXELS], &self.bounds, &mut *self.unpacker)
+            .map_err(|refusal| Refusal { part: part::PIXELS, ..refusal })?;
+        if let Some(said) = image.shape.filter(|said| *said != array.shape) {
+            let (said, is) = (said.dimensions(), array.shape.dimensions());
+            return Err(Refusal::new(part::PIXELS, format!("the message says {said:?}, but the CBF file is an image of {is:?}")));
+        }
+        let event = self.part(message, image.frame, image.discard, array);
+        Ok(Some(Read { message_number: Some(image.msg_number), event }))
+    }
+}
+
+impl MessageDecoder for Decoder {
+    fn read(&mut self, message: &ports::Message) -> Result<Read, Refusal> {
+        if self.options.pixels_are_cbf
+            && let Some(read) = self.enclosed(message)?
+        {
+            return Ok(read);
+        }
+        let read = Message::parse_piece(&slices(message), &self.bounds, self.options.pieces)?;
+        let message_number = Some(read.msg_number());
+        let event = match read {
+            Message::Header(header) => Event::Start(SeriesKey::default(), Box::new(start(header))),
+            Message::Image(image) => {
+                let one = image.pieces.first().ok_or_else(|| Refusal::new(part::PIXELS, "an image has no pixels"))?;
+                let pieces =
+                    message.parts[part::PIXELS..].iter().zip(&image.pieces).map(|(part, piece)| with_header(part, piece));
+                let array =
+                    Array { shape: image.shape, element: one.element(), packing: one.packing(), pieces: pieces.collect() };
+                self.part(message, image.frame, image.discard, array)
+            }
+            Message::SeriesEnd { .. } => Event::End(SeriesKey::default()),
+        };
+        Ok(Read { message_number, event })
+    }
+}
+
+/// The piece in the form that everything downstream expects; only a piece that lacks its header is copied.
+fn with_header(part: &Bytes, piece: &Pixels) -> Bytes {
+    let Some(header) = piece.lacking_header() else { return part.clone() };
+    let mut whole = BytesMut::with_capacity(header.len() + part.len());
+    whole.put_slice(&header);
+    whole.put_slice(part);
+    whole.freeze()
+}
+
+fn start(header: Header) -> SeriesStart {
+    let metadata = header.metadata.unwrap_or_default();
+    // `save_raw` also counts in the first part, for senders that have no second.
+    let save_raw = metadata.get("save_raw").or_else(|| header.extra.get("save_raw"));
+    let store = !matches!(save_raw, Some(Value::Bool(false))) && save_raw.and_then(Value::as_f64) != Some(0.0);
+    // Pipelines of MAX IV pass on the metadata of an EIGER under the names of Stream V1; `exptime` is their own key.
+    let said = dectris_v1::facts_of(&metadata);
+    let facts = Metadata { count_time_s: facts::positive(&metadata, "exptime").or(said.count_time_s), ..said };
+    let exposure = metadata.get(maxiv::EXPOSURE[1]).cloned();
+    SeriesStart {
+        filename: header.filename.map(Into::into),
+        facts,
+        image_extra: exposure.into_iter().map(|exposure| (maxiv::EXPOSURE[0].to_owned(), exposure)).collect(),
+        metadata,
+        header_extra: header.extra,
+        store,
+        ..SeriesStart::default()
+    }
+}
+
+/// Keys that this encoder sets itself, whatever came with the image.
+const OURS: [&str; 8] = ["htype", "msg_number", "frame", "shape", "type", "compression", "chunks", "discard"];
+
+/// The encoder for one consumer. Messages are numbered over its life; keys that came with an image go out with it.
+/// Several channels form one array with the channels as its first dimension; each is a message part of its own, as with
+/// the receivers of MAX IV.
+pub struct Encoder {
+    msg_number: u64,
+    /// Keys of the series that go out with every image.
+    extra: Map<String, Value>,
+    unpacker: ArrayUnpacker,
+}
+
+impl Encoder {
+    /// An encoder for one consumer.
+    pub fn new(unpacker: Box<dyn PixelUnpacker>) -> Self {
+        Self { msg_number: 0, extra: Map::new(), unpacker: ArrayUnpacker::new(unpacker) }
+    }
+
+    fn next_number(&mut self) -> u64 {
+        let number = self.msg_number;
+        self.msg_number += 1;
+        number
+    }
+
+    /// All channels as one array in a packing that STINS has a name for.
+    fn array(&mut self, image: &CommittedImage) -> Result<Array, String> {
+        if let [one] = &image.channels[..] {
+            return self.nameable(&one.array);
+        }
+        let mut arrays = image.channels.iter().map(|channel| self.nameable(&channel.array)).collect::<Result<Vec<_>, _>>()?;
+        if arrays.iter().any(|array| array.packing != arrays[0].packing || array.pieces.len() != 1) {
+            arrays = arrays.iter().map(|array| self.unpacker.one_piece(array, &[Packing::None])).collect::<Result<_, _>>()?;
+        }
+        let (shape, element, packing) = (arrays[0].shape, arrays[0].element, arrays[0].packing);
+        if arrays.iter().any(|array| (array.shape, array.element) != (shape, element)) {
+            return Err("its channels differ in shape or type, and a message of STINS holds one array".into());
+        }
+        let stack = Shape::new(&[&[arrays.len() as u64], shape.dimensions()].concat());
+        let shape =
+            stack.ok_or_else(|| format!("{} channels of shape {:?} are not an array", arrays.len(), shape.dimensions()))?;
+        Ok(Array { shape, element, packing, pieces: arrays.into_iter().flat_map(|array| array.pieces).collect() })
+    }
+
+    fn nameable(&mut self, array: &Array) -> Result<Array, String> {
+        if Protocol::Stins.packings().contains(&array.packing) { Ok(array.clone()) } else { self.unpacker.pieces(array) }
+    }
+
+    fn first_part(&self, msg_number: u64, image: &CommittedImage, array: &Array) -> Result<Bytes, String> {
+        let compression = if array.packing == Packing::None { "none" } else { "bslz4" };
+        let mut first = Map::new();
+        let mut say = |key: &str, value: Value| first.insert(key.to_owned(), value);
+        say("htype", "image".into());
+        say("msg_number", msg_number.into());
+        say("frame", image.frame.into());
+        say("shape", array.shape.dimensions().into());
+        say("type", array.element.name().into());
+        say("compression", compression.into());
+        if array.pieces.len() > 1 {
+            let piece = array.piece_shape().ok_or("its pieces are not equal parts of it")?;
+            say("chunks", piece.dimensions().into());
+        }
+        let came: Map<String, Value> = serde_json::from_slice(&image.header_json).unwrap_or_default();
+        if !image.store || came.contains_key("discard") {
+            say("discard", (!image.store).into());
+        }
+        if image.status == ImageStatus::Partial {
+            say("partial", true.into());
+        }
+        for (key, value) in came {
+            if !OURS.contains(&key.as_str()) {
+                first.entry(key).or_insert(value);
+            }
+        }
+        for (key, value) in image.results.to_json() {
+            first.entry(key).or_insert(value);
+        }
+        if let Some(times) = &image.times {
+            // As Stream V1 names them.
+            for (key, ns) in [("real_time", times.real_ns), ("start_time", times.start_ns), ("stop_time", times.stop_ns)] {
+                first.entry(key).or_insert(ns.into());
+            }
+        }
+        for (key, value) in self.extra.iter().filter(|(key, _)| !OURS.contains(&key.as_str())) {
+            first.entry(key).or_insert_with(|| value.clone());
+        }
+        Ok(Value::Object(first).to_string().into())
+    }
+}
+
+impl MessageEncoder for Encoder {
+    fn start(&mut self, start: &SeriesStart) -> Result<Vec<Parts>, String> {
+        self.extra.clone_from(&start.image_extra);
+        let header = Header {
+            msg_number: self.next_number(),
+            filename: start.filename.as_deref().map(Cow::Borrowed),
+            extra: start.header_extra.clone(),
+            metadata: (!start.metadata.is_empty() || !start.store).then(|| {
+                let mut metadata = start.metadata.clone();
+                if !start.store {
+                    metadata.insert("save_raw".into(), json!(false));
+                }
+                metadata
+            }),
+        };
+        let parts = Message::Header(header).build().map_err(|refusal| refusal.to_string())?;
+        Ok(vec![parts.into_iter().map(|part| Bytes::from(part.into_owned())).collect()])
+    }
+
+    fn image(&mut self, image: &CommittedImage) -> Result<Vec<Parts>, String> {
+        if image.channels.is_empty() {
+            return Ok(Vec::new());
+        }
+        let array = self.array(image)?;
+        let first = self.first_part(self.msg_number, image, &array)?;
+        // A number is used only for a message that is sent, because receivers wait for every number.
+        self.next_number();
+        Ok(vec![std::iter::once(first).chain(array.pieces).collect()])
+    }
+
+    fn end(&mut self, _end: &SeriesEnd) -> Result<Vec<Parts>, String> {
+        let msg_number = self.next_number();
+        let parts = Message::SeriesEnd { msg_number }.build().map_err(|refusal| refusal.to_string())?;
+        Ok(vec![parts.into_iter().map(|part| Bytes::from(part.into_owned())).collect()])
+    }
 }

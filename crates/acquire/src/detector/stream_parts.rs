@@ -17,13 +17,14 @@ use konkordia_core::state::State;
 use konkordia_core::text;
 use konkordia_engine::latency::{Histogram, Latency};
 use konkordia_engine::output_queue::OutputQueue;
-use konkordia_engine::series::decoder::{DecoderOptions, decoder_with};
+use konkordia_engine::series::protocols::{decoder_with, with_chip_gaps};
 use konkordia_engine::series::{Join, Protocol, SeriesControl, SeriesSpec, Upstream};
 use konkordia_sinks::clock;
 use konkordia_sinks::durable::ToDisk;
 use konkordia_sinks::hdf5::{Metadata, SeriesFileSpec, SharedState};
 use konkordia_sources::directory::{DirectorySource, DirectorySpec};
 use konkordia_sources::zmq::{ZmqKind, ZmqSource, ZmqSourceSpec, context};
+use konkordia_wire::message::DecoderOptions;
 use konkordia_wire::stream::Bounds;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -192,8 +193,8 @@ pub fn upstreams(config: &StreamConfig) -> Result<Vec<Upstream>, Failure> {
     let upstream = |(n, source)| {
         let chip_gap_px = config.modules.as_ref().map_or(0, |modules| modules.chip_gaps_px[n]);
         let is_maxiv = config.append_dataset.is_some();
-        let options = DecoderOptions { pieces, pixels_are_cbf: config.transform.cbf, chip_gap_px, is_maxiv };
-        Upstream { source, decoder: decoder_with(config.protocol, bounds, options) }
+        let options = DecoderOptions { pieces, pixels_are_cbf: config.transform.cbf, is_maxiv };
+        Upstream { source, decoder: with_chip_gaps(decoder_with(config.protocol, bounds, options), chip_gap_px, bounds) }
     };
     Ok(sources.into_iter().enumerate().map(upstream).collect())
 }

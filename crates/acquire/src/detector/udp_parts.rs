@@ -21,14 +21,14 @@ use konkordia_core::ledger::{ImageLedger, RunLedger, StreamLedger};
 use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::{Compression, Plan};
 use konkordia_core::ports::Source;
+use konkordia_core::protocol::Protocol;
 use konkordia_core::sender::Sender;
-use konkordia_core::series::{Ended, Protocol, SeriesEnd, SeriesLedger, SeriesStart};
+use konkordia_core::series::{Ended, SeriesEnd, SeriesLedger, SeriesStart};
 use konkordia_core::setup::Finding;
 use konkordia_core::text;
 use konkordia_engine::contain::Panic;
 use konkordia_engine::control::Control;
 use konkordia_engine::run::{Consumers, RunOutcome, end_of_run};
-use konkordia_engine::series::encode;
 use konkordia_sinks::clock;
 use konkordia_sinks::hdf5::{FileReport, LedgerRecord, Metadata};
 use konkordia_sources::udp::UdpReceiver;
@@ -226,10 +226,10 @@ fn refuse_types(base: &DetectorConfig, pixel: PixelType) -> Result<Vec<String>, 
     let mut notes = Vec::new();
     for consumer in &base.consumers {
         let protocol = consumer.protocol;
-        if let Some((why, types)) = encode::refuses(protocol, Element::from(pixel)) {
+        if let Some(carried) = protocol.refuses(Element::from(pixel)) {
             let what = format!("dtype = \"{pixel}\" cannot be sent to the consumer '{}' ({})", consumer.name, protocol.name());
-            let fix = format!("set dtype = {types} in [processing], or protocol = \"stins\" for this consumer");
-            return Err(Failure::new(Exit::Configuration, what, why, fix));
+            let fix = format!("set dtype = {} in [processing], or protocol = \"stins\" for this consumer", carried.dtypes);
+            return Err(Failure::new(Exit::Configuration, what, carried.why, fix));
         }
         if protocol == Protocol::DectrisV2 && !pixel.is_unsigned() {
             notes.push(format!(

@@ -15,7 +15,7 @@ use konkordia_core::results::ImageResults;
 use konkordia_core::series::SeriesStart;
 use konkordia_engine::deliver;
 use konkordia_engine::output_queue::{OutputQueue, OutputQueueSpec, OutputQueues, PreviewBuffer, PreviewImage};
-use konkordia_engine::series::encode;
+use konkordia_engine::series::protocols;
 use konkordia_sinks::zmq::{Context, StreamSink, StreamStats, ZmqOut, ZmqOutKind, ZmqOutSpec};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -150,7 +150,7 @@ impl Fanout {
         let spec = ZmqOutSpec { address, bind, kind, queue_messages: SOCKET_QUEUE, linger, peers_max };
         let out = ZmqOut::open(context, &spec).map_err(|error| fail(reason(&error)))?;
         let address = out.name().to_string();
-        let encoder = encode::encoder(wanted.protocol);
+        let encoder = protocols::encoder(wanted.protocol);
         let encoder = encoder.ok_or_else(|| fail(format!("nothing is sent in the protocol {}", wanted.protocol.name())))?;
         // The output queue decides what happens when a receiver is full. This thread waits for its own receiver only.
         let sink = StreamSink::new(out, encoder, Arc::clone(&self.stop));

@@ -177,7 +177,7 @@ impl ImageHeader {
             name: channel.name.to_string(),
             shape: channel.array.shape.dimensions().to_vec(),
             dtype: channel.array.element.name().into(),
-            compression: render::packing_name(channel.array.packing).into(),
+            compression: channel.array.packing.name().into(),
             packed_bytes: channel.array.packed_bytes(),
         });
         Self {

@@ -3,7 +3,7 @@
 use konkordia_core::array::{Array, Element, Packing};
 use konkordia_core::image::CommittedImage;
 use konkordia_core::series::SeriesStart;
-use konkordia_engine::series::encode::Unpacker;
+use konkordia_engine::series::protocols::array_unpacker;
 use serde_pickle::{HashableValue, SerOptions, Value};
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 /// In words: the image has no pixels or cannot be written as a pickle.
 pub fn last_frame(start: &SeriesStart, image: &CommittedImage, factor: usize) -> Result<Vec<u8>, String> {
     let array = &image.channels.first().ok_or("the image has no pixels")?.array;
-    let array = &if is_nameable(array.packing) { array.clone() } else { Unpacker::default().pieces(array)? };
+    let array = &if is_nameable(array.packing) { array.clone() } else { array_unpacker().pieces(array)? };
     let mut header = known_keys(start, image, array);
     let mut parts: Vec<Vec<u8>> = match image.channels.len() {
         1 => array.pieces.iter().map(|piece| piece.to_vec()).collect(),
@@ -33,7 +33,7 @@ pub fn last_frame(start: &SeriesStart, image: &CommittedImage, factor: usize) ->
 
 /// True if viewers know the packing. Whole Zstd and zlib streams come only from runs over UDP, as one array.
 const fn is_nameable(packing: Packing) -> bool {
-    !matches!(packing, Packing::Zstd | Packing::Gzip)
+    !matches!(packing, Packing::Zstd | Packing::Gzip | Packing::Sz3)
 }
 
 /// What the MAX IV receiver returns before the first image: a header without keys and no bytes.
@@ -64,12 +64,9 @@ fn known_keys(start: &SeriesStart, image: &CommittedImage, array: &Array) -> BTr
     for (key, value) in &start.image_extra {
         insert(&mut header, key, plain(value));
     }
-    let compression = match array.packing {
-        Packing::None | Packing::Zstd | Packing::Gzip => "none",
-        Packing::BitshuffleLz4 => "bslz4",
-        Packing::BitshuffleZstd => "bszstd",
-        Packing::Lz4 | Packing::Lz4Block => "lz4",
-    };
+    // The viewers know both forms of LZ4 under one name.
+    let known = if array.packing == Packing::Lz4Block { Packing::Lz4 } else { array.packing };
+    let compression = known.name();
     let channels = image.channels.len() as u64;
     let own = array.shape.dimensions();
     let shape = if channels > 1 { [&[channels], own].concat() } else { own.to_vec() };

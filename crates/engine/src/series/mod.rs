@@ -1,17 +1,16 @@
 //! The stream path: takes whole images from streams and folders, puts them in order, changes them where asked, and
-//! gives them to sinks. It knows no socket and no file: sources and sinks come as traits. Read [`event`] first, then
-//! [`open`].
+//! gives them to sinks. It knows no socket and no file: sources and sinks come as traits. Read
+//! [`konkordia_wire::message`] first, then [`open`].
 
 mod budget;
+mod chip_gaps;
 mod control;
-pub mod decoder;
-pub mod encode;
-pub mod event;
 mod join;
 pub mod merge;
 mod moved;
 mod notice;
 mod pieces;
+pub mod protocols;
 mod pull;
 mod rules;
 mod run;
@@ -23,7 +22,8 @@ mod unpack;
 mod work;
 
 pub use control::{Progress, SeriesControl, UpstreamProgress};
-pub use konkordia_core::series::{Accept, Positions, Protocol};
+pub use konkordia_core::protocol::Protocol;
+pub use konkordia_core::series::{Accept, Positions};
 pub use moved::start_of_changed;
 pub use notice::{ArmOrder, Notice};
 pub use pull::Upstream;

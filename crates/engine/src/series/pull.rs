@@ -2,12 +2,12 @@
 //! the in-flight budget of the upstream is used up, which holds back the sender.
 
 use super::control::{PullState, SeriesControl};
-use super::event::{Decoder, Event, Read};
 use super::notice::Notice;
 use super::rules::io::{Incoming, Receipt};
 use crate::contain::contain;
 use crossbeam_channel::Sender;
 use konkordia_core::ports::{Message, MessageSource};
+use konkordia_wire::message::{Event, MessageDecoder, Read};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ pub struct Upstream {
     /// Hands messages over.
     pub source: Box<dyn MessageSource>,
     /// Decodes them.
-    pub decoder: Box<dyn Decoder>,
+    pub decoder: Box<dyn MessageDecoder>,
 }
 
 /// Messages of one upstream.

@@ -16,7 +16,6 @@ use konkordia_core::array::Packing;
 use konkordia_core::geometry::MAX_IMAGE_PIXELS;
 use konkordia_core::order::WINDOW_IMAGES_MAX;
 use konkordia_core::selection::SUM_FRAMES_MAX;
-use konkordia_core::series::Protocol;
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -95,7 +94,7 @@ fn start(
     let quirks = SenderQuirks {
         upstreams: upstreams.len(),
         is_modular: spec.join.is_modular(),
-        is_sequenced: upstreams.len() > 1 && spec.protocol == Protocol::Stins && spec.join == Join::Balanced,
+        is_sequenced: upstreams.len() > 1 && spec.protocol.has_message_numbers() && spec.join == Join::Balanced,
         has_start: spec.protocol.has_start(),
         has_end: spec.protocol.has_end(),
     };

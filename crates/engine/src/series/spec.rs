@@ -4,7 +4,8 @@ use super::transform::TransformFactory;
 use konkordia_core::array::Packing;
 use konkordia_core::geometry::Placement;
 use konkordia_core::ledger::MissingPolicy;
-use konkordia_core::series::{Accept, Positions, Protocol};
+use konkordia_core::protocol::Protocol;
+use konkordia_core::series::{Accept, Positions};
 use konkordia_wire::stream::Bounds;
 use std::time::Instant;
 

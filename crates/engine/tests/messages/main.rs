@@ -15,9 +15,8 @@ use konkordia_core::ledger::ImageStatus;
 use konkordia_core::ports::{Message, MessageEncoder};
 use konkordia_core::series::SeriesStart;
 use konkordia_engine::series::Protocol;
-use konkordia_engine::series::decoder::{DecoderOptions, decoder, decoder_with};
-use konkordia_engine::series::encode;
-use konkordia_engine::series::event::{Decoder, Event, ImagePart, Read, SeriesKey};
+use konkordia_engine::series::protocols::{self, decoder, decoder_with, with_chip_gaps};
+use konkordia_wire::message::{DecoderOptions, Event, ImagePart, MessageDecoder, Read, SeriesKey};
 use konkordia_wire::stream::Bounds;
 use proptest::prelude::*;
 
@@ -25,12 +24,12 @@ fn message(parts: &[impl AsRef<[u8]>]) -> Message {
     Message { parts: parts.iter().map(|part| Bytes::copy_from_slice(part.as_ref())).collect() }
 }
 
-fn reader(protocol: Protocol) -> Box<dyn Decoder> {
+fn reader(protocol: Protocol) -> Box<dyn MessageDecoder> {
     decoder(protocol, Bounds::default())
 }
 
 fn encoder(protocol: Protocol) -> Box<dyn MessageEncoder> {
-    encode::encoder(protocol).expect("consumers can have it")
+    protocols::encoder(protocol).expect("consumers can have it")
 }
 
 fn read(protocol: Protocol, message: &Message) -> Result<Read, String> {
@@ -88,7 +87,7 @@ proptest! {
 
     #[test]
     fn nothing_that_comes_breaks_a_decoder(parts in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..60), 0..6)) {
-        for protocol in Protocol::ALL {
+        for &protocol in Protocol::ALL {
             // No part at all is refused too.
             let _ = reader(protocol).read(&message(&parts));
         }

@@ -145,8 +145,8 @@ fn pixels_that_are_a_cbf_file_are_unpacked() {
 fn the_gap_between_chips_is_put_in() {
     let pixels: Vec<u8> = (0..2 * 512u16).flat_map(u16::to_le_bytes).collect();
     let first = r#"{"htype":"image","msg_number":1,"frame":0,"shape":[2,512],"type":"uint16","compression":"none"}"#;
-    let options = DecoderOptions { chip_gap_px: 2, ..DecoderOptions::default() };
-    let mut reader = decoder_with(P, Bounds::default(), options);
+    let with_gaps = |bounds| with_chip_gaps(decoder(P, bounds), 2, bounds);
+    let mut reader = with_gaps(Bounds::default());
     let image = part(reader.read(&message(&[first.as_bytes(), &pixels])).unwrap());
     assert_eq!(array(&image).shape.dimensions(), [2, 514]);
     let is: Vec<u16> = array(&image).pieces[0].as_chunks().0.iter().map(|bytes| u16::from_le_bytes(*bytes)).collect();
@@ -156,6 +156,6 @@ fn the_gap_between_chips_is_put_in() {
     let why = reader.read(&message(&[narrow.as_bytes(), &[0; 300]])).unwrap_err().to_string();
     assert!(why.contains("not made of chips of 256 columns"), "{why}");
     let small = Bounds { image_bytes_max: 2050, ..Bounds::default() };
-    let why = decoder_with(P, small, options).read(&message(&[first.as_bytes(), &pixels])).unwrap_err().to_string();
+    let why = with_gaps(small).read(&message(&[first.as_bytes(), &pixels])).unwrap_err().to_string();
     assert!(why.contains("too large"), "{why}");
 }

@@ -9,8 +9,8 @@ use konkordia_core::ports::{Message, MessageSource, Sink, SinkError};
 use konkordia_core::series::{Ended, SeriesEnd, SeriesStart};
 use konkordia_engine::deliver::{self, Reports};
 use konkordia_engine::output_queue::{OutputQueueSpec, OutputQueues, PreviewBuffer};
-use konkordia_engine::series::event::{Decoder, Event, ImagePart, Read, SeriesKey};
 use konkordia_engine::series::{self, Notice, Protocol, Series, SeriesControl, SeriesSpec, Upstream};
+use konkordia_wire::message::{Event, ImagePart, MessageDecoder, Read, SeriesKey};
 use konkordia_wire::stream::Refusal;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -83,7 +83,7 @@ pub fn message(form: Form, upstream: usize, series: u64, number: u64, say: Say) 
 /// The decoder of the tiny protocol.
 pub struct TinyDecoder;
 
-impl Decoder for TinyDecoder {
+impl MessageDecoder for TinyDecoder {
     fn read(&mut self, message: &Message) -> Result<Read, Refusal> {
         let word = |n: usize| {
             let bytes = message.parts[0].get(n * 8..n * 8 + 8).and_then(|bytes| bytes.try_into().ok());

@@ -55,7 +55,9 @@ pub fn pack(
         Packing::Lz4 => Compression::Lz4,
         Packing::BitshuffleLz4 => Compression::Bslz4,
         Packing::BitshuffleZstd => Compression::Bszstd { level: ZSTD_LEVEL },
-        Packing::Zstd | Packing::Gzip => return Err("images of messages are not packed with zstd or gzip".into()),
+        Packing::Zstd | Packing::Gzip | Packing::Sz3 => {
+            return Err(format!("images of messages are not packed with {}", packing.name()));
+        }
     };
     let size = match ElementSize::new(element.bits() as usize / 8) {
         _ if compression == Compression::Lz4 => ElementSize::One,

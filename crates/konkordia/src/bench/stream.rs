@@ -200,7 +200,7 @@ fn receive(folder: &Path, setting: Setting, images: u64) -> Result<(f64, bool), 
     let sources = listen(setting)?;
     let addresses: Vec<String> = sources.iter().map(MessageSource::name).collect();
     let spec = SeriesSpec { bounds: Default::default(), ..SeriesSpec::new(Protocol::Stins) };
-    let decoder = || series::decoder::decoder(Protocol::Stins, spec.bounds);
+    let decoder = || series::protocols::decoder(Protocol::Stins, spec.bounds);
     let upstreams = sources.into_iter().map(|source| Upstream { source: Box::new(source), decoder: decoder() }).collect();
     let output_queues = Arc::new(OutputQueues::new(Some(Arc::new(PreviewBuffer::new(1, 1 << 30)))));
     let queue = OutputQueueSpec {

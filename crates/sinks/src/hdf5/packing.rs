@@ -2,15 +2,21 @@
 //! writes the bytes.
 
 use super::spec::Compression;
+use konkordia_core::array::Packing;
 use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::ErrorBound;
 
-const DEFLATE: i32 = 1;
+const DEFLATE: i32 = id(Packing::Gzip);
 /// HDF5 filter id of bitshuffle.
-pub(crate) const BITSHUFFLE: i32 = 32008;
-pub(crate) const LZ4: i32 = 32004;
-pub(crate) const ZSTD: i32 = 32015;
-pub(crate) const SZ3: i32 = 32024;
+pub(crate) const BITSHUFFLE: i32 = id(Packing::BitshuffleLz4);
+pub(crate) const LZ4: i32 = id(Packing::Lz4);
+pub(crate) const ZSTD: i32 = id(Packing::Zstd);
+pub(crate) const SZ3: i32 = id(Packing::Sz3);
+
+/// The filter id of a packing that has one; checked when this is compiled.
+const fn id(packing: Packing) -> i32 {
+    packing.filter().expect("it has a filter")
+}
 
 const MANDATORY: u32 = 0;
 const OPTIONAL: u32 = 1;

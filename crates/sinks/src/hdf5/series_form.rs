@@ -101,14 +101,7 @@ impl Form {
     }
 
     pub(crate) fn compression(&self) -> Compression {
-        match self.packing {
-            Packing::None => Compression::None,
-            Packing::BitshuffleLz4 => Compression::Bslz4,
-            Packing::BitshuffleZstd => Compression::Bszstd { level: 1 },
-            Packing::Lz4Block | Packing::Lz4 => Compression::Lz4,
-            Packing::Zstd => Compression::Zstd { level: 1 },
-            Packing::Gzip => Compression::Gzip { level: 1 },
-        }
+        Compression::of(self.packing).expect("neither messages nor runs have SZ3")
     }
 
     /// Bytes of one unpacked chunk.

@@ -8,7 +8,7 @@ mod tiff;
 
 use super::problem::Problem;
 use axum::body::Bytes;
-use konkordia_core::array::{Array, Packing};
+use konkordia_core::array::Array;
 use konkordia_core::image::CommittedImage;
 use konkordia_core::series::SeriesStart;
 use konkordia_picture::image;
@@ -60,19 +60,6 @@ impl Rendered {
     fn ending(mut self, ending: &'static str) -> Self {
         self.ending = Some(ending);
         self
-    }
-}
-
-/// Name of a packing for programs.
-pub const fn packing_name(packing: Packing) -> &'static str {
-    match packing {
-        Packing::None => "none",
-        Packing::Lz4Block => "lz4-block",
-        Packing::Lz4 => "lz4",
-        Packing::BitshuffleLz4 => "bslz4",
-        Packing::BitshuffleZstd => "bszstd",
-        Packing::Zstd => "zstd",
-        Packing::Gzip => "gzip",
     }
 }
 
@@ -135,7 +122,7 @@ fn raw(array: &Array) -> Rendered {
     rendered.headers = vec![
         ("x-konkordia-shape", join(&mut array.shape.dimensions().iter().copied())),
         ("x-konkordia-dtype", array.element.name().into()),
-        ("x-konkordia-compression", packing_name(array.packing).into()),
+        ("x-konkordia-compression", array.packing.name().into()),
     ];
     if array.pieces.len() != 1 {
         rendered.headers.push(("x-konkordia-piece-bytes", join(&mut array.pieces.iter().map(|piece| piece.len() as u64))));

@@ -1,7 +1,7 @@
 //! Each format, read back by another reader than the one that wrote it, for every type and packing.
 
 use super::*;
-use konkordia_core::array::{Element, Shape};
+use konkordia_core::array::{Element, Packing, Shape};
 use konkordia_core::experiment::Metadata;
 use konkordia_core::image::{Channel, ImageTimes};
 use konkordia_core::ledger::ImageStatus;
@@ -46,6 +46,7 @@ fn packed(packing: Packing, element: Element, data: &[u8]) -> Bytes {
         Packing::BitshuffleZstd => by(Compression::Bszstd { level: 1 }),
         Packing::Zstd => by(Compression::Zstd { level: 1 }),
         Packing::Gzip => by(Compression::Gzip { level: 1 }),
+        Packing::Sz3 => unreachable!("no image of a run or series has SZ3"),
     }
 }
 

@@ -2,7 +2,6 @@
 
 use super::membership::Received;
 use super::spec::RulesSpec;
-use crate::series::event::ImagePart;
 use crate::series::join::{fits, tile_size};
 use crate::series::spec::Join;
 use konkordia_core::IMAGES_MAX;
@@ -10,6 +9,7 @@ use konkordia_core::array::{Element, Shape};
 use konkordia_core::assembler::JUMP_IMAGES_LIMIT;
 use konkordia_core::image::Channel;
 use konkordia_core::series::{Ended, Positions, SeriesStart};
+use konkordia_wire::message::ImagePart;
 
 /// Positions without an image that are handed to sinks in a row, at most. A number further ahead is no image of this
 /// series.

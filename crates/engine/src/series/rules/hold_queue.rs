@@ -1,7 +1,7 @@
 //! The hold queue: messages of one upstream that cannot be judged or placed yet.
 
 use super::io::Incoming;
-use crate::series::event::{Event, Read};
+use konkordia_wire::message::{Event, Read};
 use std::collections::{BTreeMap, VecDeque};
 
 /// What a message waits for.

@@ -4,13 +4,13 @@
 use super::io::{Action, Done, Job, Receipt};
 use super::spec::RulesSpec;
 use super::sum::Sum;
-use crate::series::event::ImagePart;
 use crate::series::merge::Pending;
 use konkordia_core::geometry::Orientation;
 use konkordia_core::image::{Channel, CommittedImage};
 use konkordia_core::ledger::{ImageStatus, MissingPolicy};
 use konkordia_core::order::{Order, OrderSpec, Ready, Verdict};
 use konkordia_core::series::SeriesLedger;
+use konkordia_wire::message::ImagePart;
 use std::collections::VecDeque;
 
 /// A commit that takes longer has waited for a sink.

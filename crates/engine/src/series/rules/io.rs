@@ -1,10 +1,10 @@
 //! What the rules take from the world, and what they ask of it.
 
-use crate::series::event::Read;
 use crate::series::notice::Notice;
 use konkordia_core::geometry::Orientation;
 use konkordia_core::image::{Channel, CommittedImage};
 use konkordia_core::series::{SeriesEnd, SeriesStart};
+use konkordia_wire::message::Read;
 use std::sync::Arc;
 
 /// A message on its way to the sort thread.

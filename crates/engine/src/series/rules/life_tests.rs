@@ -3,7 +3,8 @@
 use super::world::{Input, MS, World, end, image, start};
 use crate::series::notice::{ArmOrder, Command};
 use crate::series::spec::SeriesSpec;
-use konkordia_core::series::{Accept, Ended, Protocol};
+use konkordia_core::protocol::Protocol;
+use konkordia_core::series::{Accept, Ended};
 
 fn spec(protocol: Protocol) -> SeriesSpec {
     SeriesSpec {

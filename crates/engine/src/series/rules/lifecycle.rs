@@ -6,12 +6,12 @@ use super::io::{Action, Ending};
 use super::membership::Received;
 use super::taking::superseded;
 use super::unfinished::Closing;
-use crate::series::event::{Read, SeriesKey};
 use crate::series::merge::Pending;
 use crate::series::notice::{Command, Notice};
 use crate::series::spec::Join;
 use konkordia_core::IMAGES_MAX;
 use konkordia_core::series::{Ended, SeriesEnd, SeriesLedger, SeriesStart};
+use konkordia_wire::message::{Read, SeriesKey};
 use std::sync::Arc;
 
 impl Rules {

@@ -5,8 +5,8 @@
 //! messages of the next series wait until the others have come as far, and messages that come before their header wait
 //! for the header.
 
-use crate::series::event::{Event, Read, SeriesKey};
 use konkordia_core::order::Numbers;
+use konkordia_wire::message::{Event, Read, SeriesKey};
 
 /// Properties of the upstreams and of the protocol on which the rules depend.
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,7 @@
 //! upstream is ahead.
 
 use super::io::Incoming;
-use crate::series::event::{Event, Read};
+use konkordia_wire::message::{Event, Read};
 use std::collections::BTreeMap;
 
 /// Messages that wait for those before them. The in-flight budget bounds their number.

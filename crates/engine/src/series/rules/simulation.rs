@@ -2,12 +2,13 @@
 //! parts that come too late, senders that were started again, slow workers and sinks. No clock runs: a seed replays it.
 
 use super::world::{Input, MS, Seen, World, end, image, modules, start};
-use crate::series::event::{Event, Read};
 use crate::series::notice::{ArmOrder, Command};
 use crate::series::spec::{Join, SeriesSpec};
 use konkordia_core::ledger::MissingPolicy;
-use konkordia_core::series::{Accept, Ended, Protocol};
+use konkordia_core::protocol::Protocol;
+use konkordia_core::series::{Accept, Ended};
 use konkordia_sim::rng::Rng;
+use konkordia_wire::message::{Event, Read};
 use std::collections::{BTreeMap, BTreeSet};
 
 const WAIT_NS: u64 = 300 * MS;
@@ -330,7 +331,7 @@ fn images_of_modules_have_the_states_of_the_reference_and_a_seed_replays_them() 
 /// balances, and nothing is left.
 fn chaos(seed: u64) -> Vec<String> {
     let mut rng = Rng::new(seed);
-    let protocol = [Protocol::Stins, Protocol::DectrisV2, Protocol::SlsJson, Protocol::Files][rng.below(4) as usize];
+    let protocol = Protocol::ALL[rng.below(Protocol::ALL.len() as u64) as usize];
     let upstreams = 1 + rng.below(3) as usize;
     let join = match rng.below(4) {
         0 => modules(upstreams),

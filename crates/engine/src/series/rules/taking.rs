@@ -7,10 +7,10 @@ use super::images::Held;
 use super::io::{Action, Incoming, Receipt};
 use super::membership::{Judgement, LEAVING, NOT_ARMED, Received, SenderQuirks};
 use super::unfinished::Placing;
-use crate::series::event::{Event, ImagePart, Read};
 use crate::series::notice::Notice;
 use konkordia_core::order::Verdict;
 use konkordia_core::series::{Accept, Ended, Positions, SeriesStart, UpstreamLedger};
+use konkordia_wire::message::{Event, ImagePart, Read};
 
 const TWICE: &str = "its image was already received (duplicate)";
 const LATE: &str = "it arrived too late, or its image was already received";

@@ -5,7 +5,6 @@ use super::Rules;
 use super::io::{Action, Done, Ending, Incoming, Job, Receipt};
 use super::membership::SenderQuirks;
 use super::spec::RulesSpec;
-use crate::series::event::{Event, ImagePart, Read, SeriesKey};
 use crate::series::notice::{Command, Notice};
 use crate::series::spec::{Join, SeriesSpec};
 use bytes::Bytes;
@@ -13,8 +12,10 @@ use konkordia_core::array::{Array, Element, Packing, Shape};
 use konkordia_core::geometry::{Orientation, Placement};
 use konkordia_core::image::{Channel, CommittedImage};
 use konkordia_core::ledger::ImageStatus;
-use konkordia_core::series::{Protocol, SeriesEnd, SeriesStart};
+use konkordia_core::protocol::Protocol;
+use konkordia_core::series::{SeriesEnd, SeriesStart};
 use konkordia_sim::rng::Rng;
+use konkordia_wire::message::{Event, ImagePart, Read, SeriesKey};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -86,7 +87,7 @@ pub(super) fn quirks(protocol: Protocol, join: &Join, upstreams: usize) -> Sende
     SenderQuirks {
         upstreams,
         is_modular: join.is_modular(),
-        is_sequenced: upstreams > 1 && protocol == Protocol::Stins && *join == Join::Balanced,
+        is_sequenced: upstreams > 1 && protocol.has_message_numbers() && *join == Join::Balanced,
         has_start: protocol.has_start(),
         has_end: protocol.has_end(),
     }

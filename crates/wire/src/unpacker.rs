@@ -1,25 +1,24 @@
-//! Pixels in the form that a protocol can carry.
+//! Arrays in the form that a protocol can carry.
 
 use bytes::{Bytes, BytesMut};
 use konkordia_core::array::{Array, Element, Packing, Shape};
-use konkordia_kernels::Isa;
-use konkordia_kernels::transform::{UnpackScratch, pixels, unpack};
+use konkordia_core::ports::PixelUnpacker;
 
-/// Unpacks where a protocol asks for it; reuses its memory.
-pub struct Unpacker {
-    isa: Isa,
-    scratch: UnpackScratch,
+/// Unpacks arrays where a protocol asks for it.
+pub struct ArrayUnpacker {
+    pixels: Box<dyn PixelUnpacker>,
 }
 
-impl Default for Unpacker {
-    fn default() -> Self {
-        let isa = Isa::detect();
-        Self { isa, scratch: UnpackScratch::new(isa) }
+impl ArrayUnpacker {
+    /// Arrays whose pixels `pixels` unpacks.
+    pub fn new(pixels: Box<dyn PixelUnpacker>) -> Self {
+        Self { pixels }
     }
-}
 
-impl Unpacker {
     /// The array with its pieces unpacked; pieces that are not packed are shared.
+    ///
+    /// # Errors
+    /// Its pieces are not equal parts of it, or not what they claim to be; in words for people.
     pub fn pieces(&mut self, array: &Array) -> Result<Array, String> {
         let whole = |pieces| Array { shape: array.shape, element: array.element, packing: Packing::None, pieces };
         if array.packing == Packing::None {
@@ -29,13 +28,16 @@ impl Unpacker {
         let bytes = (shape.elements() * u64::from(array.element.bits())).div_ceil(8) as usize;
         let unpacked = array.pieces.iter().map(|piece| {
             let mut out = vec![0; bytes];
-            unpack::array(array.packing, array.element, piece, &mut out, &mut self.scratch)?;
+            self.pixels.unpack(array.packing, array.element, piece, &mut out)?;
             Ok(Bytes::from(out))
         });
         Ok(whole(unpacked.collect::<Result<_, String>>()?))
     }
 
     /// The array as it is if it has one piece in one of these packings, else in one piece and not packed.
+    ///
+    /// # Errors
+    /// As [`Self::pieces`].
     pub fn one_piece(&mut self, array: &Array, packings: &[Packing]) -> Result<Array, String> {
         if array.pieces.len() == 1 && packings.contains(&array.packing) {
             return Ok(array.clone());
@@ -50,6 +52,9 @@ impl Unpacker {
     }
 
     /// The array in whole bytes per pixel: of `mono12p` the numbers in one piece as `uint16`, else as it is.
+    ///
+    /// # Errors
+    /// As [`Self::pieces`], or it has not as many bytes as its shape needs.
     pub fn whole_bytes(&mut self, array: &Array) -> Result<Array, String> {
         if array.element != Element::Mono12p {
             return Ok(array.clone());
@@ -59,7 +64,7 @@ impl Unpacker {
         let bytes = packed.pieces.first().filter(|bytes| bytes.len() as u64 == packed.unpacked_bytes());
         let bytes = bytes.ok_or_else(|| "its number of bytes does not match its shape".to_owned())?;
         let mut out = vec![0; pixel_count * 2];
-        pixels::mono12p(self.isa, bytes, &mut out);
+        self.pixels.mono12p(bytes, &mut out);
         Ok(Array { shape: packed.shape, element: Element::Uint16, packing: Packing::None, pieces: vec![out.into()] })
     }
 }
@@ -78,33 +83,6 @@ pub fn flat(shape: Shape) -> Shape {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn array(dimensions: &[u64], element: Element, pieces: &[&'static [u8]]) -> Array {
-        let pieces = pieces.iter().map(|piece| Bytes::from_static(piece)).collect();
-        Array { shape: Shape::new(dimensions).unwrap(), element, packing: Packing::None, pieces }
-    }
-
-    #[test]
-    fn pieces_are_joined_and_single_ones_shared() {
-        let two = array(&[2, 2], Element::Uint8, &[&[1, 2], &[3, 4]]);
-        let mut unpacker = Unpacker::default();
-        assert_eq!(unpacker.one_piece(&two, &[Packing::None]).unwrap().pieces, [Bytes::from_static(&[1, 2, 3, 4])]);
-        let one = array(&[2, 2], Element::Uint8, &[&[1, 2, 3, 4]]);
-        assert_eq!(unpacker.one_piece(&one, &[]).unwrap().pieces[0].as_ptr(), one.pieces[0].as_ptr());
-        let odd = Array { packing: Packing::Lz4, ..array(&[3, 2], Element::Uint8, &[&[1], &[2]]) };
-        assert!(unpacker.pieces(&odd).unwrap_err().contains("cannot have 2 pieces"));
-        let broken = Array { packing: Packing::Lz4, ..array(&[2, 2], Element::Uint8, &[&[1]]) };
-        assert!(unpacker.pieces(&broken).is_err());
-    }
-
-    #[test]
-    fn twelve_bits_become_sixteen() {
-        let packed = array(&[3], Element::Mono12p, &[&[0x21, 0x43, 0x65, 0x87, 0x09]]);
-        let wide = Unpacker::default().whole_bytes(&packed).unwrap();
-        assert_eq!((wide.element, &wide.pieces[0][..]), (Element::Uint16, &[0x21, 0x03, 0x54, 0x06, 0x87, 0x09][..]));
-        let short = array(&[4], Element::Mono12p, &[&[0x21, 0x43, 0x65, 0x87, 0x09]]);
-        assert!(Unpacker::default().whole_bytes(&short).is_err());
-    }
 
     #[test]
     fn leading_ones_are_dropped_down_to_two_dimensions() {

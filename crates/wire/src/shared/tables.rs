@@ -1,9 +1,9 @@
 //! Tables of a detector in the headers of DECTRIS streams.
 
-use super::parts::shared;
+use crate::message::shared;
+use crate::stream::{Packing, Pixels};
 use bytes::Bytes;
 use konkordia_core::array::{Array, Element};
-use konkordia_wire::stream::{Packing, Pixels};
 
 /// The warning about a table that cannot be used: the series goes on without it.
 pub fn table_warning(kind: &str, why: &str) -> String {

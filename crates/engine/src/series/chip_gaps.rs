@@ -1,13 +1,13 @@
 //! Inserts the gap between chips for modules whose pixels come without it, so that everything downstream sees the
 //! module as it is.
 
-use super::super::event::{Decoder, Event, Read};
-use super::super::unpack::unpacked;
+use super::unpack::unpacked;
 use bytes::Bytes;
 use konkordia_core::array::{Array, Packing, Shape};
 use konkordia_core::ports::Message;
 use konkordia_kernels::Isa;
 use konkordia_kernels::transform::{UnpackScratch, masked_le_bytes};
+use konkordia_wire::message::{Event, MessageDecoder, Read};
 use konkordia_wire::stream::{Bounds, Refusal};
 
 /// Columns of a chip of EIGER and JUNGFRAU.
@@ -15,15 +15,15 @@ const CHIP_COLUMNS: u64 = 256;
 const PIXELS: usize = 1;
 
 /// Another decoder, and the gap that its images lack.
-pub struct Gaps {
-    inner: Box<dyn Decoder>,
+pub struct ChipGaps {
+    inner: Box<dyn MessageDecoder>,
     gap_px: u64,
     bounds: Bounds,
     scratch: UnpackScratch,
 }
 
-impl Gaps {
-    pub fn new(inner: Box<dyn Decoder>, gap_px: u32, bounds: Bounds) -> Self {
+impl ChipGaps {
+    pub fn new(inner: Box<dyn MessageDecoder>, gap_px: u32, bounds: Bounds) -> Self {
         Self { inner, gap_px: u64::from(gap_px), bounds, scratch: UnpackScratch::new(Isa::detect()) }
     }
 
@@ -55,7 +55,7 @@ impl Gaps {
     }
 }
 
-impl Decoder for Gaps {
+impl MessageDecoder for ChipGaps {
     fn read(&mut self, message: &Message) -> Result<Read, Refusal> {
         let mut read = self.inner.read(message)?;
         if let Event::Part(part) = &mut read.event {

@@ -1,10 +1,12 @@
-//! The meaning of a message, whatever protocol it came in.
+//! The meaning of a message, whatever protocol it came in, and what every decoder is made of. Pixels are shared with
+//! the message, except where the protocol packs them in a way that no part downstream knows.
 
+use crate::stream::{Bounds, Pixels, Refusal};
 use bytes::Bytes;
+use konkordia_core::array::Array;
 use konkordia_core::image::{Channel, ImageTimes};
-use konkordia_core::ports::Message;
+use konkordia_core::ports::{Message, PixelUnpacker};
 use konkordia_core::series::SeriesStart;
-use konkordia_wire::stream::Refusal;
 use std::sync::Arc;
 
 /// The series that a message says it belongs to; 0 where the protocol does not say.
@@ -60,10 +62,53 @@ pub struct Read {
 
 /// The decoder of one upstream. Checks everything that a message announces against bounds before it allocates anything
 /// for it.
-pub trait Decoder: Send {
+pub trait MessageDecoder: Send {
     /// What `message` means.
     ///
     /// # Errors
     /// It cannot be read; in words for people.
     fn read(&mut self, message: &Message) -> Result<Read, Refusal>;
+}
+
+/// What a decoder is made with.
+pub struct DecoderSetup {
+    /// Limits of its messages.
+    pub bounds: Bounds,
+    /// What its upstream does differently.
+    pub options: DecoderOptions,
+    /// Unpacks pixels for protocols that pack them in a way that no part downstream knows.
+    pub unpacker: Box<dyn PixelUnpacker>,
+}
+
+/// Peculiarities of the messages of an upstream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DecoderOptions {
+    /// STINS: the upstream brings one of so many pieces of every image, and its messages may describe the whole image;
+    /// 0 or 1 = it brings whole images.
+    pub pieces: u64,
+    /// STINS: the pixels are a whole CBF file.
+    pub pixels_are_cbf: bool,
+    /// DECTRIS streams: a series is described by what the receiver of MAX IV reports, under its names, and the turn
+    /// that a header asks for is made.
+    pub is_maxiv: bool,
+}
+
+/// The parts of a message as slices.
+pub(crate) fn slices(message: &Message) -> Vec<&[u8]> {
+    message.parts.iter().map(|part| &part[..]).collect()
+}
+
+/// An event of a protocol that does not number its messages.
+pub(crate) fn unnumbered(event: Event) -> Read {
+    Read { message_number: None, event }
+}
+
+/// The array of pixels that lie in `part`, without copying them.
+pub(crate) fn shared(part: &Bytes, pixels: &Pixels) -> Array {
+    Array {
+        shape: pixels.shape(),
+        element: pixels.element(),
+        packing: pixels.packing(),
+        pieces: vec![part.slice_ref(pixels.data())],
+    }
 }

@@ -1,20 +1,19 @@
-//! DECTRIS Stream V2 and the superset of it that Jungfraujoch sends: further kinds of messages are not used, further
-//! keys become metadata.
+//! The decoder of DECTRIS Stream V2 and of the superset of it that Jungfraujoch sends: further kinds of messages are
+//! not used, further keys become metadata.
 
-use super::super::event::{Decoder, Event, ImagePart, Read, SeriesKey};
-use super::names::Names;
-use super::parts::{shared, slices, unnumbered};
-use super::tables::{table, table_warning};
-use super::{facts, maxiv};
+use super::{Image, Message, Seconds, Start, kind_of};
+use crate::cbor::Item;
+use crate::message::{DecoderSetup, Event, ImagePart, MessageDecoder, Read, SeriesKey, shared, slices, unnumbered};
+use crate::shared::names::Names;
+use crate::shared::tables::{table, table_warning};
+use crate::shared::{facts, maxiv};
+use crate::stream::{Bounds, Pixels, Refusal};
 use bytes::Bytes;
 use konkordia_core::array::{Array, Element};
 use konkordia_core::experiment::Metadata;
 use konkordia_core::image::{Channel, ImageTimes};
-use konkordia_core::ports::Message;
+use konkordia_core::ports;
 use konkordia_core::series::{ChannelStart, SeriesStart};
-use konkordia_wire::cbor::Item;
-use konkordia_wire::dectris_v2::{self, Image, Seconds, Start};
-use konkordia_wire::stream::{Bounds, Pixels, Refusal};
 use serde_json::{Map, Value};
 
 /// Kinds of messages that only Jungfraujoch sends.
@@ -22,15 +21,17 @@ const OTHER_KINDS: [&str; 2] = ["calibration", "metadata"];
 /// Keys of the start that are no metadata.
 const TABLES: [&str; 3] = ["type", "pixel_mask", "flatfield"];
 
-pub struct DectrisV2 {
+/// The decoder.
+pub struct Decoder {
     bounds: Bounds,
     is_maxiv: bool,
     names: Names,
 }
 
-impl DectrisV2 {
-    pub fn new(bounds: Bounds, is_maxiv: bool) -> Self {
-        Self { bounds, is_maxiv, names: Names::default() }
+impl Decoder {
+    /// A decoder of one upstream.
+    pub fn new(DecoderSetup { bounds, options, .. }: DecoderSetup) -> Self {
+        Self { bounds, is_maxiv: options.is_maxiv, names: Names::default() }
     }
 
     fn part(&mut self, part: &Bytes, image: &Image) -> Result<ImagePart, Refusal> {
@@ -49,24 +50,24 @@ impl DectrisV2 {
     }
 }
 
-impl Decoder for DectrisV2 {
-    fn read(&mut self, message: &Message) -> Result<Read, Refusal> {
+impl MessageDecoder for Decoder {
+    fn read(&mut self, message: &ports::Message) -> Result<Read, Refusal> {
         if let [part] = &message.parts[..]
-            && dectris_v2::kind_of(part).is_some_and(|kind| OTHER_KINDS.contains(&kind))
+            && kind_of(part).is_some_and(|kind| OTHER_KINDS.contains(&kind))
         {
             return Ok(unnumbered(Event::Other));
         }
-        let read = dectris_v2::Message::parse(&slices(message), &self.bounds)?;
+        let read = Message::parse(&slices(message), &self.bounds)?;
         let key = SeriesKey(read.series().id);
         // There is one part, or it would have been refused.
         let part = &message.parts[0];
         Ok(unnumbered(match read {
-            dectris_v2::Message::Start(said) => {
+            Message::Start(said) => {
                 let start = start(part, &said, &self.bounds, self.is_maxiv).map_err(|why| Refusal::new(0, why))?;
                 Event::Start(key, Box::new(start))
             }
-            dectris_v2::Message::Image(image) => Event::Part(Box::new(self.part(part, &image)?)),
-            dectris_v2::Message::End(_) => Event::End(key),
+            Message::Image(image) => Event::Part(Box::new(self.part(part, &image)?)),
+            Message::End(_) => Event::End(key),
         }))
     }
 }

@@ -1,40 +1,47 @@
-//! DECTRIS Stream V2. Receivers need type, size and channels of the images in the start message. Where these were not
-//! announced, it is sent with the first image. Pixels are copied once, behind their header.
+//! The encoder of DECTRIS Stream V2. Receivers need type, size and channels of the images in the start message. Where
+//! these were not announced, it is sent with the first image. Pixels are copied once, behind their header.
 
-use super::pixels::{Unpacker, flat};
-use crate::series::decoder::KEV_ANGSTROM;
+use super::{Axis, Image, Message, Seconds, Series, Start};
+use crate::cbor::{Item, item_of};
+use crate::shared::facts::KEV_ANGSTROM;
+use crate::stream::Pixels;
+use crate::unpacker::{ArrayUnpacker, flat};
 use bytes::Bytes;
 use konkordia_core::array::{Array, Element, Packing, Shape};
 use konkordia_core::experiment::Metadata;
 use konkordia_core::image::CommittedImage;
-use konkordia_core::ports::{MessageEncoder, Parts};
+use konkordia_core::ports::{MessageEncoder, Parts, PixelUnpacker};
+use konkordia_core::protocol::Protocol;
 use konkordia_core::series::{ChannelStart, SeriesEnd, SeriesStart};
-use konkordia_wire::cbor::{Item, item_of};
-use konkordia_wire::dectris_v2::{Axis, Image, Message, Seconds, Series, Start};
-use konkordia_wire::stream::Pixels;
 use serde_json::{Map, Value};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 /// Packings that receivers of DECTRIS' streams know.
-const PACKINGS: [Packing; 3] = [Packing::None, Packing::BitshuffleLz4, Packing::Lz4];
+const PACKINGS: &[Packing] = Protocol::DectrisV2.packings();
 /// Channels without a name, and planes, are called this and a number from 1.
 const CHANNEL: &str = "threshold_";
 /// Bytes that most messages have besides those of their pixels.
 const HEAD_BYTES: usize = 4096;
 const NS_PER_S: u64 = 1_000_000_000;
 
-#[derive(Default)]
-pub struct DectrisV2 {
+/// The encoder for one consumer.
+pub struct Encoder {
     series: u64,
     unique_id: String,
     arm_date: Option<String>,
     /// A start that still has to be sent.
     pending: Option<SeriesStart>,
-    unpacker: Unpacker,
+    unpacker: ArrayUnpacker,
 }
 
-impl DectrisV2 {
+impl Encoder {
+    /// An encoder for one consumer.
+    pub fn new(unpacker: Box<dyn PixelUnpacker>) -> Self {
+        let unpacker = ArrayUnpacker::new(unpacker);
+        Self { series: 0, unique_id: String::new(), arm_date: None, pending: None, unpacker }
+    }
+
     fn series(&self) -> Series<'_> {
         Series { id: self.series, unique_id: &self.unique_id }
     }
@@ -47,11 +54,11 @@ impl DectrisV2 {
             let is_alone = image.channels.len() == 1;
             if let Some(planes) = is_alone.then(|| planes(&array)).flatten() {
                 for (n, plane) in planes.iter().enumerate() {
-                    all.push((number_name(n), self.unpacker.one_piece(plane, &PACKINGS)?));
+                    all.push((number_name(n), self.unpacker.one_piece(plane, PACKINGS)?));
                 }
                 continue;
             }
-            let array = Array { shape: flat(array.shape), ..self.unpacker.one_piece(&array, &PACKINGS)? };
+            let array = Array { shape: flat(array.shape), ..self.unpacker.one_piece(&array, PACKINGS)? };
             let name = if channel.name.is_empty() { number_name(n) } else { Arc::clone(&channel.name) };
             all.push((name, array));
         }
@@ -118,7 +125,7 @@ impl DectrisV2 {
     }
 }
 
-impl MessageEncoder for DectrisV2 {
+impl MessageEncoder for Encoder {
     fn start(&mut self, start: &SeriesStart) -> Result<Vec<Parts>, String> {
         self.series = start.series;
         self.unique_id = unique_id(start);

@@ -2,19 +2,17 @@
 //! the content. The last group of digits in the name is the number of the image, and the rest of the name is the
 //! series: another rest, or the first number again, begins another series. The first number of a series is position 0.
 
-use super::super::event::{Decoder, Event, ImagePart, Read, SeriesKey};
-use super::byte_order::whole;
-use super::facts;
-use super::parts::{of_part, unnumbered};
+use crate::message::{DecoderSetup, Event, ImagePart, MessageDecoder, Read, SeriesKey, unnumbered};
+use crate::shared::byte_order::whole;
+use crate::shared::facts;
+use crate::stream::{Bounds, Refusal};
+use crate::{cbf, edf, tiff};
 use bytes::Bytes;
 use konkordia_core::array::{Array, Element, Packing};
 use konkordia_core::experiment::{Experiment, Goniometer, Metadata};
 use konkordia_core::image::Channel;
-use konkordia_core::ports::Message;
+use konkordia_core::ports::{Message, PixelUnpacker};
 use konkordia_core::series::{ChannelStart, SeriesStart};
-use konkordia_kernels::byte_offset;
-use konkordia_wire::stream::{Bounds, Refusal};
-use konkordia_wire::{cbf, edf, tiff};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -26,8 +24,10 @@ const NAME_BYTES_MAX: usize = 1024;
 /// The name of a series of files whose names are numbers.
 const NAMELESS: &str = "images";
 
-pub struct Files {
+/// The decoder.
+pub struct Decoder {
     bounds: Bounds,
+    unpacker: Box<dyn PixelUnpacker>,
     no_name: Arc<str>,
     series: u64,
     open: Option<Open>,
@@ -51,9 +51,10 @@ struct File {
     is_marked: bool,
 }
 
-impl Files {
-    pub fn new(bounds: Bounds) -> Self {
-        Self { bounds, no_name: "".into(), series: 0, open: None }
+impl Decoder {
+    /// A decoder of one folder.
+    pub fn new(DecoderSetup { bounds, unpacker, .. }: DecoderSetup) -> Self {
+        Self { bounds, unpacker, no_name: "".into(), series: 0, open: None }
     }
 
     /// The number of the image in its series, and the start of that series.
@@ -76,7 +77,7 @@ impl Files {
     }
 }
 
-impl Decoder for Files {
+impl MessageDecoder for Decoder {
     fn read(&mut self, message: &Message) -> Result<Read, Refusal> {
         let [name, content] = &message.parts[..] else {
             let came = message.parts.len();
@@ -86,7 +87,7 @@ impl Decoder for Files {
         let text =
             text.ok_or_else(|| Refusal::new(NAME, format!("invalid file name: not UTF-8, or over {NAME_BYTES_MAX} bytes")))?;
         let name = Name::read(text)?;
-        let mut file = read(content, &self.bounds)?;
+        let mut file = read(content, &self.bounds, &mut *self.unpacker)?;
         let (number, start) = self.place(&name, &file)?;
         file.said.insert("file".into(), text.into());
         Ok(unnumbered(Event::Part(Box::new(ImagePart {
@@ -174,9 +175,9 @@ fn marked(array: &Array) -> Option<Array> {
     Some(Array { shape: array.shape, element: Element::Uint32, packing: Packing::None, pieces: vec![bits.into()] })
 }
 
-fn read(content: &Bytes, bounds: &Bounds) -> Result<File, Refusal> {
+fn read(content: &Bytes, bounds: &Bounds, unpacker: &mut dyn PixelUnpacker) -> Result<File, Refusal> {
     let file = if content.starts_with(cbf::MAGIC) {
-        read_cbf(content, bounds)
+        read_cbf(content, bounds, unpacker)
     } else if tiff::MAGICS.iter().any(|magic| content.starts_with(magic)) {
         read_tiff(content, bounds)
     } else if content.starts_with(b"{") {
@@ -184,23 +185,27 @@ fn read(content: &Bytes, bounds: &Bounds) -> Result<File, Refusal> {
     } else {
         Err(Refusal::new(CONTENT, "it is not a CBF, TIFF or EDF file (unknown first bytes)"))
     };
-    file.map_err(of_part(CONTENT))
+    file.map_err(|refusal| Refusal { part: CONTENT, ..refusal })
 }
 
-fn read_cbf(content: &Bytes, bounds: &Bounds) -> Result<File, Refusal> {
-    let (array, contents) = cbf_pixels(content, bounds)?;
+fn read_cbf(content: &Bytes, bounds: &Bounds, unpacker: &mut dyn PixelUnpacker) -> Result<File, Refusal> {
+    let (array, contents) = cbf_pixels(content, bounds, unpacker)?;
     Ok(of_pilatus(array, &contents, Map::new()))
 }
 
 /// The unpacked image of a CBF file, and the header lines of the detector beside it.
-pub(super) fn cbf_pixels<'a>(content: &'a Bytes, bounds: &Bounds) -> Result<(Array, Cow<'a, str>), Refusal> {
+pub(crate) fn cbf_pixels<'a>(
+    content: &'a Bytes,
+    bounds: &Bounds,
+    unpacker: &mut dyn PixelUnpacker,
+) -> Result<(Array, Cow<'a, str>), Refusal> {
     let image = cbf::Image::parse(content, bounds)?;
     let data = match image.packing {
         cbf::Packing::None => content.slice_ref(image.data),
         cbf::Packing::ByteOffset => {
             // The length is limited by the bounds, and by the bytes that came: a pixel has one at least.
             let mut pixels = vec![0; image.shape.elements() as usize * size_of::<i32>()];
-            let read = byte_offset::decode(image.data, &mut pixels).map_err(|why| Refusal::new(CONTENT, why.to_string()))?;
+            let read = unpacker.byte_offset(image.data, &mut pixels).map_err(|why| Refusal::new(CONTENT, why))?;
             if read != image.data.len() {
                 let more = image.data.len() - read;
                 return Err(Refusal::new(CONTENT, format!("{more} bytes follow the last pixel of its byte-offset data")));

@@ -29,11 +29,11 @@ const V2: [&str; 6] = [
     "number_of_images",
 ];
 /// The exposure time: its key in each image, and in the header of STINS.
-pub(super) const EXPOSURE: [&str; 2] = ["exposure_time", "exptime"];
+pub const EXPOSURE: [&str; 2] = ["exposure_time", "exptime"];
 
 /// Reduces a start of Stream V1 to what the receiver of MAX IV reports, and takes from its appendix the turn that is to
 /// be made.
-pub(super) fn of_v1(start: &mut SeriesStart, appendix: Option<&Value>) {
+pub fn of_v1(start: &mut SeriesStart, appendix: Option<&Value>) {
     let rotate = appendix.and_then(|said| said.get("rotate")).cloned().unwrap_or_else(|| json!(0));
     let mut told = chosen(&start.metadata, &V1);
     if let Some(exposure) = told.get("count_time") {
@@ -51,7 +51,7 @@ pub(super) fn of_v1(start: &mut SeriesStart, appendix: Option<&Value>) {
 }
 
 /// Reduces a start of Stream V2 to what the receiver of MAX IV reports: the thresholds stand beside the other keys.
-pub(super) fn of_v2(start: &mut SeriesStart) {
+pub fn of_v2(start: &mut SeriesStart) {
     let mut told = chosen(&start.metadata, &V2);
     if let Some(Value::Object(thresholds)) = start.metadata.get("threshold_energy") {
         told.extend(thresholds.clone());
