@@ -7,5 +7,5 @@ mod messages;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
-    messages::check(data);
+    messages::check(data, 1_000_000);
 });

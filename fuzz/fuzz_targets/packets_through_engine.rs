@@ -7,5 +7,5 @@ mod packets;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
-    packets::check(data);
+    packets::check(data, 1_000_000);
 });

@@ -19,8 +19,8 @@ use konkordia_engine::series::{self, Notice, SeriesSpec, Upstream};
 use konkordia_wire::stream::Bounds;
 use konkordia_wire::zmsg;
 
-const MS: u64 = 1_000_000;
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Patience with the scene itself; more than any run of it takes.
+const AT_REST_WITHIN: Duration = Duration::from_secs(60);
 const MESSAGES_MAX: usize = 64;
 const BOUNDS: Bounds = Bounds { text_bytes_max: 1 << 14, image_bytes_max: 1 << 20, table_bytes_max: 1 << 20, channels_max: 4 };
 
@@ -139,8 +139,9 @@ fn damaged(capture: &[u8], [how, place, value]: [u8; 3]) -> Message {
     Message { parts: parts.into_iter().map(Bytes::from).collect() }
 }
 
-/// One stream path; the input says what comes. Returns the images that were committed.
-pub fn check(data: &[u8]) -> u64 {
+/// One stream path; the input says what comes. Returns the images that were committed. All times are multiples of
+/// `patience_ns`.
+pub fn check(data: &[u8], patience_ns: u64) -> u64 {
     let Some(([choice, window], steps)) = data.split_first_chunk::<2>() else { return 0 };
     let (protocol, captures) = [
         (Protocol::Stins, STINS),
@@ -158,9 +159,9 @@ pub fn check(data: &[u8]) -> u64 {
     let spec = SeriesSpec {
         bounds: BOUNDS,
         window_images: 1 + u64::from(*window),
-        wait_ns: 3 * MS,
-        drain_ns: 3 * MS,
-        stall_timeout_ns: 10 * MS,
+        wait_ns: 3 * patience_ns,
+        drain_ns: 3 * patience_ns,
+        stall_timeout_ns: 10 * patience_ns,
         budget_bytes: 1 << 20,
         check_pixels: choice & 8 != 0,
         ..SeriesSpec::new(protocol)
@@ -182,7 +183,7 @@ fn run(spec: SeriesSpec, protocol: Protocol, lists: Vec<VecDeque<Option<Message>
     let control = series.control();
     let clock = series.control();
     let delivery = deliver::spawn("file", reader, Checker::default(), Strict, move || clock.now_ns()).expect("there is a thread");
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + AT_REST_WITHIN;
     loop {
         let progress = control.progress();
         if progress.upstreams.iter().all(|upstream| upstream.is_closed) && progress.series_started == progress.series_ended {

@@ -295,8 +295,8 @@ def test_a_run_without_planned_number_ends_by_silence_and_is_complete(bench):
 
 @pytest.mark.parametrize("number", [INTERRUPT, TERMINATE])
 def test_ctrl_c_once_closes_a_valid_file(bench, number):
-    receiver = bench.receive(bench.config(**raw_tables(images=100000)))
-    sender = subprocess.Popen([BINARY, "simulate", "jungfrau", "--to", bench.to, "--images", "100000", "--rate", "100", "-q"])
+    receiver = bench.receive(bench.config(**raw_tables(images=10000)))
+    sender = subprocess.Popen([BINARY, "simulate", "jungfrau", "--to", bench.to, "--images", "10000", "--rate", "100", "-q"])
     try:
         receiver.wait_until(lambda p: p["images_written"] >= 20)
         receiver.signal(number)
@@ -306,15 +306,15 @@ def test_ctrl_c_once_closes_a_valid_file(bench, number):
         sender.wait()
     balanced(code, report)
     assert code == 130 and report["ended"] == "stopped" and report["images"]["complete"] >= 20
-    assert report["images"]["not_taken"] == 100_000 - report["images"]["expected"] and report["images"]["not_received"] == 0
+    assert report["images"]["not_taken"] == 10_000 - report["images"]["expected"] and report["images"]["not_received"] == 0
     assert "closing the file" in receiver.errors
     program("check", bench.master, check=0)
     assert len(Master(bench.master).images) == report["images_in_file"]
 
 
 def test_ctrl_c_twice_ends_at_once_and_the_file_can_be_repaired(bench):
-    receiver = bench.receive(bench.config(**raw_tables(images=100000)))
-    sender = subprocess.Popen([BINARY, "simulate", "jungfrau", "--to", bench.to, "--images", "100000", "--rate", "100", "-q"])
+    receiver = bench.receive(bench.config(**raw_tables(images=10000)))
+    sender = subprocess.Popen([BINARY, "simulate", "jungfrau", "--to", bench.to, "--images", "10000", "--rate", "100", "-q"])
     try:
         receiver.wait_until(lambda p: p["images_written"] >= 150)
         # Two different signals, because two equal ones may be merged into one.
@@ -337,11 +337,11 @@ MOMENTS = range(20 if os.environ.get("KONKORDIA_SLOW") else 2)
 @pytest.mark.parametrize("codec, moment", [("bslz4", moment) for moment in MOMENTS] + [("zstd", 0), ("gzip", 1)])
 def test_kill_9_loses_at_most_the_last_second(bench, codec, moment, capsys):
     """Kills at a random moment. Because data files are small, some kills hit the change from one file to the next."""
-    tables = raw_tables(images=100000)
+    tables = raw_tables(images=10000)
     tables["output"] = {"images_per_file": 40, "compression": codec}
     source = ["--raw", *lyso_raw()] if LYSO.is_dir() else []
     receiver = bench.receive(bench.config(**tables))
-    sender = subprocess.Popen([BINARY, "simulate", "jungfrau", "--to", bench.to, "--images", "100000", "--rate", "100", "-q", *source])
+    sender = subprocess.Popen([BINARY, "simulate", "jungfrau", "--to", bench.to, "--images", "10000", "--rate", "100", "-q", *source])
     try:
         receiver.wait_until(lambda p: p["images_written"] >= 20)
         time.sleep(random.Random(moment).uniform(0, 2.5))

@@ -384,7 +384,7 @@ def test_an_armed_detector_can_give_up(bench):
 
 
 def test_cancel_in_every_state(bench):
-    service = bench.serve(run={"images": 100000}, output={"overwrite": "replace"})
+    service = bench.serve(run={"images": 20000}, output={"overwrite": "replace"})
     assert service.command("cancel")["state"] == "idle"
     # Armed: no image came, so no file is left.
     service.command("arm")
@@ -429,7 +429,7 @@ def test_cancel_in_every_state(bench):
 
 
 def test_late_packets_of_the_last_run_are_foreign_or_left_out(bench):
-    service = bench.serve(run={"images": 100000, "first_frame": "auto"}, output={"overwrite": "replace"})
+    service = bench.serve(run={"images": 20000, "first_frame": "auto"}, output={"overwrite": "replace"})
     service.command("arm", {"prefix": "a"})
     bench.send(50, first_frame=100)
     service.until(lambda s: s["images_committed"] == 50)
@@ -485,7 +485,7 @@ def test_events_tell_the_story(bench):
 
 
 def test_sigterm_in_mid_run_closes_the_files(bench):
-    service = bench.serve(run={"images": 100000})
+    service = bench.serve(run={"images": 20000})
     service.command("arm")
     sender = threading.Thread(target=bench.send, args=(600, 300))
     sender.start()
@@ -498,7 +498,7 @@ def test_sigterm_in_mid_run_closes_the_files(bench):
 
 
 def test_killed_and_started_again(bench):
-    service = bench.serve(run={"images": 100000})
+    service = bench.serve(run={"images": 20000})
     service.command("arm")
     sender = threading.Thread(target=bench.send, args=(400, 300))
     sender.start()

@@ -665,6 +665,7 @@ fn an_impossible_ring_is_named() {
             consumers: Consumers::default(),
             frame_sinks: vec![],
             isa: Isa::detect(),
+            workers: WorkerKind::default(),
         };
         let error = run::arm(parts).err().expect("it is refused").to_string();
         assert!(error.contains(why), "{error}");
