@@ -170,6 +170,7 @@ pub fn check(data: &[u8], patience_ns: u64) -> u64 {
 }
 
 fn run(spec: SeriesSpec, protocol: Protocol, lists: Vec<VecDeque<Option<Message>>>) -> u64 {
+    let sent = lists.iter().flatten().flatten().count() as u64;
     let queues = Arc::new(OutputQueues::new(Some(Arc::new(PreviewBuffer::new(2, 1 << 20)))));
     let reader = queues.add(OutputQueueSpec {
         name: "file".into(),
@@ -184,21 +185,26 @@ fn run(spec: SeriesSpec, protocol: Protocol, lists: Vec<VecDeque<Option<Message>
     let clock = series.control();
     let delivery = deliver::spawn("file", reader, Checker::default(), Strict, move || clock.now_ns()).expect("there is a thread");
     let until = Instant::now() + AT_REST_WITHIN;
+    let (mut ended, mut of_series) = (0, 0);
+    // Until every message is in a ledger, and every series that began has ended.
     loop {
+        for notice in series.notices().try_iter() {
+            match notice {
+                Notice::Ended(end) => {
+                    assert_eq!(end.ledger.imbalances(), [], "{:?}", end.ledger);
+                    (ended, of_series) = (ended + 1, of_series + end.ledger.total().received);
+                }
+                Notice::Broken { why } => panic!("{why}"),
+                Notice::SourceFailed { why, .. } => panic!("no source fails, but: {why}"),
+                _ => {}
+            }
+        }
         let progress = control.progress();
-        if progress.upstreams.iter().all(|upstream| upstream.is_closed) && progress.series_started == progress.series_ended {
+        if progress.series_started == ended && of_series + progress.between.total().received == sent {
             break;
         }
-        assert!(Instant::now() < until, "it never comes to rest: {progress:?}");
+        assert!(Instant::now() < until, "of {sent} messages {of_series} are in {ended} series: {progress:?}");
         std::thread::sleep(Duration::from_millis(1));
-    }
-    for notice in series.notices().try_iter() {
-        match notice {
-            Notice::Ended(end) => assert_eq!(end.ledger.imbalances(), [], "{:?}", end.ledger),
-            Notice::Broken { why } => panic!("{why}"),
-            Notice::SourceFailed { why, .. } => panic!("no source fails, but: {why}"),
-            _ => {}
-        }
     }
     let progress = control.progress();
     assert_eq!(progress.between.imbalances(), [], "{:?}", progress.between);
