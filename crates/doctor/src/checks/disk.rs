@@ -1,0 +1,89 @@
+//! The folder for files.
+
+use crate::finding::{Finding, Verdict};
+use crate::parse::{Mount, mount_of};
+use crate::snapshot::{Disk, Snapshot};
+use konkordia_core::text::bytes;
+
+/// Less than this is no room for a run.
+const FREE_BYTES_MIN: u64 = 1 << 30;
+/// Less than this is little room for a run.
+const FREE_BYTES: u64 = 20 << 30;
+/// Bytes per second of the compressed images of a JUNGFRAU module at 1.1 kHz.
+const RATE: f64 = 0.3e9;
+/// Memory, which a power cut empties.
+const IN_MEMORY: [&str; 2] = ["tmpfs", "ramfs"];
+/// File systems behind a network, or on top of another one.
+const REMOTE: [&str; 10] = ["nfs", "nfs4", "cifs", "smb3", "9p", "fuse", "overlay", "ceph", "beegfs", "fuse.sshfs"];
+
+/// File system, space, writing; one finding that says how to ask for them where no folder is named.
+pub(super) fn check(snapshot: &Snapshot) -> Vec<Finding> {
+    let (kind, space, speed) = (kind(), space(), speed());
+    match &snapshot.disk {
+        None => {
+            let why = "name the folder with --dir, or give the configuration with --config";
+            [kind, space, speed].map(|finding| finding.skip(why)).into()
+        }
+        Some(Err(reason)) => vec![kind.is(Verdict::Fail, reason), space.skip(reason), speed.skip(reason)],
+        Some(Ok(disk)) => vec![
+            judge_kind(kind.at(&disk.folder), snapshot, disk),
+            judge_space(space.at(&disk.folder), disk),
+            judge_speed(speed.at(&disk.folder), disk),
+        ],
+    }
+}
+
+fn kind() -> Finding {
+    let why = "a file system over a network stops now and then, and one on top of another is slower; in memory nothing survives a power cut";
+    Finding::of("file_system", "a folder on a local disk", why)
+}
+
+fn space() -> Finding {
+    let why = "a run ends when the disk is full";
+    Finding::of("disk_space", format!("at least {} free", bytes(FREE_BYTES)), why)
+}
+
+fn speed() -> Finding {
+    let why = "what the disk does not take in time waits in the ring, and then whole images find no slot";
+    Finding::of("disk_speed", format!("at least {:.1} GB/s for each module (compressed images at 1.1 kHz)", RATE / 1e9), why)
+}
+
+fn judge_kind(finding: Finding, snapshot: &Snapshot, disk: &Disk) -> Finding {
+    let mounts = snapshot.files.text("proc/self/mountinfo");
+    let mount = mounts
+        .and_then(|text| mount_of(text, &disk.folder).ok_or_else(|| "its file system is not in /proc/self/mountinfo".into()));
+    finding
+        .judge(mount, |finding, Mount { point, kind, source }| {
+            let is_odd = IN_MEMORY.contains(&kind.as_str()) || REMOTE.contains(&kind.as_str());
+            let measured = format!("{kind} on {point} ({source}), {} in all", bytes(disk.total_bytes));
+            finding.is(if is_odd { Verdict::Warn } else { Verdict::Pass }, measured)
+        })
+        .fix("# write to a local disk (NVMe), and copy after the run")
+}
+
+fn judge_space(finding: Finding, disk: &Disk) -> Finding {
+    let verdict = match disk.free_bytes {
+        free if free < FREE_BYTES_MIN => Verdict::Fail,
+        free if free < FREE_BYTES => Verdict::Warn,
+        _ => Verdict::Pass,
+    };
+    finding
+        .is(verdict, format!("{} free of {}", bytes(disk.free_bytes), bytes(disk.total_bytes)))
+        .fix("# remove files, or choose another folder")
+}
+
+fn judge_speed(finding: Finding, disk: &Disk) -> Finding {
+    finding
+        .judge(disk.written.clone(), |finding, written| {
+            let how = if written.is_direct { "past the page cache" } else { "through the page cache" };
+            let measured = format!(
+                "{:.2} GB/s ({} in {:.1} s, {how}; slowest write of 8 MiB {:.0} ms)",
+                written.rate() / 1e9,
+                bytes(written.bytes),
+                written.seconds,
+                written.slowest_ms
+            );
+            finding.is(if written.rate() < RATE { Verdict::Warn } else { Verdict::Pass }, measured)
+        })
+        .fix("# a faster disk, several disks as one (RAID 0), or better compression; `konkordia bench disk` measures with real files")
+}

@@ -1,0 +1,413 @@
+//! Where the packets of a run went: from the counters that it stored.
+//!
+//! The run's own counters are exact. The host's counters are those of the whole host or of an interface: they may hold
+//! packets of other programs, so what they explain is likely, not certain. What nothing on this host counted was lost
+//! before it.
+
+use crate::counters::names;
+use std::collections::BTreeMap;
+
+/// Where data were lost, from the detector to the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// Nothing was received on a stream at all.
+    Stream,
+    /// Detector, cable, switch.
+    Wire,
+    /// Fragments or checksums: damaged on the way, found here.
+    Damaged,
+    /// The receive ring of the network card.
+    NicRing,
+    /// Driver of the card, for another reason than a full ring.
+    Driver,
+    /// Between card and socket.
+    Backlog,
+    /// The buffer of the socket.
+    Socket,
+    /// Packets that are not of this detector as it is configured.
+    SetUp,
+    /// Packets after their tile was closed.
+    Late,
+    /// The ring of images: the processors were too slow.
+    Slots,
+    /// The file, or the disk below it, was too slow or failed.
+    Disk,
+}
+
+impl Place {
+    /// Its name, as programs get it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Stream => "stream",
+            Self::Wire => "wire",
+            Self::Damaged => "damaged",
+            Self::NicRing => "nic_ring",
+            Self::Driver => "driver",
+            Self::Backlog => "backlog",
+            Self::Socket => "socket",
+            Self::SetUp => "set_up",
+            Self::Late => "late",
+            Self::Slots => "slots",
+            Self::Disk => "disk",
+        }
+    }
+}
+
+/// How sure a cause is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Certainty {
+    /// The run counted it itself.
+    Counted,
+    /// A counter of the host rose, or everything else can be excluded.
+    Likely,
+    /// It cannot be excluded.
+    Possible,
+}
+
+impl Certainty {
+    /// Its name, as programs get it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Counted => "counted",
+            Self::Likely => "likely",
+            Self::Possible => "possible",
+        }
+    }
+}
+
+/// One cause of a loss.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cause {
+    /// Where.
+    pub place: Place,
+    /// Packets that it explains, at most; for the disk images.
+    pub lost: u64,
+    /// How sure that is.
+    pub certainty: Certainty,
+    /// What was counted.
+    pub why: String,
+    /// What to do.
+    pub fix: &'static str,
+}
+
+/// The account of a run: the totals of its ledger by name, and what each stream received.
+#[derive(Clone, Debug, Default)]
+pub struct Account {
+    /// Counters by name, as `/entry/konkordia/ledger/totals` has them.
+    pub totals: BTreeMap<String, u64>,
+    /// Name of each stream, and the datagrams that it received; may be empty if it is not known.
+    pub streams: Vec<(String, u64)>,
+}
+
+/// Total of the ledger: milliseconds in which images could not go on because the file still held all of them.
+pub const FILE_WAITED_MS: &str = "file_waited_ms";
+
+/// Waiting for the file so long in a run with refused images shows that the file was the reason.
+const WAITED_MS_MIN: u64 = 50;
+/// Bytes that the kernel joins at most; a joined buffer that is dropped counts once.
+const JOINED_BYTES_MAX: u64 = 65_535;
+
+impl Account {
+    fn total(&self, name: &str) -> u64 {
+        self.totals.get(name).copied().unwrap_or(0)
+    }
+
+    /// Packets that are missing in the images.
+    pub fn packets_missing(&self) -> u64 {
+        self.total("packets_missing")
+    }
+
+    /// True if the run stored what the host counted.
+    pub fn has_host_counters(&self) -> bool {
+        self.totals.contains_key(names::SOCKETS_FULL) && self.totals.contains_key(names::BACKLOG_DROPPED)
+    }
+
+    /// True if packets or images are missing.
+    pub fn has_loss(&self) -> bool {
+        ["packets_missing", "images_unwritten", "images_not_received"].iter().any(|name| self.total(name) > 0)
+    }
+
+    /// Datagrams that one dropped buffer may have held.
+    fn joined_max(&self) -> u64 {
+        let datagram = self.total("received_bytes").checked_div(self.total("received")).unwrap_or(0);
+        JOINED_BYTES_MAX.checked_div(datagram).unwrap_or(1).clamp(1, 64)
+    }
+}
+
+/// The causes of a loss, the largest first; none if nothing was lost. Together they explain all missing packets.
+pub fn causes(account: &Account) -> Vec<Cause> {
+    let mut left = Left { packets: account.packets_missing(), causes: Vec::new() };
+    own(account, &mut left);
+    host(account, &mut left);
+    before(account, &mut left);
+    let mut causes = left.causes;
+    causes.sort_by_key(|cause| std::cmp::Reverse(cause.lost));
+    unwritten(account).into_iter().chain(causes).collect()
+}
+
+/// Missing packets that nothing has explained yet, and the causes so far.
+struct Left {
+    packets: u64,
+    causes: Vec<Cause>,
+}
+
+impl Left {
+    /// A cause that explains at most so many packets; nothing if there are none, or none are left.
+    fn take(&mut self, place: Place, most: u64, certainty: Certainty, why: impl FnOnce(u64) -> String, fix: &'static str) {
+        let lost = most.min(self.packets);
+        if lost > 0 {
+            self.packets -= lost;
+            self.causes.push(Cause { place, lost, certainty, why: why(lost), fix });
+        }
+    }
+}
+
+/// What the run itself counted.
+fn own(account: &Account, left: &mut Left) {
+    use Certainty::{Counted, Likely};
+    let total = |name| account.total(name);
+    let (refused, waited_ms) = (total("no_slot"), total(FILE_WAITED_MS));
+    if waited_ms >= WAITED_MS_MIN {
+        let why = |_| {
+            format!(
+                "{refused} packets found the ring of images full, and the file held all finished images for {waited_ms} ms: it was written too slowly"
+            )
+        };
+        left.take(
+            Place::Disk,
+            refused,
+            Likely,
+            why,
+            "a faster disk or better compression (konkordia bench disk); a larger [run] buffer_mib bridges short pauses",
+        );
+    } else {
+        let of = if account.totals.contains_key(FILE_WAITED_MS) { ", and the file hardly ever held them up" } else { "" };
+        let certainty = if of.is_empty() { Counted } else { Likely };
+        let why = |_| format!("{refused} packets found the ring of images full{of}: the processors were too slow");
+        left.take(Place::Slots, refused, certainty, why, "more [processing] workers, fewer other programs (konkordia bench kernels); a larger [run] buffer_mib bridges short pauses");
+    }
+    let late = total("late");
+    left.take(
+        Place::Late,
+        late,
+        Counted,
+        |_| format!("{late} packets came after their part of the image was closed"),
+        "a longer [processing] deadline_ms or window_images; look for what reorders or holds back packets on the way",
+    );
+    let malformed: u64 =
+        account.totals.iter().filter(|(name, _)| name.starts_with("malformed_")).fold(0, |sum, (_, n)| sum.saturating_add(*n));
+    left.take(
+        Place::SetUp,
+        malformed,
+        Likely,
+        |_| format!("{malformed} datagrams came that are not packets of this detector as it is configured"),
+        "compare the configuration with the detector; docs/troubleshooting.md, Wrong set-up",
+    );
+    let silent: Vec<&str> =
+        account.streams.iter().filter(|(_, received)| *received == 0).map(|(name, _)| name.as_str()).collect();
+    let of_stream = total("packets_expected") / account.streams.len().max(1) as u64;
+    let names = silent.join(", ");
+    left.take(
+        Place::Stream,
+        of_stream.saturating_mul(silent.len() as u64),
+        Counted,
+        |_| format!("nothing was received on {names}"),
+        "is this module switched on, and does it send to this address and port? docs/troubleshooting.md, Nothing arrives",
+    );
+    let (dropped, joined) = (total("kernel_dropped"), account.joined_max());
+    let why = |lost| match lost > dropped {
+        true => format!("the kernel dropped {dropped} buffers because the socket was full, each with up to {joined} packets"),
+        false => format!("the kernel dropped {dropped} packets because the socket was full"),
+    };
+    left.take(Place::Socket, dropped.saturating_mul(joined), Counted, why, "raise net.core.rmem_max and [source] receive_buffer_mib, and give each receive thread a processor of its own (pin_streams); konkordia doctor");
+}
+
+/// What the host counted during the run.
+fn host(account: &Account, left: &mut Left) {
+    use Certainty::{Likely, Possible};
+    let total = |name| account.total(name);
+    let joined = account.joined_max();
+    let backlog = total(names::BACKLOG_DROPPED);
+    left.take(
+        Place::Backlog,
+        backlog.saturating_mul(joined),
+        Likely,
+        |_| format!("the backlog of a processor was full {backlog} times during the run"),
+        "raise net.core.netdev_max_backlog; spread the queues of the card over more processors",
+    );
+    let fragments = total(names::FRAGMENTS_LOST);
+    left.take(
+        Place::Damaged,
+        fragments,
+        Likely,
+        |_| format!("{fragments} datagrams could not be put together from their fragments"),
+        "set the MTU of detector, switch and card to 9000, so that nothing is sent in fragments",
+    );
+    let sums = total(names::WRONG_CHECKSUMS);
+    left.take(
+        Place::Damaged,
+        sums,
+        Likely,
+        |_| format!("{sums} datagrams had a wrong checksum"),
+        "look at cable, optics and switch; or the detector computes its checksums wrongly",
+    );
+    let (full, cut) = (total(names::NIC_NO_ROOM), total(names::TURNS_CUT_SHORT));
+    let budget =
+        if cut > 0 { format!("; {cut} times a processor gave up its turn before the ring was empty") } else { String::new() };
+    left.take(
+        Place::NicRing,
+        full,
+        Likely,
+        |_| format!("the network card had no room for {full} packets{budget}"),
+        "a longer ring (ethtool -G), more queues, interrupts near the card, net.core.netdev_budget; konkordia doctor --iface",
+    );
+    let damaged = total(names::NIC_DAMAGED);
+    left.take(
+        Place::Wire,
+        damaged,
+        Likely,
+        |_| format!("{damaged} frames came to the card damaged or too long"),
+        "change cable or optics; look at the MTU (ip -s -s link)",
+    );
+    let dropped = total(names::NIC_DROPPED);
+    left.take(
+        Place::Driver,
+        dropped,
+        Possible,
+        |_| format!("the driver of the card dropped {dropped} packets; some of them may be of other protocols"),
+        "`ethtool -S` before and after a run names the reason",
+    );
+}
+
+/// What nobody on this host has counted.
+fn before(account: &Account, left: &mut Left) {
+    let fix = "look at the counters of the switch (drops, pause frames) and at the detector; docs/troubleshooting.md, Lost before the socket";
+    let rest = left.packets;
+    if account.has_host_counters() {
+        let why = |_| {
+            "no counter of this host explains them: they did not reach its network card, or no driver counted them".to_owned()
+        };
+        left.take(Place::Wire, rest, Certainty::Likely, why, fix);
+    } else {
+        let why = |_| {
+            "they did not reach the socket; the run did not store the counters of its host, so network card and backlog cannot be excluded".to_owned()
+        };
+        left.take(Place::Wire, rest, Certainty::Possible, why, fix);
+    }
+}
+
+/// Images that came and are not in the file.
+fn unwritten(account: &Account) -> Option<Cause> {
+    let lost = account.total("images_unwritten");
+    (lost > 0).then(|| Cause {
+        place: Place::Disk,
+        lost,
+        certainty: Certainty::Counted,
+        why: format!("{lost} images came and could not be written: the file failed"),
+        fix: "konkordia inspect says why the run ended; make room, then konkordia check and repair",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run of 100 frames of 128 packets of 8240 bytes.
+    fn account(more: &[(&str, u64)]) -> Account {
+        let base = [("packets_expected", 12_800), ("received", 12_000), ("received_bytes", 12_000 * 8240)];
+        let totals = base.iter().chain(more).map(|(name, n)| ((*name).to_owned(), *n)).collect();
+        Account { totals, streams: vec![("udp://a:1".into(), 6000), ("udp://a:2".into(), 6000)] }
+    }
+
+    const QUIET: [(&str, u64); 4] =
+        [(names::BACKLOG_DROPPED, 0), (names::SOCKETS_FULL, 0), (names::NIC_NO_ROOM, 0), (names::NIC_DROPPED, 0)];
+
+    #[test]
+    fn each_place_is_named_with_its_share() {
+        use Certainty::{Counted, Likely, Possible};
+        type Case<'a> = (&'a [(&'a str, u64)], bool, &'a [(Place, u64, Certainty)]);
+        let cases: &[Case<'_>] = &[
+            (&[], true, &[]),
+            // Nothing that the host counts matters where nothing is missing.
+            (&[(names::NIC_NO_ROOM, 5), ("kernel_dropped", 0)], true, &[]),
+            (&[("packets_missing", 70)], true, &[(Place::Wire, 70, Likely)]),
+            (&[("packets_missing", 70)], false, &[(Place::Wire, 70, Possible)]),
+            (&[("packets_missing", 70), ("kernel_dropped", 70)], true, &[(Place::Socket, 70, Counted)]),
+            // A dropped buffer holds up to 7 datagrams of this size.
+            (&[("packets_missing", 70), ("kernel_dropped", 10)], true, &[(Place::Socket, 70, Counted)]),
+            (&[("packets_missing", 70), ("kernel_dropped", 9)], true, &[(Place::Socket, 63, Counted), (Place::Wire, 7, Likely)]),
+            (&[("packets_missing", 256), ("no_slot", 256)], true, &[(Place::Slots, 256, Counted)]),
+            (&[("packets_missing", 256), ("no_slot", 256), (FILE_WAITED_MS, 3)], true, &[(Place::Slots, 256, Likely)]),
+            (&[("packets_missing", 256), ("no_slot", 256), (FILE_WAITED_MS, 900)], true, &[(Place::Disk, 256, Likely)]),
+            (&[("images_unwritten", 4)], true, &[(Place::Disk, 4, Counted)]),
+            (&[("packets_missing", 5), ("late", 5)], true, &[(Place::Late, 5, Counted)]),
+            (&[("packets_missing", 90), ("malformed_length", 90)], true, &[(Place::SetUp, 90, Likely)]),
+            (
+                &[("packets_missing", 70), (names::NIC_NO_ROOM, 50)],
+                true,
+                &[(Place::NicRing, 50, Likely), (Place::Wire, 20, Likely)],
+            ),
+            // Other programs lost packets there too.
+            (&[("packets_missing", 70), (names::NIC_NO_ROOM, 5000)], true, &[(Place::NicRing, 70, Likely)]),
+            (&[("packets_missing", 70), (names::BACKLOG_DROPPED, 10)], true, &[(Place::Backlog, 70, Likely)]),
+            (&[("packets_missing", 3), (names::FRAGMENTS_LOST, 3)], true, &[(Place::Damaged, 3, Likely)]),
+            (&[("packets_missing", 3), (names::WRONG_CHECKSUMS, 9)], true, &[(Place::Damaged, 3, Likely)]),
+            (&[("packets_missing", 3), (names::NIC_DAMAGED, 2)], true, &[(Place::Wire, 2, Likely), (Place::Wire, 1, Likely)]),
+            (&[("packets_missing", 3), (names::NIC_DROPPED, 4)], true, &[(Place::Driver, 3, Possible)]),
+            (
+                &[("packets_missing", 400), ("no_slot", 128), ("kernel_dropped", 20), (names::NIC_NO_ROOM, 100), ("late", 2)],
+                true,
+                &[
+                    (Place::Socket, 140, Counted),
+                    (Place::Slots, 128, Counted),
+                    (Place::NicRing, 100, Likely),
+                    (Place::Wire, 30, Likely),
+                    (Place::Late, 2, Counted),
+                ],
+            ),
+        ];
+        for (more, knows_host, expected) in cases {
+            let quiet: &[_] = if *knows_host { &QUIET } else { &[] };
+            let account = account(&[quiet, more].concat());
+            let found = causes(&account);
+            let short: Vec<_> = found.iter().map(|cause| (cause.place, cause.lost, cause.certainty)).collect();
+            assert_eq!(short, *expected, "{more:?}");
+            let packets: u64 = found.iter().filter(|cause| !cause.why.contains("images came")).map(|cause| cause.lost).sum();
+            assert_eq!(packets, account.packets_missing(), "{more:?}");
+            assert_eq!(account.has_loss(), !expected.is_empty(), "{more:?}");
+            assert!(found.iter().all(|cause| !cause.why.is_empty() && !cause.fix.is_empty()));
+        }
+    }
+
+    #[test]
+    fn a_silent_stream_explains_its_part() {
+        let mut account = account(&[("packets_missing", 6500)]);
+        account.streams[1].1 = 0;
+        let found = causes(&account);
+        assert_eq!((found[0].place, found[0].lost), (Place::Stream, 6400));
+        assert!(found[0].why.contains("udp://a:2"), "{found:?}");
+        assert_eq!((found[1].place, found[1].lost), (Place::Wire, 100));
+    }
+
+    #[test]
+    fn numbers_that_cannot_be_do_not_panic() {
+        let all = [
+            "packets_missing",
+            "no_slot",
+            "late",
+            "malformed_a",
+            "malformed_b",
+            "kernel_dropped",
+            "received_bytes",
+            FILE_WAITED_MS,
+        ];
+        for n in [0, 1, u64::MAX] {
+            let mut account = account(&all.map(|name| (name, n)));
+            causes(&account);
+            account.streams.clear();
+            account.totals.insert("received".into(), 0);
+            causes(&account);
+        }
+        assert_eq!(causes(&Account::default()), []);
+    }
+}
