@@ -185,7 +185,7 @@ fn scripts_mend_what_is_wrong_and_nothing_else() {
             assert!(text.contains(&format!("\n{key} = {value}\n")), "{key}");
         }
     }
-    assert!(text.contains("cat > /etc/sysctl.d/90-konkordia.conf <<'END'\n") && text.contains("\nEND\nsysctl -p "));
+    assert!(text.contains("cat >> /etc/sysctl.d/90-konkordia.conf <<'END'\n") && text.contains("\nEND\nsysctl -p "));
 }
 
 /// Every finding says what is, what should be and why, whatever the host looks like, and fits one line each.

@@ -75,6 +75,8 @@ pub struct Control {
     /// From the first packet of an image until it is committed, and until the first sink is done with it.
     pub(crate) committed_latency: Histogram,
     pub(crate) written_latency: Histogram,
+    /// Time in which `join` had no buffer for an image because the sinks held all of them.
+    pub(crate) pool_waited_ns: AtomicU64,
     streams: Box<[StreamProgress]>,
     started: Instant,
 }
@@ -117,6 +119,7 @@ impl Control {
             by_status: Default::default(),
             committed_latency: Histogram::default(),
             written_latency: Histogram::default(),
+            pool_waited_ns: AtomicU64::new(0),
             streams: (0..streams).map(|_| StreamProgress { ahead: AtomicU64::new(NOT_YET), ..Default::default() }).collect(),
             started: Instant::now(),
         }

@@ -141,6 +141,8 @@ pub struct RunOutcome {
     pub first_frame: Option<u64>,
     /// Time from the first packet to the last one that was placed or found the ring full, as seen every 10 ms.
     pub receive_time: Duration,
+    /// Time in which committed images could not go on because the sinks held all buffers of the pool.
+    pub pool_waited: Duration,
     /// What each stream has seen of its packets.
     pub seen: Vec<Seen>,
     /// Where that contradicts the plan.
@@ -666,6 +668,7 @@ fn close(control: &Control, plan: &Plan, closing: Closing<'_>) -> RunOutcome {
         images: passed,
         first_frame: control.first_frame(),
         receive_time,
+        pool_waited: Duration::from_nanos(control.pool_waited_ns.load(Ordering::Relaxed)),
         findings: setup::compare(plan, control, &seen, true),
         seen,
         sinks,

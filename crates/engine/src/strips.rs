@@ -44,7 +44,9 @@ pub(crate) fn run(
             if !output_queues.preview().is_some_and(|preview| preview.give_back()) {
                 let began = Instant::now();
                 std::thread::sleep(GRAIN);
-                output_queues.note_wait(began.elapsed());
+                let waited = began.elapsed();
+                control.pool_waited_ns.fetch_add(waited.as_nanos() as u64, Ordering::Relaxed);
+                output_queues.note_wait(waited);
             }
         };
         output_queues.lend(&image, give_up);

@@ -191,6 +191,12 @@ pub enum Command {
   konkordia bench pipeline --seconds 20 --dir /dev/shm
   konkordia bench pipeline --rate 1100 --seconds 60 --delete-finished --json")]
     Bench(BenchCommand),
+    /// Looks whether this host is set up to receive without loss, or says where the packets of a run went.
+    #[command(help_template = TEMPLATE, after_help = DOCTOR_HELP, before_help = "Examples:
+  konkordia doctor --iface ens1f0 --dir /data
+  konkordia doctor --config run.toml --fix-script > fix.sh
+  konkordia doctor --run /data/run01_master.h5")]
+    Doctor(crate::doctor::args::DoctorArgs),
     /// Prints the script with which a shell completes commands.
     #[command(help_template = TEMPLATE, before_help = "Examples:
   konkordia completion bash > ~/.local/share/bash-completion/completions/konkordia
@@ -211,6 +217,9 @@ pub enum Command {
 const RECEIVE_HELP: &str = "Ctrl-C or SIGTERM ends the run and closes the file (exit code 130); a second one ends the program at once, and \
 `konkordia repair` then completes the file.\nA run with a planned number of images that stalls before it ends with 7, a run that lost data with 1.\n\
 Exit codes: 0 complete, 1 data incomplete, 2 usage, 3 configuration, 5 wrong state, 6 I/O, 7 timeout, 70 bug, 130 interrupted";
+
+const DOCTOR_HELP: &str = "It changes nothing and needs no rights. --fix-script prints what would mend the host: read it, then run it as root.\n\
+Exit codes: 0 nothing fails (there may be hints), 1 at least one check fails or the run lost data, 2 usage, 3 configuration, 6 I/O, 70 bug";
 
 /// `konkordia demo`
 #[derive(Debug, Args)]

@@ -10,6 +10,7 @@ mod console;
 mod contained;
 mod convert;
 mod demo;
+mod doctor;
 mod files;
 mod log;
 mod panics;
@@ -89,6 +90,7 @@ fn dispatch(command: &Command) -> Result<Exit, Failure> {
         Command::Token(which) => token_verb::command(which),
         Command::Config(args) => config_verb::command(args),
         Command::Bench(which) => bench::command(which),
+        Command::Doctor(args) => doctor::command(args),
         Command::Completion { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "konkordia", &mut script);

@@ -134,7 +134,7 @@ impl Driver for Udp {
 
     fn launch(&mut self, base: &mut Base, ready: Ready) -> Result<(), Failure> {
         let Ready { prepared, parameters, gates, live } = ready;
-        let Prepared { armed, writer, raw_copy, plan, addresses, notes, .. } = prepared;
+        let Prepared { armed, writer, raw_copy, plan, addresses, host, notes, .. } = prepared;
         let run = base.runs + 1;
         let control = armed.control();
         if let (Some(frames), FirstFrame::Auto) = (self.stragglers.clone(), plan.first_frame) {
@@ -161,7 +161,8 @@ impl Driver for Udp {
         };
         let listens: Vec<String> = addresses.iter().map(stream_name).collect();
         let stray = crate::machine::datagrams_to_closed_ports();
-        let closing = Closing { config: parameters.config, writer, raw_copy, addresses, run, writes: parameters.write, stray };
+        let (config, writes) = (parameters.config, parameters.write);
+        let closing = Closing { config, writer, raw_copy, addresses, host, run, writes, stray };
         let (outbox, output_queues) = (self.outbox.clone(), Arc::clone(&base.fanout.output_queues));
         let (events, detector) = (base.machine.events.clone(), base.config.name.clone());
         let (of_actor, live) = (Arc::clone(&live), live);

@@ -10,7 +10,7 @@ use crate::run::arm::{Additions, Ports, Prepared, prepare_with};
 use crate::run::raw_copy::RawCopy;
 use crate::run::report::{self, Report};
 use crate::run::sink::SharedWriter;
-use crate::run::{angles, exit_of};
+use crate::run::{angles, exit_of, host};
 use konkordia_calibration::guard::Note;
 use konkordia_config::service::{DetectorConfig, DetectorKindConfig};
 use konkordia_config::{Config, overrides};
@@ -357,6 +357,8 @@ pub struct Closing {
     pub raw_copy: Option<RawCopy>,
     /// Where the streams arrived.
     pub addresses: Vec<std::net::SocketAddr>,
+    /// What the host had counted when the run was armed.
+    pub host: konkordia_doctor::counters::Counters,
     /// Number of the run.
     pub run: u64,
     /// Files are written.
@@ -371,6 +373,7 @@ pub fn finish(closing: &Closing, outcome: &RunOutcome, images_seen: u64, reason:
     let is_cancelled = reason.cancelled && outcome.ended == Ended::Stopped;
     let ended = if is_cancelled { Ended::Cancelled.name() } else { outcome.ended_name() };
     let mut record = report::ledger_record(&closing.config, &names, outcome, clock::now());
+    record.totals.extend(host::rows(&closing.host, &closing.addresses, outcome));
     if reason.cancelled {
         record.ended = ended.into();
     }

@@ -12,6 +12,7 @@ use konkordia_core::failure::{Exit, Failure, reason};
 use konkordia_core::plan::{Negative, Plan, Recipe};
 use konkordia_core::ports::{FrameSink, Sink, Source};
 use konkordia_core::text;
+use konkordia_doctor::counters::Counters;
 use konkordia_engine::run::{Armed, Consumers, RunParts, WorkerKind, arm};
 use konkordia_kernels::isa::Isa;
 use konkordia_sinks::clock;
@@ -35,6 +36,8 @@ pub struct Prepared {
     pub addresses: Vec<SocketAddr>,
     /// Receive buffer that the kernel gave to each stream, in payload bytes.
     pub receive_buffer_bytes: usize,
+    /// What the host had counted when everything was ready, for [`super::close`].
+    pub host: Counters,
     /// Notes for the user.
     pub notes: Vec<String>,
 }
@@ -143,7 +146,8 @@ pub fn prepare_with(config: &Config, ports: Ports, additions: &Additions<'_>) ->
     let frame_sinks = raw_copy.iter().map(|copy| Box::new(copy.clone()) as Box<dyn FrameSink>).collect();
     let parts = Parts { sources, sinks: (file, frame_sinks), consumers: (additions.consumers)(), isa: Isa::detect() };
     let armed = arm_all(&plan, loaded, parts, (additions.note)())?;
-    Ok(Prepared { armed, plan, writer, raw_copy, addresses, receive_buffer_bytes: given, notes })
+    let host = super::host::counters(&addresses);
+    Ok(Prepared { armed, plan, writer, raw_copy, addresses, receive_buffer_bytes: given, host, notes })
 }
 
 /// What a run is made of besides its plan and calibration.

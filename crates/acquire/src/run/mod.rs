@@ -2,6 +2,7 @@
 
 pub mod angles;
 pub mod arm;
+pub mod host;
 mod memory_limit;
 pub mod raw_copy;
 mod recorded;
@@ -12,25 +13,30 @@ pub mod sink;
 use konkordia_config::Config;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::series::Ended;
+use konkordia_doctor::counters::Counters;
 use konkordia_engine::run::{RunFailure, RunOutcome};
 use konkordia_sinks::clock;
 use raw_copy::RawCopy;
 use report::Report;
 use std::net::SocketAddr;
 
-/// Closes the files and makes the report.
+/// Closes the files and makes the report. `host` is what the host had counted when the run was armed
+/// ([`arm::Prepared::host`]).
 pub fn close(
     config: &Config,
     addresses: &[SocketAddr],
+    host: &Counters,
     outcome: &RunOutcome,
     writer: &sink::SharedWriter,
     raw_copy: Option<&RawCopy>,
 ) -> Result<Report, Failure> {
     let names: Vec<String> = addresses.iter().map(report::stream_name).collect();
-    let record = report::ledger_record(config, &names, outcome, clock::now());
+    let mut record = report::ledger_record(config, &names, outcome, clock::now());
+    let host = host::rows(host, addresses, outcome);
+    record.totals.extend(host.iter().cloned());
     let file = writer.finish(&record).transpose();
     let raw = raw_copy.and_then(RawCopy::finish).transpose();
-    Ok(Report::new(config, &names, outcome, file?).with_raw(raw?))
+    Ok(Report::new(config, &names, outcome, file?).with_raw(raw?).with_host(host))
 }
 
 /// The exit code for the end of a run, and the failure to report, if there is one.

@@ -29,6 +29,8 @@ pub struct Report {
     unit: &'static str,
     file: Option<FileReport>,
     raw: Option<RawReport>,
+    /// What the host counted during the run, see [`super::host`].
+    host: Vec<(String, u64)>,
     setup: Vec<SetupReport>,
     /// For each stream: the sender whose packets were accepted, if it was a single one, and the senders whose packets
     /// were refused.
@@ -129,6 +131,7 @@ impl Report {
             unit: plan::unit(config),
             file,
             raw: None,
+            host: Vec::new(),
             setup: setup::tell(config, names, &outcome.findings),
             senders: (0..names.len()).map(|n| outcome.seen.get(n).map_or_else(Default::default, senders)).collect(),
             advice: advice(config, names, outcome),
@@ -182,6 +185,11 @@ impl Report {
     /// Adds the report on the files of raw frames.
     pub fn with_raw(self, raw: Option<RawReport>) -> Self {
         Self { raw, ..self }
+    }
+
+    /// Adds what the host counted during the run.
+    pub fn with_host(self, host: Vec<(String, u64)>) -> Self {
+        Self { host, ..self }
     }
 
     /// The master file, once it is closed.
@@ -255,6 +263,7 @@ impl Report {
                 raw.files
             ));
         }
+        out.extend(self.host_line());
         out.push_str(&format!("\nended     {}", self.ended));
         let told_first = usize::from(self.setup.is_empty());
         for line in self.advice.iter().skip(told_first) {
@@ -264,6 +273,16 @@ impl Report {
             out.push_str(&format!("\nnote      {line}"));
         }
         out
+    }
+
+    /// What the host counted, if packets are missing, and who reads it.
+    fn host_line(&self) -> Option<String> {
+        let file = self.file.as_ref().filter(|_| self.ledger.frames.packets_missing > 0 && !self.host.is_empty())?;
+        let name = |name: &str| name.trim_start_matches("host_").replace('_', " ");
+        let rose = self.host.iter().filter(|(_, n)| *n > 0).map(|(what, n)| format!("{} {}", text::count(*n), name(what)));
+        let rose = rose.collect::<Vec<_>>().join(", ");
+        let rose = if rose.is_empty() { "no counter rose" } else { rose.as_str() };
+        Some(format!("\nhost      {rose}; where the packets went: konkordia doctor --run {}", file.master.display()))
     }
 
     /// One row per stream and their sum.
@@ -337,6 +356,7 @@ impl Report {
             "raw_bytes": self.raw.as_ref().map(|r| r.bytes),
             "chunk_bytes": self.file.as_ref().map(|f| f.chunk_bytes), "advice": self.advice, "notes": self.notes,
             "setup": self.setup.iter().map(SetupReport::to_json).collect::<Vec<_>>(), "headline": self.headline(),
+            "host": self.host.iter().map(|(name, n)| (name.clone(), json!(n))).collect::<Map<_, _>>(),
         })
     }
 }

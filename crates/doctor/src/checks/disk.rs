@@ -24,7 +24,10 @@ pub(super) fn check(snapshot: &Snapshot) -> Vec<Finding> {
             let why = "name the folder with --dir, or give the configuration with --config";
             [kind, space, speed].map(|finding| finding.skip(why)).into()
         }
-        Some(Err(reason)) => vec![kind.is(Verdict::Fail, reason), space.skip(reason), speed.skip(reason)],
+        Some(Err(reason)) => {
+            let kind = kind.is(Verdict::Fail, reason).fix("# make the folder, or name another one");
+            vec![kind, space.skip(reason), speed.skip(reason)]
+        }
         Some(Ok(disk)) => vec![
             judge_kind(kind.at(&disk.folder), snapshot, disk),
             judge_space(space.at(&disk.folder), disk),

@@ -60,6 +60,7 @@ impl Task {
                 })
             }
             Command::Calibration(which) => Some(Self::of_calibration(which)),
+            Command::Doctor(args) => args.run.as_ref().map(|file| Self::read([file])),
             _ => None,
         }
     }
@@ -121,11 +122,12 @@ mod tests {
 
     #[test]
     fn verbs_that_read_files_are_tasks_and_others_are_not() {
-        for line in ["check a.h5", "inspect a.h5", "calibration show a.h5", "calibration compare a.h5 b.h5"] {
+        for line in ["check a.h5", "inspect a.h5", "doctor --run a.h5", "calibration show a.h5", "calibration compare a.h5 b.h5"]
+        {
             let task = task(&format!("konkordia {line}")).expect(line);
             assert!(task.folders.is_empty() && task.files[0] == Path::new("a.h5") && !task.deletes_originals, "{line}");
         }
-        for line in ["receive a.toml", "serve -c a.toml", "pedestal a.toml -o b.h5", "demo", "status", "version"] {
+        for line in ["receive a.toml", "serve -c a.toml", "pedestal a.toml -o b.h5", "demo", "status", "doctor", "version"] {
             assert_eq!(task(&format!("konkordia {line}")), None, "{line}");
         }
     }

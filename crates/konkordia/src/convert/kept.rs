@@ -92,6 +92,7 @@ pub fn nothing_to_do(plan: &Plan, first_frame: u64) -> RunOutcome {
         images: 0,
         first_frame: Some(first_frame),
         receive_time: Duration::ZERO,
+        pool_waited: Duration::ZERO,
         seen: Vec::new(),
         findings: Vec::new(),
         sinks: Vec::new(),

@@ -35,7 +35,7 @@ pub fn command(args: &ReceiveArgs) -> Result<Exit, Failure> {
     }
     let prepared = arm::prepare(&config, Ports::Configured, console::note)?;
     announce(args, &config, &prepared);
-    let Prepared { armed, writer, raw_copy, plan, addresses, .. } = prepared;
+    let Prepared { armed, writer, raw_copy, plan, addresses, host, .. } = prepared;
     stopper.follow(armed.control());
     let control = armed.control();
     let names: Vec<String> = addresses.iter().map(report::stream_name).collect();
@@ -55,7 +55,8 @@ pub fn command(args: &ReceiveArgs) -> Result<Exit, Failure> {
         live.tell(&outcome.findings);
     }
     let (exit, failure) = exit_of(&outcome, plan.images().is_some(), stopper.is_stopped());
-    let report = close(&config, &addresses, &outcome, &writer, raw_copy.as_ref()).map(|r| r.with_stray(stray, &outcome));
+    let report = close(&config, &addresses, &host, &outcome, &writer, raw_copy.as_ref());
+    let report = report.map(|report| report.with_stray(stray, &outcome));
     match &report {
         Ok(report) if args.json => console::json(&report.to_json(exit), true),
         Ok(report) => console::to_stdout(&report.to_text()),

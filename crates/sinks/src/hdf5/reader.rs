@@ -10,7 +10,7 @@ use super::bounded::{BYTES_MAX, ReadAll};
 use super::columns::ImageStatus;
 use super::decode::Decode;
 use super::error::{Context, Error, ErrorKind};
-use super::ledger::{NOT_RECEIVED, REFUSED, UNWRITTEN, totals};
+use super::ledger::{NOT_RECEIVED, REFUSED, UNWRITTEN, read_ledger, totals};
 use super::low;
 use super::names::{data_file_name, parse};
 use super::nexus::{read_number, read_text};
@@ -18,7 +18,7 @@ use super::packing;
 use super::paths::{COLUMNS, DESCRIPTION, STACK};
 use super::pedestals::Snapshots;
 use super::series_info::{DIMENSIONS_MAX, PIECES_MAX, chunk_shape, chunk_start};
-use super::spec::{Compression, FileSpec, IMAGES_PER_FILE_MAX, PIXELS_MAX};
+use super::spec::{Compression, FileSpec, IMAGES_PER_FILE_MAX, LedgerRecord, PIXELS_MAX};
 
 /// A master that names more data files than this is damaged.
 const DATA_FILES_MAX: u64 = 1 << 20;
@@ -165,6 +165,11 @@ impl Reader {
     /// What is in the run.
     pub fn summary(&self) -> &Summary {
         &self.summary
+    }
+
+    /// The account of the run with the counters of each stream; `None` if the file has none, as data files have.
+    pub fn ledger(&self) -> Option<LedgerRecord> {
+        read_ledger(&self.file)
     }
 
     /// Replaces `out` by the bytes of one image's chunk as stored. Returns false for an image without chunk (all pixels
