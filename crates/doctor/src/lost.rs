@@ -51,6 +51,39 @@ impl Place {
             Self::Disk => "disk",
         }
     }
+
+    /// What to do about losses there.
+    pub const fn fix(self) -> &'static str {
+        match self {
+            Self::Stream => {
+                "is this module switched on, and does it send to this address and port? docs/troubleshooting.md, Nothing arrives"
+            }
+            Self::Wire => {
+                "look at cable and optics, at the counters of the switch (drops, pause frames) and at the detector; docs/troubleshooting.md, Lost before the socket"
+            }
+            Self::Damaged => {
+                "set the MTU of detector, switch and card to 9000, so that nothing is sent in fragments; look at cable and optics"
+            }
+            Self::NicRing => {
+                "a longer ring (ethtool -G), more queues, interrupts near the card, net.core.netdev_budget; konkordia doctor --iface"
+            }
+            Self::Driver => "`ethtool -S` before and after a run names the reason",
+            Self::Backlog => "raise net.core.netdev_max_backlog; spread the queues of the card over more processors",
+            Self::Socket => {
+                "raise net.core.rmem_max and [source] receive_buffer_mib, and give each receive thread a processor of its own (pin_streams); konkordia doctor"
+            }
+            Self::SetUp => "compare the configuration with the detector; docs/troubleshooting.md, Wrong set-up",
+            Self::Late => {
+                "a longer [processing] deadline_ms or window_images; look for what reorders or holds back packets on the way"
+            }
+            Self::Slots => {
+                "more [processing] workers, fewer other programs (konkordia bench kernels); a larger [run] buffer_mib bridges short pauses"
+            }
+            Self::Disk => {
+                "a faster disk or better compression (konkordia bench disk); room, if it was full; a larger [run] buffer_mib bridges short pauses"
+            }
+        }
+    }
 }
 
 /// How sure a cause is.
@@ -153,11 +186,11 @@ struct Left {
 
 impl Left {
     /// A cause that explains at most so many packets; nothing if there are none, or none are left.
-    fn take(&mut self, place: Place, most: u64, certainty: Certainty, why: impl FnOnce(u64) -> String, fix: &'static str) {
+    fn take(&mut self, place: Place, most: u64, certainty: Certainty, why: impl FnOnce(u64) -> String) {
         let lost = most.min(self.packets);
         if lost > 0 {
             self.packets -= lost;
-            self.causes.push(Cause { place, lost, certainty, why: why(lost), fix });
+            self.causes.push(Cause { place, lost, certainty, why: why(lost), fix: place.fix() });
         }
     }
 }
@@ -166,134 +199,84 @@ impl Left {
 fn own(account: &Account, left: &mut Left) {
     use Certainty::{Counted, Likely};
     let total = |name| account.total(name);
-    let (refused, waited_ms) = (total("no_slot"), total(FILE_WAITED_MS));
-    if waited_ms >= WAITED_MS_MIN {
-        let why = |_| {
-            format!(
-                "{refused} packets found the ring of images full, and the file held all finished images for {waited_ms} ms: it was written too slowly"
-            )
-        };
-        left.take(
-            Place::Disk,
-            refused,
-            Likely,
-            why,
-            "a faster disk or better compression (konkordia bench disk); a larger [run] buffer_mib bridges short pauses",
-        );
-    } else {
-        let of = if account.totals.contains_key(FILE_WAITED_MS) { ", and the file hardly ever held them up" } else { "" };
-        let certainty = if of.is_empty() { Counted } else { Likely };
-        let why = |_| format!("{refused} packets found the ring of images full{of}: the processors were too slow");
-        left.take(Place::Slots, refused, certainty, why, "more [processing] workers, fewer other programs (konkordia bench kernels); a larger [run] buffer_mib bridges short pauses");
-    }
+    full_ring(account, left);
     let late = total("late");
-    left.take(
-        Place::Late,
-        late,
-        Counted,
-        |_| format!("{late} packets came after their part of the image was closed"),
-        "a longer [processing] deadline_ms or window_images; look for what reorders or holds back packets on the way",
-    );
-    let malformed: u64 =
-        account.totals.iter().filter(|(name, _)| name.starts_with("malformed_")).fold(0, |sum, (_, n)| sum.saturating_add(*n));
-    left.take(
-        Place::SetUp,
-        malformed,
-        Likely,
-        |_| format!("{malformed} datagrams came that are not packets of this detector as it is configured"),
-        "compare the configuration with the detector; docs/troubleshooting.md, Wrong set-up",
-    );
+    left.take(Place::Late, late, Counted, |_| format!("{late} packets came after their part of the image was closed"));
+    let of_reasons = account.totals.iter().filter(|(name, _)| name.starts_with("malformed_"));
+    let malformed: u64 = of_reasons.fold(0, |sum, (_, n)| sum.saturating_add(*n));
+    let why = |_| format!("{malformed} datagrams came that are not packets of this detector as it is configured");
+    left.take(Place::SetUp, malformed, Likely, why);
     let silent: Vec<&str> =
         account.streams.iter().filter(|(_, received)| *received == 0).map(|(name, _)| name.as_str()).collect();
     let of_stream = total("packets_expected") / account.streams.len().max(1) as u64;
-    let names = silent.join(", ");
-    left.take(
-        Place::Stream,
-        of_stream.saturating_mul(silent.len() as u64),
-        Counted,
-        |_| format!("nothing was received on {names}"),
-        "is this module switched on, and does it send to this address and port? docs/troubleshooting.md, Nothing arrives",
-    );
+    let why = |_| format!("nothing was received on {}", silent.join(", "));
+    left.take(Place::Stream, of_stream.saturating_mul(silent.len() as u64), Counted, why);
     let (dropped, joined) = (total("kernel_dropped"), account.joined_max());
     let why = |lost| match lost > dropped {
         true => format!("the kernel dropped {dropped} buffers because the socket was full, each with up to {joined} packets"),
         false => format!("the kernel dropped {dropped} packets because the socket was full"),
     };
-    left.take(Place::Socket, dropped.saturating_mul(joined), Counted, why, "raise net.core.rmem_max and [source] receive_buffer_mib, and give each receive thread a processor of its own (pin_streams); konkordia doctor");
+    // What goes beyond the number of buffers depends on how many packets they held.
+    let certainty = if left.packets > dropped { Likely } else { Counted };
+    left.take(Place::Socket, dropped.saturating_mul(joined), certainty, why);
+}
+
+/// The ring of images was full: because of the file, or because of the processors.
+fn full_ring(account: &Account, left: &mut Left) {
+    let (refused, waited_ms) = (account.total("no_slot"), account.total(FILE_WAITED_MS));
+    let full = format!("{refused} packets found the ring of images full");
+    if waited_ms >= WAITED_MS_MIN {
+        let why =
+            |_| format!("{full}, and images waited {waited_ms} ms because the file held all buffers: it was written too slowly");
+        left.take(Place::Disk, refused, Certainty::Likely, why);
+    } else if account.totals.contains_key(FILE_WAITED_MS) {
+        let why = |_| format!("{full}, and the file hardly ever held images up: the processors were too slow");
+        left.take(Place::Slots, refused, Certainty::Likely, why);
+    } else {
+        let why = |_| format!("{full}: the processors or the disk were too slow");
+        left.take(Place::Slots, refused, Certainty::Counted, why);
+    }
 }
 
 /// What the host counted during the run.
 fn host(account: &Account, left: &mut Left) {
     use Certainty::{Likely, Possible};
     let total = |name| account.total(name);
-    let joined = account.joined_max();
     let backlog = total(names::BACKLOG_DROPPED);
-    left.take(
-        Place::Backlog,
-        backlog.saturating_mul(joined),
-        Likely,
-        |_| format!("the backlog of a processor was full {backlog} times during the run"),
-        "raise net.core.netdev_max_backlog; spread the queues of the card over more processors",
-    );
+    let most = backlog.saturating_mul(account.joined_max());
+    left.take(Place::Backlog, most, Likely, |_| format!("the backlog of a processor was full {backlog} times during the run"));
     let fragments = total(names::FRAGMENTS_LOST);
-    left.take(
-        Place::Damaged,
-        fragments,
-        Likely,
-        |_| format!("{fragments} datagrams could not be put together from their fragments"),
-        "set the MTU of detector, switch and card to 9000, so that nothing is sent in fragments",
-    );
+    let why = |_| format!("{fragments} datagrams could not be put together from their fragments");
+    left.take(Place::Damaged, fragments, Likely, why);
     let sums = total(names::WRONG_CHECKSUMS);
-    left.take(
-        Place::Damaged,
-        sums,
-        Likely,
-        |_| format!("{sums} datagrams had a wrong checksum"),
-        "look at cable, optics and switch; or the detector computes its checksums wrongly",
-    );
+    left.take(Place::Damaged, sums, Likely, |_| format!("{sums} datagrams had a wrong checksum"));
     let (full, cut) = (total(names::NIC_NO_ROOM), total(names::TURNS_CUT_SHORT));
-    let budget =
-        if cut > 0 { format!("; {cut} times a processor gave up its turn before the ring was empty") } else { String::new() };
-    left.take(
-        Place::NicRing,
-        full,
-        Likely,
-        |_| format!("the network card had no room for {full} packets{budget}"),
-        "a longer ring (ethtool -G), more queues, interrupts near the card, net.core.netdev_budget; konkordia doctor --iface",
-    );
+    let budget = match cut {
+        0 => String::new(),
+        _ => format!("; {cut} times a processor gave up its turn before the ring was empty"),
+    };
+    left.take(Place::NicRing, full, Likely, |_| format!("the network card had no room for {full} packets{budget}"));
     let damaged = total(names::NIC_DAMAGED);
-    left.take(
-        Place::Wire,
-        damaged,
-        Likely,
-        |_| format!("{damaged} frames came to the card damaged or too long"),
-        "change cable or optics; look at the MTU (ip -s -s link)",
-    );
+    left.take(Place::Wire, damaged, Likely, |_| format!("{damaged} frames came to the card damaged or too long"));
     let dropped = total(names::NIC_DROPPED);
-    left.take(
-        Place::Driver,
-        dropped,
-        Possible,
-        |_| format!("the driver of the card dropped {dropped} packets; some of them may be of other protocols"),
-        "`ethtool -S` before and after a run names the reason",
-    );
+    let why = |_| format!("the driver of the card dropped {dropped} packets; some of them may be of other protocols");
+    left.take(Place::Driver, dropped, Possible, why);
 }
 
 /// What nobody on this host has counted.
 fn before(account: &Account, left: &mut Left) {
-    let fix = "look at the counters of the switch (drops, pause frames) and at the detector; docs/troubleshooting.md, Lost before the socket";
-    let rest = left.packets;
-    if account.has_host_counters() {
-        let why = |_| {
-            "no counter of this host explains them: they did not reach its network card, or no driver counted them".to_owned()
-        };
-        left.take(Place::Wire, rest, Certainty::Likely, why, fix);
+    let (certainty, why) = if account.has_host_counters() {
+        (
+            Certainty::Likely,
+            "no counter of this host explains them: they did not reach its network card, or its driver does not count them",
+        )
     } else {
-        let why = |_| {
-            "they did not reach the socket; the run did not store the counters of its host, so network card and backlog cannot be excluded".to_owned()
-        };
-        left.take(Place::Wire, rest, Certainty::Possible, why, fix);
-    }
+        (
+            Certainty::Possible,
+            "they did not reach the socket; the run stored no counters of its host, so network card and backlog cannot be excluded",
+        )
+    };
+    left.take(Place::Wire, left.packets, certainty, |_| why.to_owned());
 }
 
 /// Images that came and are not in the file.
@@ -304,7 +287,7 @@ fn unwritten(account: &Account) -> Option<Cause> {
         lost,
         certainty: Certainty::Counted,
         why: format!("{lost} images came and could not be written: the file failed"),
-        fix: "konkordia inspect says why the run ended; make room, then konkordia check and repair",
+        fix: Place::Disk.fix(),
     })
 }
 
@@ -334,8 +317,8 @@ mod tests {
             (&[("packets_missing", 70)], false, &[(Place::Wire, 70, Possible)]),
             (&[("packets_missing", 70), ("kernel_dropped", 70)], true, &[(Place::Socket, 70, Counted)]),
             // A dropped buffer holds up to 7 datagrams of this size.
-            (&[("packets_missing", 70), ("kernel_dropped", 10)], true, &[(Place::Socket, 70, Counted)]),
-            (&[("packets_missing", 70), ("kernel_dropped", 9)], true, &[(Place::Socket, 63, Counted), (Place::Wire, 7, Likely)]),
+            (&[("packets_missing", 70), ("kernel_dropped", 10)], true, &[(Place::Socket, 70, Likely)]),
+            (&[("packets_missing", 70), ("kernel_dropped", 9)], true, &[(Place::Socket, 63, Likely), (Place::Wire, 7, Likely)]),
             (&[("packets_missing", 256), ("no_slot", 256)], true, &[(Place::Slots, 256, Counted)]),
             (&[("packets_missing", 256), ("no_slot", 256), (FILE_WAITED_MS, 3)], true, &[(Place::Slots, 256, Likely)]),
             (&[("packets_missing", 256), ("no_slot", 256), (FILE_WAITED_MS, 900)], true, &[(Place::Disk, 256, Likely)]),
@@ -358,7 +341,7 @@ mod tests {
                 &[("packets_missing", 400), ("no_slot", 128), ("kernel_dropped", 20), (names::NIC_NO_ROOM, 100), ("late", 2)],
                 true,
                 &[
-                    (Place::Socket, 140, Counted),
+                    (Place::Socket, 140, Likely),
                     (Place::Slots, 128, Counted),
                     (Place::NicRing, 100, Likely),
                     (Place::Wire, 30, Likely),

@@ -21,7 +21,10 @@ pub fn script(host: &str, findings: &[Finding]) -> String {
     }
     let (kept, others): (Vec<&Finding>, Vec<&Finding>) = wrong.into_iter().partition(|finding| !finding.sysctl.is_empty());
     if !kept.is_empty() {
-        let _ = writeln!(out, "\n# Settings of the kernel, added to those of earlier scripts: of two for one key the later one counts.\ncat >> {SYSCTL_FILE} <<'END'");
+        let _ = writeln!(
+            out,
+            "\n# Settings of the kernel, added to those of earlier scripts: of two for one key the later one counts.\ncat >> {SYSCTL_FILE} <<'END'"
+        );
         for finding in &kept {
             comment(&mut out, finding);
             for (key, value) in &finding.sysctl {

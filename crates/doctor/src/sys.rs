@@ -75,7 +75,7 @@ pub(crate) fn addresses() -> Vec<(String, IpAddr)> {
         let Some(address) = (unsafe { entry.ifa_addr.as_ref() }) else { continue };
         match libc::c_int::from(address.sa_family) {
             libc::AF_INET => {
-                // SAFETY: the family says that these bytes are a `sockaddr_in`; it is copied, so it need not be aligned.
+                // SAFETY: the family says that these bytes are a `sockaddr_in`; a copy need not be aligned.
                 let v4 = unsafe { entry.ifa_addr.cast::<libc::sockaddr_in>().read_unaligned() };
                 found.push((name, Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr)).into()));
             }
