@@ -1,9 +1,10 @@
 """Fixtures; the helpers are in driving.py, service.py and streams.py."""
 
 import os
+import subprocess
 
 import pytest
-from driving import BINARY, Bench
+from driving import BINARY, Bench, mount_small_disk
 from maxiv import Receiver
 from streams import StreamService
 
@@ -22,6 +23,16 @@ def bench(tmp_path):
         if receiver.process.poll() is None:
             receiver.process.kill()
             receiver.process.wait()
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    folder = tmp_path / "small"
+    folder.mkdir()
+    if not mount_small_disk(folder):
+        pytest.skip("only root can make a small disk, and not in every container")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
 
 
 @pytest.fixture

@@ -21,7 +21,6 @@ from driving import (
     balanced,
     jungfrau_packet,
     lyso_raw,
-    mount_small_disk,
     program,
     raw_tables,
     simulate,
@@ -416,16 +415,6 @@ def test_output_folder_missing_or_read_only(bench):
     tables["output"] = {"directory": str(folder)}
     done = program("receive", bench.config(**tables), check=6, preexec_fn=without_capabilities)
     assert "locked" in done.stderr and "Permission denied" in done.stderr and list(folder.iterdir()) == []
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    folder = tmp_path / "small"
-    folder.mkdir()
-    if not mount_small_disk(folder):
-        pytest.skip("only root can make a small disk, and not in every container")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
 
 
 def test_a_disk_that_becomes_full_ends_the_run_with_everything_before_intact(bench, small_disk):
