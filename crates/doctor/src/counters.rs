@@ -2,7 +2,7 @@
 //! and stores by how much they rose, so that [`crate::lost`] can say later where packets went.
 
 use crate::files::Files;
-use crate::interfaces::with_addresses;
+use crate::interfaces::{LOWER, with_addresses, with_lower};
 use crate::parse::{snmp, softnet, word_after};
 use crate::sys;
 use std::collections::BTreeMap;
@@ -43,7 +43,8 @@ impl Counters {
     pub fn of_host(addresses: &[IpAddr]) -> Self {
         let mut files = Files::default();
         files.read(Path::new("/"), READ);
-        Self::of(&files, &with_addresses(&sys::addresses(), addresses))
+        files.list(Path::new("/"), LOWER);
+        Self::of(&files, &with_lower(&files, with_addresses(&sys::addresses(), addresses)))
     }
 
     /// Those in `files`, over these interfaces; over all if there are none.
@@ -51,10 +52,13 @@ impl Counters {
         let mut values: BTreeMap<&'static str, u64> = BTreeMap::new();
         let mut put = |name, value: Option<u64>| values.extend(value.map(|value| (name, value)));
         let all = files.below("sys/class/net");
-        let cards: Vec<&str> = match interfaces {
+        let mut cards: Vec<&str> = match interfaces {
             [] => all,
             some => some.iter().map(String::as_str).collect(),
         };
+        // A bond counts what its cards count.
+        let is_card = |name: &str| !files.below(&format!("sys/class/net/{name}")).iter().any(|link| link.starts_with("lower_"));
+        cards.retain(|name| is_card(name));
         let of = |card: &str, counter: &str| files.number::<u64>(&format!("sys/class/net/{card}/statistics/{counter}")).ok();
         // Drivers enter one loss under one, two or three of these names.
         let largest = |names: [&str; 3]| {
@@ -99,6 +103,7 @@ mod tests {
         }
         let mut files = Files::default();
         files.read(folder.path(), READ);
+        files.list(folder.path(), LOWER);
         files
     }
 
@@ -110,6 +115,8 @@ mod tests {
                 ("sys/class/net/eth0/statistics/rx_fifo_errors", "1\n"),
                 ("sys/class/net/eth0/statistics/rx_crc_errors", "nonsense\n"),
                 ("sys/class/net/eth1/statistics/rx_missed_errors", "1000\n"),
+                ("sys/class/net/bond0/statistics/rx_missed_errors", "1007\n"),
+                ("sys/class/net/bond0/lower_eth1", ""),
                 ("proc/net/snmp", snmp),
                 ("proc/net/snmp6", "Udp6RcvbufErrors 5\n"),
                 ("proc/net/softnet_stat", softnet),

@@ -64,7 +64,7 @@ impl Files {
     /// As [`Files::text`], or the text is no such number.
     pub fn number<T: FromStr>(&self, path: &str) -> Result<T, String> {
         let text = self.text(path)?.trim();
-        text.parse().map_err(|_| format!("/{path} is not a number: {:.40}", text))
+        text.parse().map_err(|_| format!("/{path} is not a number: {text:.40}"))
     }
 
     /// True if there is such a file.

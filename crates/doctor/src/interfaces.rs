@@ -3,6 +3,9 @@
 use crate::files::Files;
 use std::net::IpAddr;
 
+/// Links to the interfaces below an interface, for [`Files::list`].
+pub const LOWER: &[&str] = &["sys/class/net/*/lower_*"];
+
 /// Bits of `/sys/class/net/IF/flags`.
 const UP: u32 = 0x1;
 const LOOPBACK: u32 = 0x8;
@@ -13,8 +16,21 @@ pub fn all(files: &Files) -> Vec<&str> {
     files.below("sys/class/net").into_iter().filter(|name| files.has(&format!("sys/class/net/{name}/flags"))).collect()
 }
 
+/// The interfaces with those below them: the cards of a bond, a bridge or a VLAN.
+pub fn with_lower(files: &Files, mut names: Vec<String>) -> Vec<String> {
+    let mut next = 0;
+    while let Some(name) = names.get(next) {
+        let below = files.below(&format!("sys/class/net/{name}"));
+        let lower = below.iter().filter_map(|link| link.strip_prefix("lower_")).map(str::to_owned);
+        let new: Vec<String> = lower.filter(|lower| !names.contains(lower)).collect();
+        names.extend(new);
+        next += 1;
+    }
+    names
+}
+
 /// Those that are `asked` for; if none, those that have one of the `wanted` addresses; if none, all that are up and are
-/// not the loopback. `local` has the addresses of this host.
+/// not the loopback. Those below them are looked at too. `local` has the addresses of this host.
 ///
 /// # Errors
 /// One that is asked for does not exist; in words.
@@ -32,7 +48,7 @@ pub fn choose(files: &Files, local: &[(String, IpAddr)], wanted: &[IpAddr], aske
     }
     found.sort();
     found.dedup();
-    Ok(found)
+    Ok(with_lower(files, found))
 }
 
 /// The interfaces that have these addresses; none for addresses that stand for all.
@@ -63,8 +79,13 @@ mod tests {
             std::fs::write(at.join("flags"), flags).unwrap();
         }
         std::fs::write(folder.path().join("sys/class/net/bonding_masters"), "").unwrap();
+        // Each is below the other, which cannot be.
+        for (name, lower) in [("down", "lower_eth1"), ("eth1", "lower_down")] {
+            std::fs::write(folder.path().join("sys/class/net").join(name).join(lower), "").unwrap();
+        }
         let mut files = Files::default();
         files.read(folder.path(), &["sys/class/net/*/flags", "sys/class/net/bonding_masters"]);
+        files.list(folder.path(), LOWER);
         let ip = |text: &str| text.parse::<IpAddr>().unwrap();
         let local = [("lo".into(), ip("127.0.0.1")), ("eth0".into(), ip("10.0.0.1")), ("eth1".into(), ip("fd00::1"))];
         let chosen = |wanted: &[&str], asked: &[&str]| {
@@ -72,12 +93,12 @@ mod tests {
             let asked: Vec<String> = asked.iter().map(|name| (*name).to_owned()).collect();
             choose(&files, &local, &wanted, &asked).map(|names| names.join(" "))
         };
-        assert_eq!(chosen(&[], &[]).as_deref(), Ok("eth0 eth1"));
+        assert_eq!(chosen(&[], &[]).as_deref(), Ok("eth0 eth1 down"));
         assert_eq!(chosen(&["10.0.0.1"], &[]).as_deref(), Ok("eth0"));
-        assert_eq!(chosen(&["fd00::1", "127.0.0.5"], &[]).as_deref(), Ok("eth1 lo"));
-        assert_eq!(chosen(&["0.0.0.0", "10.0.0.1"], &[]).as_deref(), Ok("eth0 eth1"));
-        assert_eq!(chosen(&["192.0.2.1"], &[]).as_deref(), Ok("eth0 eth1"));
-        assert_eq!(chosen(&["10.0.0.1"], &["down", "down"]).as_deref(), Ok("down"));
+        assert_eq!(chosen(&["fd00::1", "127.0.0.5"], &[]).as_deref(), Ok("eth1 lo down"));
+        assert_eq!(chosen(&["0.0.0.0", "10.0.0.1"], &[]).as_deref(), Ok("eth0 eth1 down"));
+        assert_eq!(chosen(&["192.0.2.1"], &[]).as_deref(), Ok("eth0 eth1 down"));
+        assert_eq!(chosen(&["10.0.0.1"], &["down", "down"]).as_deref(), Ok("down eth1"));
         assert!(chosen(&[], &["eth9"]).unwrap_err().contains("there are: down, eth0, eth1, lo, odd"));
     }
 }

@@ -201,6 +201,7 @@ pub fn files(root: &Path) -> Files {
     let mut files = Files::default();
     files.read(root, READ);
     files.list(root, LISTED);
+    files.list(root, interfaces::LOWER);
     let paths = groups::files_of_limits(&files);
     paths.iter().for_each(|path| files.add(root, path));
     files
