@@ -114,7 +114,7 @@ def test_the_script_is_one_that_a_shell_understands_and_mends_only_what_is_wrong
 def lost(master, code=1):
     """Where the packets of a run went: the causes, which together explain all missing packets."""
     found = json.loads(program("doctor", "--run", master, "--json", check=code).stdout)
-    packets = [cause["lost"] for cause in found["causes"] if "images came" not in cause["why"]]
+    packets = [cause["lost"] for cause in found["causes"] if cause["unit"] == "packets"]
     assert sum(packets) == found["packets_missing"] and found["exit_code"] == code and found["host_counters"]
     assert all(cause["why"] and cause["fix"] and cause["certainty"] in ("counted", "likely", "possible") for cause in found["causes"])
     return found
@@ -187,7 +187,7 @@ def test_images_that_a_full_disk_did_not_take_are_named(bench, small_disk):
     code, report = receiver.finish()
     assert code == 6 and report["images"]["unwritten"] > 0
     causes = lost(small_disk / "run_master.h5")["causes"]
-    (disk,) = [cause for cause in causes if "images came" in cause["why"]]
+    (disk,) = [cause for cause in causes if cause["unit"] == "images"]
     assert (disk["place"], disk["lost"], disk["certainty"]) == ("disk", report["images"]["unwritten"], "counted")
 
 

@@ -45,7 +45,7 @@ fn account(ledger: &LedgerRecord) -> Account {
 fn to_json(file: &Path, ledger: &LedgerRecord, account: &Account, found: &[Cause], exit: Exit) -> serde_json::Value {
     let one = |cause: &Cause| {
         json!({
-            "place": cause.place.name(), "lost": cause.lost, "certainty": cause.certainty.name(), "why": cause.why, "fix": cause.fix,
+            "place": cause.place.name(), "lost": cause.lost, "unit": cause.unit, "certainty": cause.certainty.name(), "why": cause.why, "fix": cause.fix,
         })
     };
     json!({
@@ -60,8 +60,8 @@ fn to_text(file: &Path, ledger: &LedgerRecord, account: &Account, found: &[Cause
     let (missing, all) = (text::count(account.packets_missing()), text::count(expected));
     let mut out = format!("{}: {missing} of {all} packets missing; the run ended: {}", file.display(), one_line(&ledger.ended));
     for cause in found {
-        let (place, of) = (in_words(cause.place), if cause.why.contains("images came") { "images" } else { "packets" });
-        out.push_str(&format!("\n\n{} {of}: {place} ({})", text::count(cause.lost), cause.certainty.name()));
+        let Cause { place, lost, unit, certainty, .. } = cause;
+        out.push_str(&format!("\n\n{} {unit}: {} ({})", text::count(*lost), in_words(*place), certainty.name()));
         out.push_str(&format!("\n  why  {}\n  fix  {}", cause.why, cause.fix));
     }
     let not_received = account.totals.get("images_not_received").copied().unwrap_or(0);
