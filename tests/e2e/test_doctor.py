@@ -5,7 +5,10 @@ import pathlib
 import re
 import shutil
 import signal
+import socket
+import struct
 import subprocess
+import time
 
 import pytest
 from driving import balanced, jungfrau_packet, program, raw_tables, simulate
@@ -150,6 +153,38 @@ def test_packets_that_no_socket_had_room_for_were_lost_there(bench):
     found = lost(bench.master)
     assert found["causes"][0]["place"] == "socket", found
     assert found["causes"][0]["lost"] >= 0.9 * found["packets_missing"], found
+
+
+def with_wrong_checksum(datagram, sender, port):
+    """An IP packet whose UDP checksum does not fit."""
+    here = socket.inet_aton("127.0.0.1")
+    udp = struct.pack("!HHHH", sender, port, 8 + len(datagram), 0xBEEF) + datagram
+    return struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(udp), 0, 0, 64, socket.IPPROTO_UDP, 0, here, here) + udp
+
+
+def test_packets_that_were_damaged_on_the_way_are_named(bench):
+    try:
+        raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
+    except PermissionError:
+        pytest.skip("no right to send packets with wrong checksums")
+    receiver = bench.receive(bench.config(**raw_tables(images=4, stall_timeout_s=2, first_frame=1)))
+    damaged = {(1, 7), (2, 0), (2, 127), (3, 64), (3, 65)}
+    with raw, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sender.bind(("127.0.0.1", 0))
+        for frame in range(1, 5):
+            for packet in range(128):
+                datagram = jungfrau_packet(frame, packet)
+                if (frame, packet) in damaged:
+                    raw.sendto(with_wrong_checksum(datagram, sender.getsockname()[1], bench.port), ("127.0.0.1", 0))
+                else:
+                    sender.sendto(datagram, ("127.0.0.1", bench.port))
+                if packet % 16 == 15:
+                    time.sleep(0.005)
+    code, report = receiver.finish()
+    balanced(code, report)
+    assert report["images"]["packets_missing"] == 5 <= report["host"]["host_wrong_checksums"], report
+    (cause,) = lost(bench.master)["causes"]
+    assert (cause["place"], cause["lost"], cause["certainty"]) == ("damaged", 5, "likely"), cause
 
 
 def test_a_silent_stream_and_packets_of_another_kind_are_named(bench):
