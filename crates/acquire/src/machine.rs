@@ -63,10 +63,7 @@ pub fn facts() -> Value {
 /// UDP datagrams that arrived at ports to which no program listens, since this machine was started.
 pub fn datagrams_to_closed_ports() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/net/snmp").ok()?;
-    let mut lines = text.lines().filter_map(|line| line.strip_prefix("Udp:"));
-    let (names, values) = (lines.next()?, lines.next()?);
-    let (_, value) = names.split_whitespace().zip(values.split_whitespace()).find(|(name, _)| *name == "NoPorts")?;
-    value.parse().ok()
+    konkordia_doctor::parse::snmp(&text, "Udp", "NoPorts")
 }
 
 /// [`facts`] on one line, for people.
