@@ -1,6 +1,6 @@
-//! The interface between the threads that drive detectors and the threads that serve HTTP: commands and answers. No
-//! call here takes a lock of the data path. States are snapshots that an actor publishes, and commands go through its
-//! queue.
+//! The interface between the threads that drive detectors and the servers that show and command them (HTTP is one):
+//! states, commands, images, events. No call here takes a lock of the rings. States are snapshots that an actor
+//! publishes, and commands go through its queue.
 
 use crate::dark::StageChoice;
 use crate::events::EventLog;
@@ -273,7 +273,7 @@ pub trait ImageRing: Send + Sync {
     }
 }
 
-/// One detector as HTTP sees it.
+/// One detector as servers see it.
 pub trait Detector: Send + Sync {
     /// Its name.
     fn name(&self) -> &str;

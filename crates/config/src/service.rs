@@ -44,7 +44,7 @@ pub struct DetectorConfig {
 /// Packets or messages.
 #[derive(Clone, Debug)]
 pub enum DetectorKindConfig {
-    /// JUNGFRAU or EIGER over UDP.
+    /// A detector that sends packets over UDP.
     Udp(Box<Config>),
     /// Whole images.
     Stream(Box<StreamConfig>),

@@ -11,7 +11,7 @@
 pub enum Malformed {
     /// The length is not that of a header and one payload.
     Length,
-    /// Header version is not 2.
+    /// The header has another version.
     Version,
     /// Another detector type.
     DetectorType,

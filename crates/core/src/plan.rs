@@ -18,7 +18,7 @@ use std::ops::Range;
 /// Number of the first frame of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FirstFrame {
-    /// The frame of the first packet that arrives, on whichever stream.
+    /// The first frame of which several packets arrive, on whichever stream ([`crate::first_packets`]).
     Auto,
     /// This frame number; earlier frames are foreign.
     Number(u64),

@@ -89,7 +89,7 @@ pub enum Ended {
     Stopped,
     /// A cancel was requested.
     Cancelled,
-    /// Messages stopped coming.
+    /// Messages or packets stopped coming.
     Stalled,
     /// No image came at all.
     NoData,
@@ -140,7 +140,7 @@ pub struct UpstreamLedger {
     pub duplicate: u64,
     /// Images that came after they were committed, or after the end.
     pub late: u64,
-    /// Messages of another series, beyond the window, or while nothing was armed.
+    /// Messages of another series, images with a number far ahead or beyond the end, messages while nothing was armed.
     pub foreign: u64,
     /// Messages that cannot be read, or that contradict the series (shape, type).
     pub malformed: u64,

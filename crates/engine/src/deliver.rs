@@ -42,9 +42,9 @@ pub trait Reports: Send {
     }
 }
 
-/// A sink with those who hear what happens at it.
+/// A sink, and who gets the reports of what happens at it.
 pub struct Delivery<S: ?Sized, R> {
-    /// Who hears.
+    /// Gets the reports.
     pub reports: R,
     /// The sink failed in this series and gets no more images of it.
     has_failed: bool,
