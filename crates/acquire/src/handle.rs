@@ -304,6 +304,9 @@ pub struct Fleet {
 
 impl Fleet {
     /// The detector with this name; without a name, the only detector.
+    ///
+    /// # Errors
+    /// There is no detector of this name, or no name was given and there are several.
     pub fn find(&self, name: Option<&str>) -> Result<Arc<dyn Detector>, Refusal> {
         let names = || self.detectors.iter().map(|d| d.name()).collect::<Vec<_>>().join(", ");
         let refuse = |what: String, fix: String| Refusal {
