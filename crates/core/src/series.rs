@@ -1,6 +1,5 @@
-//! A series: its start and its end with the ledger, in one form for all protocols in which message streams carry it and
-//! for all sinks. Texts come from the sender and are not trusted: a file name must be checked before it is used as a
-//! path.
+//! A series: its start and its end with the ledger, in one form for all protocols and all sinks. Texts come from the
+//! sender and are not trusted: a file name must be checked before it is used as a path.
 
 use crate::array::{Array, Element};
 use crate::experiment::Metadata;
