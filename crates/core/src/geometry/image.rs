@@ -269,8 +269,11 @@ impl ImageGeometry {
         }
     }
 
-    /// Copies per-tile planes (one value per tile pixel) into output order; split double pixels get 2 or 4 copies, gaps
-    /// and masked double pixels get `gap`.
+    /// Copies planes of the tiles, in stream order (each with one value per tile pixel, row by row), into a plane of rows
+    /// x columns of the output image. Split double pixels get 2 or 4 copies, gaps and masked double pixels get `gap`.
+    ///
+    /// # Panics
+    /// If there is not one plane per tile, or a plane is too short.
     pub fn arrange<T: Copy>(&self, tiles: &[&[T]], gap: T) -> Vec<T> {
         assert_eq!(tiles.len(), self.placements.len(), "one plane per tile");
         let mut out = vec![gap; self.pixels()];
