@@ -166,7 +166,7 @@ impl UpstreamLedger {
     }
 }
 
-/// The ledger of a series. The series closes only when it balances.
+/// The ledger of a series. It must balance when the series closes; an imbalance is reported as a bug.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SeriesLedger {
     /// One per upstream.
