@@ -1,4 +1,4 @@
-//! The events of the service: a bounded history for those who ask later, and a callback that gets every event at once.
+//! The events of the service: a bounded history for whoever asks later, and all events for whoever has them passed on.
 
 use konkordia_sinks::clock;
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,6 @@
-//! The interface between the threads that drive detectors and the servers that show and command them (HTTP is one):
-//! states, commands, images, events. No call here takes a lock of the rings. States are snapshots that an actor
-//! publishes, and commands go through its queue.
+//! The interface between the threads that drive detectors and the threads that serve HTTP: commands and answers. No
+//! call here takes a lock of the data path. States are snapshots that an actor publishes, and commands go through its
+//! queue.
 
 use crate::dark::StageChoice;
 use crate::events::EventLog;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use utoipa::ToSchema;
 
-/// State of a detector; docs/service.md says what follows from each.
+/// State of a detector, as the arm contract has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DetectorState {
@@ -274,7 +274,7 @@ pub trait ImageRing: Send + Sync {
     }
 }
 
-/// One detector as servers see it.
+/// One detector as HTTP sees it.
 pub trait Detector: Send + Sync {
     /// Its name.
     fn name(&self) -> &str;
@@ -305,9 +305,6 @@ pub struct Fleet {
 
 impl Fleet {
     /// The detector with this name; without a name, the only detector.
-    ///
-    /// # Errors
-    /// There is no detector of this name, or no name was given and there are several.
     pub fn find(&self, name: Option<&str>) -> Result<Arc<dyn Detector>, Refusal> {
         let names = || self.detectors.iter().map(|d| d.name()).collect::<Vec<_>>().join(", ");
         let refuse = |what: String, fix: String| Refusal {

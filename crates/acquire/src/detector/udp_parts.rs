@@ -1,4 +1,4 @@
-//! The parts of a UDP run: its configuration from the parameters of a command, the filters in front of the sockets, the
+//! The parts of a UDP run: its configuration from the parameters of a command, the gates in front of the sockets, the
 //! preparation with everything that can fail, and the end with its files.
 
 use super::status::{Live, Look, StatusMessage, image_totals, latency_rows, not_complete, totals_of};
@@ -53,10 +53,10 @@ struct Gate {
     is_open: bool,
 }
 
-/// What the filters in front of the sockets of a run share with its actor.
+/// What the gates of a run share with its actor.
 #[derive(Debug, Default)]
 pub struct Gates {
-    /// Number of sockets whose early packets were thrown away.
+    /// Gates that have thrown away the early packets.
     drained: AtomicU64,
     /// Packets that came before the run was armed.
     early: AtomicU64,
@@ -65,7 +65,8 @@ pub struct Gates {
 }
 
 impl Gates {
-    /// Waits until the early packets of all streams were thrown away, about 0.5 s at most. Returns their number.
+    /// Waits until the gates have thrown away the early packets, about 0.5 s at most. Returns the number of these
+    /// packets.
     pub fn wait(&self, streams: usize) -> u64 {
         for _ in 0..500 {
             if self.drained.load(Ordering::Acquire) >= streams as u64 {
@@ -246,7 +247,7 @@ pub struct Ready {
     pub prepared: Prepared,
     /// The configuration that it was prepared with.
     pub parameters: ArmParameters,
-    /// The state of the filters in front of its sockets.
+    /// The gates in front of its sockets.
     pub gates: Arc<Gates>,
     /// Its counters.
     pub live: Arc<UdpLive>,

@@ -1,4 +1,4 @@
-//! What passes between a stream path and the detector that controls it: arm parameters and commands in, notices out.
+//! What the control plane tells a stream path, and what it gets to know.
 
 use konkordia_core::series::{SeriesEnd, SeriesStart};
 use std::sync::Arc;
