@@ -63,8 +63,8 @@ impl Kept {
 }
 
 /// A ring of the newest images that have pixels, bounded in number and bytes. Images of the previous series stay until
-/// newer ones replace them. It copies nothing and unpacks nothing while nobody asks for an image. A run gets the memory
-/// of its images back whenever it needs it; at most it waits for the copy that is being made for one who asked.
+/// newer ones replace them. It copies nothing and unpacks nothing while nobody looks. A
+/// run gets the memory of its images back whenever it needs it, at most after the copy for one who looks.
 pub struct PreviewBuffer {
     images_max: usize,
     bytes_max: u64,
