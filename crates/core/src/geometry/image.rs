@@ -269,8 +269,8 @@ impl ImageGeometry {
         }
     }
 
-    /// Copies planes of the tiles, in stream order (each with one value per tile pixel, row by row), into a plane of the
-    /// output image (rows x columns). Split double pixels get 2 or 4 copies, gaps and masked double pixels get `gap`.
+    /// Copies planes of the tiles, in stream order (each with one value per tile pixel, row by row), into a plane of
+    /// the output image (rows x columns). Split double pixels get 2 or 4 copies, gaps and masked ones get `gap`.
     ///
     /// # Panics
     /// If there is not one plane per tile, or a plane is too short.
