@@ -95,7 +95,7 @@ pub struct DetectorStatistics {
     /// Images and bytes per second over the last second, by stage (`received_hz`, `received_bytes_per_s`,
     /// `committed_hz`, `written_hz`, ...).
     pub rates: BTreeMap<String, f64>,
-    /// How full the queues are, 0 to 1 (`ring`, `in_flight`, `outlet_<name>`).
+    /// How full the queues are, 0 to 1; docs/api.md lists the names.
     pub queues: BTreeMap<String, f64>,
     /// Latency from reception to stage in microseconds (`committed_p50_us`, `committed_p99_us`, `written_p50_us`, ...).
     pub latency: BTreeMap<String, f64>,
@@ -135,7 +135,8 @@ pub struct ArmRequest {
     pub prefix: Option<String>,
     /// Whether files are written.
     pub write: Option<bool>,
-    /// Facts for the file by the names of the `[detector]` table, for example `energy_kev`, and `sample_name`.
+    /// Facts for the file by the names of `[detector]`, `[goniometer]`, `[experiment]` and `[output]`, for example
+    /// `energy_kev` or `sample_name`.
     #[serde(default)]
     #[schema(value_type = Object)]
     pub metadata: serde_json::Map<String, Value>,

@@ -1,7 +1,7 @@
 //! A committed image, in one form for runs and series, and what is known of its packets.
 //!
-//! The bytes of pixels are shared ([`bytes::Bytes`]) between those who take an image. Only who may hold an image of a
-//! run for long gets a copy ([`CommittedImage::detached`]).
+//! All sinks that take an image share the bytes of its pixels ([`bytes::Bytes`]). Only a consumer that may hold one of
+//! a run for long gets a copy ([`CommittedImage::detached`]).
 
 use crate::array::Array;
 use crate::assembler::PacketBitmap;

@@ -14,8 +14,9 @@
 //! | `uint64`  | MAX        | MAX - 1   | MAX - 2   | MAX - 3   | 0 ..= MAX - 4                  |
 //! | `float64` | -infinity  | NaN       | f64::MIN  | +infinity | -MAX / 2 ..= MAX               |
 //!
-//! The last five types occur only in images that other programs made; of their special values only *missing* is ever
-//! written. [`PixelType::CONVERTED`] lists the types into which words are converted.
+//! The last five types occur only in the images of series, whose pixels come from the sender. Of the special values
+//! Konkordia writes into series only *missing*, *masked* (masks and gaps of `[transform]` and `join`) and *saturated*
+//! (results of `[transform]`). [`PixelType::CONVERTED`] lists the types into which words are converted.
 //!
 //! *missing*: the packet never came, as the arrival bitmap says, whatever the words in memory are. *masked*: the pixel
 //! has no usable calibration, or lies in a gap. *invalid*: gain code 10, G1 with ADC 0, or the word 0xFFFF.

@@ -1,5 +1,5 @@
-//! Runs the threads that receive, process and deliver images: those of a run pass images through the ring, those of a
-//! series of messages through bounded queues.
+//! Runs the threads that receive, process and deliver images: those of a run pass frames and images through rings,
+//! those of a series of messages pass images through bounded queues.
 //! It knows no file format, socket or configuration: sources and sinks come as traits, everything else from the plan.
 //! Read [`run::Armed`] first.
 

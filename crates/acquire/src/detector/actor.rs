@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 const CANCEL_PATIENCE: Duration = Duration::from_secs(5);
 /// After this many panics the actor ends.
 const PANICS_MAX: usize = 100;
-/// Messages that may wait for an actor: at most 36 commands of HTTP, and the reports of a few threads. While an actor
+/// Messages that may wait for an actor: at most 24 commands of HTTP, and the reports of a few threads. While an actor
 /// waits for the threads of a series, these report at most on the 64 series in the queue of the file, three times each.
 const INBOX_MAX: usize = 1024;
 /// When the service stops, it waits this long for consumers that take nothing. Images that they have not taken by then

@@ -60,6 +60,9 @@ pub struct RunInputs {
 
 /// Makes the plan, checks that there is enough memory, and loads the calibration. An automatic negative offset in the
 /// plan is computed from the calibration.
+///
+/// # Errors
+/// There is too little memory, or the calibration cannot be read or does not fit the detector.
 pub fn run_inputs(config: &Config) -> Result<RunInputs, Failure> {
     let mut plan = plan::plan(config);
     memory_limit::check(&plan)?;
@@ -92,10 +95,12 @@ pub struct Additions<'a> {
     pub wrap: &'a dyn Fn(UdpReceiver) -> Box<dyn Source>,
 }
 
-/// Loads the calibration, binds the sockets, creates the files and allocates the buffers. After an error nothing is
-/// left behind, except files without images if they had been created already.
+/// Loads the calibration, binds the sockets, creates the files and allocates the buffers. `note` gets remarks on the
+/// images while the run goes on.
 ///
-/// `note` gets remarks on the images while the run goes on.
+/// # Errors
+/// One of these is not possible; the failure says which and what to do. Nothing is left behind, except files without
+/// images if they had been created already.
 pub fn prepare(config: &Config, ports: Ports, note: fn(&str)) -> Result<Prepared, Failure> {
     let plain = Additions {
         write: true,
@@ -108,6 +113,9 @@ pub fn prepare(config: &Config, ports: Ports, note: fn(&str)) -> Result<Prepared
 }
 
 /// As [`prepare`], with the changes of a service.
+///
+/// # Errors
+/// As of [`prepare`]; also if the disk is too small or too slow.
 pub fn prepare_with(config: &Config, ports: Ports, additions: &Additions<'_>) -> Result<Prepared, Failure> {
     let RunInputs { plan, loaded, mut notes } = run_inputs(config)?;
     if let Some(disk) = additions.disk {
@@ -197,6 +205,9 @@ fn auto_offset(loaded: &Loaded) -> Result<i32, Failure> {
 }
 
 /// Opens a socket for each stream.
+///
+/// # Errors
+/// An address or port cannot be used, for example because another program has it.
 pub fn bind(config: &Config, streams: usize, ports: Ports) -> Result<Vec<UdpReceiver>, Failure> {
     let bind = |stream: usize| {
         let port = if ports == Ports::Free { 0 } else { config.first_port + stream as u16 };

@@ -18,7 +18,10 @@ use raw_copy::RawCopy;
 use report::Report;
 use std::net::SocketAddr;
 
-/// Closes the files and makes the report.
+/// Closes the files and makes the report. `addresses` are those of the streams, in stream order.
+///
+/// # Errors
+/// The files cannot be completed, for example because the disk is full.
 pub fn close(
     config: &Config,
     addresses: &[SocketAddr],

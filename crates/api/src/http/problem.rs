@@ -14,7 +14,8 @@ pub const MEDIA_TYPE: &str = "application/problem+json";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Problem, example = json!({
     "type": "urn:konkordia:problem:wrong_state", "title": "Wrong state for this command", "status": 409, "code": "wrong_state",
-    "detail": "cannot arm: a run is going on", "hint": "wait for its end, or stop or cancel it", "state": "running"
+    "detail": "cannot arm 'eiger' while it is receiving: a run is in progress",
+    "hint": "wait for its end, or stop or cancel it first", "state": "running"
 }))]
 pub struct ProblemBody {
     /// `urn:konkordia:problem:` and the code.

@@ -51,7 +51,7 @@ pub async fn configuration(
 
 /// Current rates and counters.
 #[utoipa::path(get, path = "/api/v1/statistics", tag = "state", params(DetectorQuery), responses((status = 200, description = "Maps from names to numbers; docs/api.md lists the names", body = DetectorStatistics, example = json!({
-    "detector": "eiger", "ledger": {"received": 30514, "placed": 30512, "complete": 30512, "lost": 0}, "rates": {"received_hz": 2000.0},
+    "detector": "eiger", "ledger": {"received": 30514, "placed": 30512, "images_complete": 30512, "images_lost": 0}, "rates": {"received_messages_hz": 2000.0},
     "queues": {"in_flight": 0.07}, "latency": {"written_p99_us": 5100.0},
     "consumers": [{"name": "preview", "address": "tcp://10.0.0.2:9999", "service": "latest", "connected": true, "delivered": 812, "skipped": 29700, "lag_images": 0}],
     "totals": {"images_complete": 130512}

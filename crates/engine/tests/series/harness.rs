@@ -114,7 +114,7 @@ impl MessageDecoder for TinyDecoder {
             }
             3 => Event::End(key),
             4 => Event::Other,
-            6 => panic!("the intake has a bug"),
+            6 => panic!("the decoder has a bug"),
             _ => return Err(Refusal::new(0, "it is junk")),
         };
         Ok(Read { message_number: word(2)?.checked_sub(1), event })

@@ -1,4 +1,4 @@
-//! What the rules take from the world, and what they ask of it.
+//! What the rules get (messages, finished images) and the actions that they return.
 
 use crate::series::notice::Notice;
 use konkordia_core::geometry::Orientation;

@@ -1,4 +1,4 @@
-//! Messages are judged, and taken, held or thrown away; each is counted once.
+//! Judges each message, then takes it, holds it or throws it away, and counts it once.
 
 use super::Rules;
 use super::current::Refused;

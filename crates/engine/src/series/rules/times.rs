@@ -1,4 +1,4 @@
-//! Time passes: what has waited too long is waited for no more, and what was held is looked at again.
+//! What the rules do when time passes: they no longer wait for what is overdue, and look again at what was held.
 
 use super::Rules;
 use super::hold_queue::HoldQueue;
