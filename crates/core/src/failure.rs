@@ -113,6 +113,12 @@ impl From<SinkError> for Failure {
     }
 }
 
+impl From<Failure> for SinkError {
+    fn from(Failure { what, why, fix, .. }: Failure) -> Self {
+        Self { what, why, fix }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -421,6 +421,12 @@ impl Machine {
         self.events.add(Some(&self.shared.name), event, severity, message.into(), data);
     }
 
+    /// Enters files that are closed, and reports them.
+    pub fn close_files(&self, entry: FileEntry) {
+        self.tell("file", Severity::Info, format!("{} is closed", entry.master), json!(entry));
+        self.shared.enter_file(entry);
+    }
+
     /// Refuses a command, and reports that.
     pub fn refuse(&self, mut refusal: Refusal) -> Refusal {
         refusal.state = Some(public(self.state).0);

@@ -3,10 +3,10 @@
 //! reports when its files are closed.
 
 use super::actor::{self, Base, Driver, Outbox, Preparation};
-use super::file_sink::{FileSink, main_file};
+use super::file_names::{Namer, main_file};
 use super::status::{Machine, Shared, StatusMessage};
 use super::stream_parts::{
-    ArmParameters, Namer, SeriesLive, check_folder, default_parameters, latencies, look_of, parameters, place, spec, sum_up,
+    ArmParameters, SeriesLive, check_folder, default_parameters, latencies, look_of, parameters, place, spec, sum_up,
     totals_between, upstreams,
 };
 use super::{FILE, Handle};
@@ -29,7 +29,7 @@ use konkordia_engine::deliver::{self, Reports};
 use konkordia_engine::latency::Histogram;
 use konkordia_engine::output_queue::{OutputQueue, OutputQueueSpec, OutputQueues};
 use konkordia_engine::series::{ArmOrder, Notice, Series, SeriesControl, SeriesSpec, Upstream};
-use konkordia_sinks::hdf5::SharedState;
+use konkordia_sinks::hdf5::{FileSink, SharedState};
 use serde_json::json;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -215,7 +215,7 @@ impl Stream {
         // The file sink is ready before the first message.
         let parameters = Arc::new(Mutex::new(default_parameters(&base.config, &config)));
         let usual = default_parameters(&base.config, &config);
-        let namer = Namer {
+        let mut namer = Namer {
             place: place.clone(),
             config: Arc::clone(&config),
             parameters: Arc::clone(&parameters),
@@ -223,11 +223,14 @@ impl Stream {
             spent: 0,
             series: 0,
         };
-        let tell = outbox.clone();
-        let opens = move |file: std::path::PathBuf| {
-            tell.report(Report::File(FileReport::Opened(file.display().to_string())));
-        };
-        let file = FileSink::new(namer, opens);
+        let reports = outbox.clone();
+        let file = FileSink::of_series(Box::new(move |start| {
+            let target = namer.target(start)?.filter(|_| start.store);
+            if let Some(target) = &target {
+                reports.report(Report::File(FileReport::Opened(target.main_file().display().to_string())));
+            }
+            Ok(target)
+        }));
         let files = file.shared();
         let output_queues = &base.fanout.output_queues;
         let service = ServiceLevel::Reliable;
@@ -476,21 +479,10 @@ impl Stream {
             let ended = end.ended.name();
             if let Some(file) = &open.file {
                 let ledger = &end.ledger;
-                let is_complete = !failed && ledger.images.is_success() && ledger.images.expected > 0 && in_file.unwritten == 0;
-                let state = match (failed, is_complete) {
-                    (true, _) => "failed",
-                    (false, true) => "complete",
-                    (false, false) => "incomplete",
-                };
-                let entry = FileEntry {
-                    state: state.into(),
-                    images: in_file.positions,
-                    bytes: if self.open.is_empty() { self.files.bytes() } else { 0 },
-                    ended: Some(ended.into()),
-                    ..FileEntry::writing(&base.config.name, open.run, file)
-                };
-                machine.tell("file", Severity::Info, format!("{file} is closed"), json!(entry));
-                machine.shared.enter_file(entry);
+                let is_complete = ledger.images.is_success() && ledger.images.expected > 0 && in_file.unwritten == 0;
+                let bytes = if self.open.is_empty() { self.files.bytes() } else { 0 };
+                let writing = FileEntry::writing(&base.config.name, open.run, file);
+                machine.close_files(writing.closed(failed, is_complete, (in_file.positions, bytes), ended));
             }
             let mut look = look_of(end);
             look.file_has(in_file.images, in_file.unwritten, in_file.durable);

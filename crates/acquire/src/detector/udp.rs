@@ -28,6 +28,7 @@ use konkordia_core::state::{Event, State};
 use konkordia_engine::contain::contain;
 use konkordia_engine::control::Control;
 use konkordia_repack::archive_copy;
+use konkordia_sinks::hdf5::master_path;
 use serde_json::{Value, json};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -113,7 +114,7 @@ impl Driver for Udp {
     fn prepare(&self, base: &Base, request: &ArmRequest) -> Result<(About, Preparation<Ready>), Failure> {
         let (run, fanout) = (base.runs + 1, Arc::clone(&base.fanout));
         let parameters = parameters(&base.config, base.settings.data_root.as_ref(), run, request)?;
-        let file = parameters.config.directory.join(format!("{}_master.h5", parameters.config.prefix));
+        let file = master_path(&parameters.config.directory, &parameters.config.prefix);
         let about = About {
             detector: base.config.name.clone(),
             run,
@@ -134,13 +135,13 @@ impl Driver for Udp {
 
     fn launch(&mut self, base: &mut Base, ready: Ready) -> Result<(), Failure> {
         let Ready { prepared, parameters, gates, live } = ready;
-        let Prepared { armed, writer, raw_copy, plan, addresses, notes, .. } = prepared;
+        let Prepared { armed, files, raw_copy, plan, addresses, notes, .. } = prepared;
         let run = base.runs + 1;
         let control = armed.control();
         if let (Some(frames), FirstFrame::Auto) = (self.stragglers.clone(), plan.first_frame) {
             control.expect_stragglers(frames, plan.packets_per_image());
         }
-        let file = parameters.config.directory.join(format!("{}_master.h5", parameters.config.prefix)).display().to_string();
+        let file = master_path(&parameters.config.directory, &parameters.config.prefix).display().to_string();
         let (reason, streams) = (Arc::new(Mutex::new(Reason::default())), addresses.len());
         let current = Current {
             run,
@@ -161,7 +162,7 @@ impl Driver for Udp {
         };
         let listens: Vec<String> = addresses.iter().map(stream_name).collect();
         let stray = crate::machine::datagrams_to_closed_ports();
-        let closing = Closing { config: parameters.config, writer, raw_copy, addresses, run, writes: parameters.write, stray };
+        let closing = Closing { config: parameters.config, files, raw_copy, addresses, run, writes: parameters.write, stray };
         let (outbox, output_queues) = (self.outbox.clone(), Arc::clone(&base.fanout.output_queues));
         let (events, detector) = (base.machine.events.clone(), base.config.name.clone());
         let (of_actor, live) = (Arc::clone(&live), live);
@@ -341,17 +342,8 @@ impl Udp {
         current.tell(machine, &findings);
         match file {
             Some((master, images, bytes)) => {
-                let state = if failed {
-                    "failed"
-                } else if is_complete {
-                    "complete"
-                } else {
-                    "incomplete"
-                };
                 let writing = FileEntry::writing(&base.config.name, run, &master.display().to_string());
-                let entry = FileEntry { state: state.into(), images, bytes, ended: Some(ended.into()), ..writing };
-                machine.tell("file", Severity::Info, format!("{} is closed", entry.master), json!(entry));
-                machine.shared.enter_file(entry);
+                machine.close_files(writing.closed(failed, is_complete, (images, bytes), ended));
             }
             None => machine.shared.forget_file(run),
         }

@@ -20,7 +20,7 @@ use super::goniometer::{self, Frames};
 use super::image_times;
 use super::low::{self, Format};
 use super::modules;
-use super::names::{master_file_name, pedestal_file_name, temporary_path};
+use super::names::{master_path, pedestal_file_name, temporary_path};
 use super::nexus::{attribute_text, group, mask, number, numbers, plain, text, texts, translation};
 use super::paths::{COLUMNS, STACK};
 use super::pedestals::PEDESTALS;
@@ -67,7 +67,7 @@ pub(crate) fn publish(
     ledger: Option<&LedgerRecord>,
     state: State,
 ) -> std::result::Result<PathBuf, Error> {
-    let path = spec.directory.join(master_file_name(&spec.prefix));
+    let path = master_path(&spec.directory, &spec.prefix);
     let part = temporary_path(&path);
     let doing = "write the master file";
     if part.exists() {
@@ -426,7 +426,7 @@ fn write_columns(own: &Group, columns: &Columns, files: &[&Closed], spec: &FileS
         attribute_text(&dataset, "description", &column.description)?;
         created.push(dataset);
     }
-    let old = spec.directory.join(master_file_name(&spec.prefix));
+    let old = master_path(&spec.directory, &spec.prefix);
     let old = low::open_file(&old).and_then(|f: File| f.group(COLUMNS)).ok();
     for file in files {
         let first = (file.number - 1) * ipf;
