@@ -107,6 +107,8 @@ impl fmt::Display for Failure {
     }
 }
 
+impl std::error::Error for Failure {}
+
 impl From<SinkError> for Failure {
     fn from(error: SinkError) -> Self {
         Self::new(Exit::Io, error.what, error.why, error.fix)
