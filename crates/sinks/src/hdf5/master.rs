@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use hdf5::types::{FloatSize, IntSize, TypeDescriptor};
 use hdf5::{File, Group, Hyperslab, Result, SliceOrIndex};
+use konkordia_core::experiment::KEV_ANGSTROM;
 use konkordia_core::moment;
 use konkordia_core::pixel::{Number, PixelType};
 
@@ -25,9 +26,6 @@ use super::nexus::{attribute_text, group, mask, number, numbers, plain, text, te
 use super::paths::{COLUMNS, STACK};
 use super::pedestals::PEDESTALS;
 use super::spec::{FileSpec, Layout, LedgerRecord};
-
-/// h c in keV angstrom (CODATA 2018, exact to the digits given).
-pub(super) const KEV_ANGSTROM: f64 = 12.398_419_843_320_026;
 
 /// The pixel mask in the master.
 pub(crate) const MASK: &str = "/entry/instrument/detector/pixel_mask";

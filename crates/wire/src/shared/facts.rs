@@ -1,11 +1,8 @@
 //! Reads facts about a measurement from the metadata of other programs: numbers with units, zeros that mean "not set".
 
 use konkordia_core::array::Element;
-use konkordia_core::experiment::{Axis, Goniometer, Metadata};
+use konkordia_core::experiment::{Axis, Goniometer, KEV_ANGSTROM, Metadata};
 use serde_json::{Map, Value};
-
-/// Planck's constant times the speed of light, exact by definition of the SI.
-pub const KEV_ANGSTROM: f64 = 12.398419843320026;
 
 /// The number under `key`.
 pub fn number(map: &Map<String, Value>, key: &str) -> Option<f64> {
