@@ -94,7 +94,7 @@ pub struct Listener<'a> {
     /// What the user has to do.
     pub ask: &'a dyn Fn(&str),
     /// What happens.
-    pub tell: &'a dyn Fn(&str),
+    pub say: &'a dyn Fn(&str),
     /// How far it is.
     pub progress: Progress,
 }
@@ -181,7 +181,7 @@ impl Detector {
         About { detector: self.name.clone(), images: self.config.images, ..About::default() }
     }
 
-    /// Sets the gain with the program `on_stage` of the configuration. Without one, the user is told what to set.
+    /// Sets the gain with the program `on_stage` of the configuration. Without one, the user is asked to set it.
     fn force(&self, stage: GainStage, listener: &Listener<'_>) -> Result<(), Failure> {
         let gainmode = gainmode(stage);
         if self.hooks.on_stage.is_empty() {
@@ -300,7 +300,7 @@ fn live(
     let last = usize::from(config.first_port) + plan.streams() - 1;
     let place = format!("{}:{} to {last}", config.address, config.first_port);
     let of = wanted.map_or(String::new(), |stage| format!(" of {}", stage.name().to_uppercase()));
-    (listener.tell)(&format!("armed: {place}; waiting for {} dark frames{of}", text::count(config.images.unwrap_or(0))));
+    (listener.say)(&format!("armed: {place}; waiting for {} dark frames{of}", text::count(config.images.unwrap_or(0))));
     let taken = clock::now();
     // The program that starts the detector may run until all frames are sent, so it gets a thread.
     let (hooks, about) = (detector.hooks.clone(), detector.about());

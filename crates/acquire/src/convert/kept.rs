@@ -174,7 +174,7 @@ impl Placed {
         let kept = frames.kept(first_frame + packets.first_frame).unwrap_or_default();
         match kept.position {
             Some(position) => packets.first_frame = position,
-            // `frames` = 0 tells readers of the columns that the position is unknown.
+            // `frames` = 0 says that the position is unknown.
             None => (packets.first_frame, packets.frames) = (0, 0),
         }
         for tile in packets.tiles.iter_mut().filter(|tile| tile.packets > 0) {

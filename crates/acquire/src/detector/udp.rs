@@ -72,12 +72,12 @@ struct Current {
 
 impl Current {
     /// Reports findings about a wrong set-up that were not reported yet.
-    fn tell(&mut self, machine: &mut Machine, findings: &[Finding]) {
-        for told in self.setup_reporter.news(&self.config, &self.names, findings) {
-            let data = json!({ "run": self.run, "finding": told.to_json() });
-            let message = format!("wrong set-up: {}", told.what);
-            machine.tell("setup", Severity::Warning, message.clone(), data);
-            machine.set_message(StatusMessage { message, severity: Severity::Warning, hint: Some(told.fix) });
+    fn report_setup(&mut self, machine: &mut Machine, findings: &[Finding]) {
+        for finding in self.setup_reporter.news(&self.config, &self.names, findings) {
+            let data = json!({ "run": self.run, "finding": finding.to_json() });
+            let message = format!("wrong set-up: {}", finding.what);
+            machine.report("setup", Severity::Warning, message.clone(), data);
+            machine.set_message(StatusMessage { message, severity: Severity::Warning, hint: Some(finding.fix) });
         }
     }
 }
@@ -183,7 +183,7 @@ impl Driver for Udp {
             if let (Some(archive_copy), Some(master)) = (&closing.config.archive_copy, master) {
                 let made = contain(|| archive_copy::make(archive_copy, closing.config.overwrite, &master, &mut |_| ()));
                 let made = made.unwrap_or_else(|panic| Err((&panic).into()));
-                let (severity, message, data) = told_of_copy(run, archive_copy, made);
+                let (severity, message, data) = report_of_copy(run, archive_copy, made);
                 events.add(Some(&detector), "travel", severity, message, data);
             }
         };
@@ -301,12 +301,12 @@ fn announce(base: &mut Base, current: &Current, listens: Vec<String>, notes: &[S
         machine.shared.enter_file(FileEntry::writing(&base.config.name, run, file));
     }
     for note in notes {
-        machine.tell("warning", Severity::Warning, note.clone(), json!({ "run": run }));
+        machine.report("warning", Severity::Warning, note.clone(), json!({ "run": run }));
     }
     if early > 0 {
         let message =
             format!("{early} packets that came before run {run} was armed were left out: is the detector still sending?");
-        machine.tell("warning", Severity::Warning, message, json!({ "run": run, "packets": early }));
+        machine.report("warning", Severity::Warning, message, json!({ "run": run, "packets": early }));
     }
     let images = current.images.map_or("images until stopped".into(), |n| format!("{} images", konkordia_core::text::count(n)));
     let _ = machine.step(Event::Arm, Some(StatusMessage::info(format!("armed for {images}"))));
@@ -319,7 +319,7 @@ impl Udp {
         if base.machine.state() == State::Armed && current.control.progress().packets.placed > 0 {
             let message = format!("run {} is being received", current.run);
             let data = json!({ "run": current.run, "file": current.file });
-            base.machine.tell("run_started", Severity::Info, message.clone(), data);
+            base.machine.report("run_started", Severity::Info, message.clone(), data);
             let _ = base.machine.step(Event::Data, Some(StatusMessage::info(message)));
         }
     }
@@ -331,7 +331,7 @@ impl Udp {
         };
         current.looked = now;
         let findings = konkordia_engine::setup::findings(&current.plan, &current.control);
-        current.tell(&mut base.machine, &findings);
+        current.report_setup(&mut base.machine, &findings);
     }
 
     fn closed(&mut self, base: &mut Base, run: u64, finished: Finished) {
@@ -339,7 +339,7 @@ impl Udp {
         let Finished { look, ended, status_message, failed, file, is_complete, findings, frames, .. } = finished;
         self.stragglers = frames.map(|frames| stragglers(frames, current.packets_per_image));
         let machine = &mut base.machine;
-        current.tell(machine, &findings);
+        current.report_setup(machine, &findings);
         match file {
             Some((master, images, bytes)) => {
                 let writing = FileEntry::writing(&base.config.name, run, &master.display().to_string());
@@ -347,7 +347,7 @@ impl Udp {
             }
             None => machine.shared.forget_file(run),
         }
-        machine.tell(
+        machine.report(
             "run_ended",
             status_message.severity,
             status_message.message.clone(),
@@ -373,7 +373,7 @@ fn stragglers(frames: Range<u64>, packets_per_image: u64) -> Range<u64> {
 }
 
 /// The event about the archive copy of a run. A copy that could not be made changes nothing about the run.
-fn told_of_copy(
+fn report_of_copy(
     run: u64,
     archive_copy: &ArchiveCopy,
     made: Result<konkordia_repack::Outcome, Failure>,

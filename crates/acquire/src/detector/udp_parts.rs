@@ -495,9 +495,9 @@ fn sum_up(
         return StatusMessage::failure(failure);
     }
     let i = &outcome.ledger.images;
-    let told = report.setup().iter().find(|told| told.is_wrong);
-    let hint = told.map(|told| told.fix.clone()).or_else(|| report.advice().first().cloned());
-    let cause = told.map_or(String::new(), |told| format!("; wrong set-up: {}", told.what));
+    let wrong_setup = report.setup().iter().find(|finding| finding.is_wrong);
+    let hint = wrong_setup.map(|finding| finding.fix.clone()).or_else(|| report.advice().first().cloned());
+    let cause = wrong_setup.map_or(String::new(), |finding| format!("; wrong set-up: {}", finding.what));
     if outcome.images == 0 && reason.cancelled {
         return StatusMessage::info(format!("run {run} was cancelled before an image came"));
     }

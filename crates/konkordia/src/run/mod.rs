@@ -53,7 +53,7 @@ pub fn command(args: &ReceiveArgs) -> Result<Exit, Failure> {
     let stray = konkordia_acquire::machine::datagrams_to_closed_ports();
     let outcome = with_progress(&control, &mut live, args, || armed.run());
     if args.json {
-        live.tell(&outcome.findings);
+        live.report(&outcome.findings);
     }
     let (exit, failure) = exit_of(&outcome, plan.images().is_some(), stopper.is_stopped());
     let report = close(&config, &addresses, &outcome, &files, raw_copy.as_ref()).map(|r| r.with_stray(stray, &outcome));
@@ -121,7 +121,7 @@ fn with_progress<T>(control: &Arc<Control>, live: &mut Live<'_>, args: &ReceiveA
             while !done.load(Ordering::Acquire) {
                 std::thread::park_timeout(Duration::from_millis(100));
                 progress.update(|| rate.line(control, planned, live.files.shared().durable_end()));
-                live.tell(&konkordia_engine::setup::findings(live.plan, control));
+                live.report(&konkordia_engine::setup::findings(live.plan, control));
                 if args.json && events.elapsed() > Duration::from_secs(1) {
                     events = Instant::now();
                     let p = control.progress();
@@ -155,12 +155,12 @@ struct Live<'a> {
 }
 
 impl Live<'_> {
-    fn tell(&mut self, findings: &[Finding]) {
-        for told in self.setup_reporter.news(self.config, self.names, findings) {
+    fn report(&mut self, findings: &[Finding]) {
+        for finding in self.setup_reporter.news(self.config, self.names, findings) {
             if self.json {
-                console::json(&json!({ "event": "setup", "finding": told.to_json() }), true);
+                console::json(&json!({ "event": "setup", "finding": finding.to_json() }), true);
             } else {
-                console::to_stderr(&format!("warning: wrong set-up: {}\n  fix: {}", told.what, told.fix));
+                console::to_stderr(&format!("warning: wrong set-up: {}\n  fix: {}", finding.what, finding.fix));
             }
         }
     }

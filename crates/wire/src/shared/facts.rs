@@ -65,8 +65,8 @@ pub fn filename(user: &Value) -> Option<String> {
 /// An axis by its start and its turn from image to image. Zeros for both mean "not set": detectors send them for every
 /// axis that nobody has set.
 pub fn axis(start_deg: f64, increment_deg: f64) -> Axis {
-    let is_told = start_deg.is_finite() && increment_deg.is_finite() && (start_deg != 0.0 || increment_deg != 0.0);
-    if is_told { Axis::turning(start_deg, increment_deg) } else { Axis::default() }
+    let is_set = start_deg.is_finite() && increment_deg.is_finite() && (start_deg != 0.0 || increment_deg != 0.0);
+    if is_set { Axis::turning(start_deg, increment_deg) } else { Axis::default() }
 }
 
 /// Angles under the names of Stream V1, with or without the unit at their end: `omega_start`, `omega_increment_deg`.
