@@ -1,6 +1,7 @@
-//! Everything that takes frames: runs of a detector over UDP, conversions of frames in files, the detectors of a service
-//! with their commands and events, dark frames, and the consumers that get images. It never serves HTTP and never prints;
-//! whoever uses it does. Read [`handle::Fleet`] first, then [`run::arm::prepare`] and [`convert::Conversion`].
+//! Everything that takes frames: runs of a detector over UDP, conversions of frames in files, the detectors of a
+//! service with their commands and events, dark frames, and the consumers that get images. It never serves HTTP and
+//! never prints; whoever uses it does. Read [`handle::Fleet`] first, then [`run::arm::prepare`] and
+//! [`convert::Conversion`].
 //!
 //! One run, from arm to its report:
 //!

@@ -1,6 +1,6 @@
 //! Compares the files of a conversion with a second one: the input is converted again, without vector instructions,
-//! without compression and with one worker. Every image of the files is decoded and compared with that conversion, pixel
-//! by pixel.
+//! without compression and with one worker. Every image of the files is decoded and compared with that conversion,
+//! pixel by pixel.
 
 use super::kept;
 use crate::run::arm::{self, RunInputs};

@@ -79,8 +79,8 @@ impl Namer {
         Ok(SeriesFileSpec { file, to_disk: ToDisk::Beside(config.sync_interval), clock })
     }
 
-    /// The file of a series in the layout of MAX IV, named by the command or else by the header. Without a name there is
-    /// no file, as in the MAX IV receiver.
+    /// The file of a series in the layout of MAX IV, named by the command or else by the header. Without a name there
+    /// is no file, as in the MAX IV receiver.
     fn one_file(&self, parameters: &ArmParameters, start: &SeriesStart, dataset: String) -> Result<Option<AppendSpec>, Failure> {
         let path = match (&parameters.target, &start.filename) {
             (Some(target), _) => inside(&self.place, main_file(&self.config, target))?,

@@ -3,12 +3,12 @@
 //! no further images, and still closes what is there.
 //!
 //! Three layouts differ in what a file is, and each has a file of its own here:
-//! - A **run** (`run_files.rs`) has a plan, so its files are made at arm, with everything that can fail. It is closed by
-//!   whoever has armed it, because the ledger of its packets is summed up only when all threads have ended.
+//! - A **run** (`run_files.rs`) has a plan, so its files are made at arm, with everything that can fail. It is closed
+//!   by whoever has armed it, because the ledger of its packets is summed up only when all threads have ended.
 //! - A **series** (`series_file.rs`) has no plan: its first image decides shape, type and packing. Its files are made
 //!   then; only what stands in the way of them is known at its start. Its end brings its ledger.
-//! - The layout of **MAX IV** (`append.rs`) is one file, which may hold older images: an image is appended to it, and its
-//!   position is not its number.
+//! - The layout of **MAX IV** (`append.rs`) is one file, which may hold older images: an image is appended to it, and
+//!   its position is not its number.
 
 use std::path::PathBuf;
 use std::sync::Arc;

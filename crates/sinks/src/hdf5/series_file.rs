@@ -33,9 +33,9 @@ const EARLY_MAX: usize = 4096;
 /// Where and how the files of one series are to be written.
 #[derive(Clone, Debug, Default)]
 pub struct SeriesFileSpec {
-    /// What is known before the first image: folder, names, metadata where the stream says nothing (what the stream says
-    /// takes precedence). The images decide their shape, type and packing. The folder is one that the series may be
-    /// written to: names that come from the sender have been checked.
+    /// What is known before the first image: folder, names, metadata where the stream says nothing (what the stream
+    /// says takes precedence). The images decide their shape, type and packing. The folder is one that the series may
+    /// be written to: names that come from the sender have been checked.
     pub file: FileSpec,
     /// When written data are brought to the disk.
     pub to_disk: ToDisk,

@@ -35,8 +35,8 @@ pub struct Names {
 }
 
 impl SharedState {
-    /// Images of this run or series whose pixels are in the file: after a SIGKILL they can be read (docs/formats.md says
-    /// how in each layout).
+    /// Images of this run or series whose pixels are in the file: after a SIGKILL they can be read (docs/formats.md
+    /// says how in each layout).
     pub fn images(&self) -> u64 {
         self.images.load(Ordering::Relaxed)
     }
@@ -68,8 +68,8 @@ impl SharedState {
         self.positions.load(Ordering::Relaxed)
     }
 
-    /// Images before this position are on the disk, and survive a power cut; `None` without a file, if the files are not
-    /// synced before their end, and in a layout that cannot promise it.
+    /// Images before this position are on the disk, and survive a power cut; `None` without a file, if the files are
+    /// not synced before their end, and in a layout that cannot promise it.
     pub fn durable_end(&self) -> Option<u64> {
         locked(&self.durable).as_ref().map(Durable::end)
     }
