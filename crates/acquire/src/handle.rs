@@ -246,6 +246,18 @@ impl FileEntry {
         let (detector, master) = (detector.to_string(), master.to_string());
         Self { detector, run, master, state: "writing".into(), images: 0, bytes: 0, ended: None }
     }
+
+    /// The same files, closed, with so many positions and bytes of packed pixels. `has_failed`: something of them could
+    /// not be written; `is_complete`: every image is complete and in the files.
+    #[must_use]
+    pub fn closed(self, has_failed: bool, is_complete: bool, (images, bytes): (u64, u64), ended: &str) -> Self {
+        let state = match (has_failed, is_complete) {
+            (true, _) => "failed",
+            (false, true) => "complete",
+            (false, false) => "incomplete",
+        };
+        Self { state: state.into(), images, bytes, ended: Some(ended.into()), ..self }
+    }
 }
 
 /// An image of the ring.

@@ -1,6 +1,7 @@
-//! Everything that receives: runs of a detector over UDP, the detectors of a service with their commands and events,
-//! dark frames, and the consumers that get images. It never serves HTTP and never prints; whoever uses it does.
-//! Read [`handle::Fleet`] first, then [`run::arm::prepare`].
+//! Everything that takes frames: runs of a detector over UDP, conversions of frames in files, the detectors of a
+//! service with their commands and events, dark frames, and the consumers that get images. It never serves HTTP and
+//! never prints; whoever uses it does. Read [`handle::Fleet`] first, then [`run::arm::prepare`] and
+//! [`convert::Conversion`].
 //!
 //! One run, from arm to its report:
 //!
@@ -12,9 +13,42 @@
 //! let run = prepare(&config, Ports::Configured, |note| eprintln!("{note}"))?;
 //! println!("waiting for packets at {:?}", run.addresses);
 //! let outcome = run.armed.run();
-//! let report = close(&config, &run.addresses, &outcome, &run.writer, run.raw_copy.as_ref())?;
+//! let report = close(&config, &run.addresses, &outcome, &run.files, run.raw_copy.as_ref())?;
 //! println!("{}", report.to_text());
 //! # Ok::<(), konkordia_core::failure::Failure>(())
+//! ```
+//!
+//! Frames in files pass through the same engine, into the same kind of files:
+//!
+//! ```
+//! use konkordia_acquire::convert::{Conversion, Request};
+//! use konkordia_input::Format;
+//! use konkordia_kernels::codec::decode;
+//! use konkordia_sim::jungfrau::{JungfrauModel, SyntheticJungfrau, raw_bytes};
+//! use konkordia_sinks::hdf5::Reader;
+//!
+//! // Raw frames of a simulated module, as plain words.
+//! let folder = tempfile::tempdir()?;
+//! let detector = SyntheticJungfrau::new(&JungfrauModel::for_modules(1))?;
+//! let frames: Vec<Vec<u8>> = (0..3).map(|n| raw_bytes(&detector.image(n).raw)).collect();
+//! let file = folder.path().join("frames.u16");
+//! std::fs::write(&file, frames.concat())?;
+//!
+//! let request = Request {
+//!     input: vec![file],
+//!     format: Some(Format::U16),
+//!     output: folder.path().join("run"),
+//!     dtype: Some("raw".into()),
+//!     ..Request::default()
+//! };
+//! let master = request.master();
+//! let conversion = Conversion::open(request)?;
+//! let done = conversion.arm(conversion.plan()?, Box::new(|note| eprintln!("{note}")))?.run()?;
+//! println!("{}", done.report.to_text());
+//!
+//! let image = Reader::open(&master)?.read_image(2, &decode)?;
+//! assert_eq!(image, frames[2]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! Detectors that take commands, as `konkordia serve` has them:
@@ -32,6 +66,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod convert;
 pub mod dark;
 pub mod detector;
 pub mod events;

@@ -29,7 +29,7 @@ impl Detectors {
             konkordia_sources::zmq::keep_memory_of_messages();
         }
         let events = EventLog::new();
-        tell_of_unfinished(service, &events);
+        report_unfinished(service, &events);
         let handles = open_all(service, &events)?;
         let fleet = Arc::new(Fleet {
             detectors: handles.iter().cloned().map(dress).collect(),
@@ -96,7 +96,7 @@ fn end_all(handles: &[Arc<Handle>]) {
 }
 
 /// Reports unfinished files of a service that was killed. It does not change them.
-fn tell_of_unfinished(service: &ServiceConfig, events: &EventLog) {
+fn report_unfinished(service: &ServiceConfig, events: &EventLog) {
     let mut seen = Vec::new();
     for detector in &service.detectors {
         let directory = detector.directory();

@@ -89,7 +89,7 @@ pub enum Action {
     Prepare,
     /// Begin the timeout that ends a run without data.
     BeginClock,
-    /// Tell the detector to expose.
+    /// Make the detector expose.
     SoftTrigger,
     /// Take the data that are on the way, and nothing after them.
     Drain,

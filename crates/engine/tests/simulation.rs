@@ -149,7 +149,7 @@ fn random_constants(rng: &mut Rng, pixels: usize) -> JungfrauConstants {
     for pixel in (50..pixels).step_by(97) {
         factors[1 + pixel % 2][pixel] = f32::NAN;
     }
-    JungfrauConstants { pedestals, factors }
+    JungfrauConstants { pedestals, factors, high_gain: false }
 }
 
 fn prepare(case: &Case) -> Prepared {

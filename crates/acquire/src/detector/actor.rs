@@ -247,7 +247,7 @@ impl<D: Driver> Actor<D> {
     fn recover(&mut self, panic: &Panic) {
         let failure = Failure::from(panic);
         let data = json!({ "why": failure.why, "fix": failure.fix });
-        self.base.machine.tell("warning", Severity::Error, failure.what.clone(), data);
+        self.base.machine.report("warning", Severity::Error, failure.what.clone(), data);
         let _ = contain(|| self.driver.cancel());
         let _ = self.base.machine.step(Event::Fault, Some(StatusMessage::failure(&failure)));
     }
@@ -269,7 +269,7 @@ impl<D: Driver> Actor<D> {
             let now = Instant::now();
             self.expire(now);
             self.driver.tick(&mut self.base, now);
-            self.tell_who_holds_back(now);
+            self.report_who_holds_back(now);
             self.answer_cancels(now);
             if self.going_down.is_some_and(|since| now.duration_since(since) > GRACE) {
                 self.base.fanout.give_up();
@@ -280,7 +280,7 @@ impl<D: Driver> Actor<D> {
         }
     }
 
-    fn tell_who_holds_back(&mut self, now: Instant) {
+    fn report_who_holds_back(&mut self, now: Instant) {
         let base = &self.base;
         for Change { consumer, holds } in self.held_back.look(&base.fanout.output_queues, now) {
             let message = match holds {
@@ -289,7 +289,7 @@ impl<D: Driver> Actor<D> {
             };
             let severity = if holds { Severity::Warning } else { Severity::Info };
             let data = json!({ "run": base.runs, "consumer": consumer, "holds_back": holds });
-            base.machine.tell("consumer", severity, message.clone(), data);
+            base.machine.report("consumer", severity, message.clone(), data);
             // An error of the run itself is more important.
             let is_said = base.machine.shared.status().severity != Severity::Error && self.driver.is_busy();
             if is_said {

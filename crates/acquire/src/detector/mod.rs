@@ -3,7 +3,7 @@
 //! [`actor`], then [`udp`] and [`stream`].
 
 pub mod actor;
-mod file_sink;
+mod file_names;
 pub mod status;
 pub mod stream;
 mod stream_parts;

@@ -417,8 +417,14 @@ impl Machine {
     }
 
     /// Reports an event.
-    pub fn tell(&self, event: &str, severity: Severity, message: impl Into<String>, data: Value) {
+    pub fn report(&self, event: &str, severity: Severity, message: impl Into<String>, data: Value) {
         self.events.add(Some(&self.shared.name), event, severity, message.into(), data);
+    }
+
+    /// Enters files that are closed, and reports them.
+    pub fn close_files(&self, entry: FileEntry) {
+        self.report("file", Severity::Info, format!("{} is closed", entry.master), json!(entry));
+        self.shared.enter_file(entry);
     }
 
     /// Refuses a command, and reports that.
@@ -426,7 +432,7 @@ impl Machine {
         refusal.state = Some(public(self.state).0);
         self.shared.count("commands_refused");
         let data = json!({ "code": refusal.code, "why": refusal.why, "fix": refusal.fix });
-        self.tell("refused", Severity::Warning, refusal.what.clone(), data);
+        self.report("refused", Severity::Warning, refusal.what.clone(), data);
         refusal
     }
 

@@ -28,6 +28,7 @@ use konkordia_core::state::{Event, State};
 use konkordia_engine::contain::contain;
 use konkordia_engine::control::Control;
 use konkordia_repack::archive_copy;
+use konkordia_sinks::hdf5::master_path;
 use serde_json::{Value, json};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -71,12 +72,12 @@ struct Current {
 
 impl Current {
     /// Reports findings about a wrong set-up that were not reported yet.
-    fn tell(&mut self, machine: &mut Machine, findings: &[Finding]) {
-        for told in self.setup_reporter.news(&self.config, &self.names, findings) {
-            let data = json!({ "run": self.run, "finding": told.to_json() });
-            let message = format!("wrong set-up: {}", told.what);
-            machine.tell("setup", Severity::Warning, message.clone(), data);
-            machine.set_message(StatusMessage { message, severity: Severity::Warning, hint: Some(told.fix) });
+    fn report_setup(&mut self, machine: &mut Machine, findings: &[Finding]) {
+        for finding in self.setup_reporter.news(&self.config, &self.names, findings) {
+            let data = json!({ "run": self.run, "finding": finding.to_json() });
+            let message = format!("wrong set-up: {}", finding.what);
+            machine.report("setup", Severity::Warning, message.clone(), data);
+            machine.set_message(StatusMessage { message, severity: Severity::Warning, hint: Some(finding.fix) });
         }
     }
 }
@@ -113,7 +114,7 @@ impl Driver for Udp {
     fn prepare(&self, base: &Base, request: &ArmRequest) -> Result<(About, Preparation<Ready>), Failure> {
         let (run, fanout) = (base.runs + 1, Arc::clone(&base.fanout));
         let parameters = parameters(&base.config, base.settings.data_root.as_ref(), run, request)?;
-        let file = parameters.config.directory.join(format!("{}_master.h5", parameters.config.prefix));
+        let file = master_path(&parameters.config.directory, &parameters.config.prefix);
         let about = About {
             detector: base.config.name.clone(),
             run,
@@ -134,13 +135,13 @@ impl Driver for Udp {
 
     fn launch(&mut self, base: &mut Base, ready: Ready) -> Result<(), Failure> {
         let Ready { prepared, parameters, gates, live } = ready;
-        let Prepared { armed, writer, raw_copy, plan, addresses, notes, .. } = prepared;
+        let Prepared { armed, files, raw_copy, plan, addresses, notes, .. } = prepared;
         let run = base.runs + 1;
         let control = armed.control();
         if let (Some(frames), FirstFrame::Auto) = (self.stragglers.clone(), plan.first_frame) {
             control.expect_stragglers(frames, plan.packets_per_image());
         }
-        let file = parameters.config.directory.join(format!("{}_master.h5", parameters.config.prefix)).display().to_string();
+        let file = master_path(&parameters.config.directory, &parameters.config.prefix).display().to_string();
         let (reason, streams) = (Arc::new(Mutex::new(Reason::default())), addresses.len());
         let current = Current {
             run,
@@ -161,7 +162,7 @@ impl Driver for Udp {
         };
         let listens: Vec<String> = addresses.iter().map(stream_name).collect();
         let stray = crate::machine::datagrams_to_closed_ports();
-        let closing = Closing { config: parameters.config, writer, raw_copy, addresses, run, writes: parameters.write, stray };
+        let closing = Closing { config: parameters.config, files, raw_copy, addresses, run, writes: parameters.write, stray };
         let (outbox, output_queues) = (self.outbox.clone(), Arc::clone(&base.fanout.output_queues));
         let (events, detector) = (base.machine.events.clone(), base.config.name.clone());
         let (of_actor, live) = (Arc::clone(&live), live);
@@ -182,7 +183,7 @@ impl Driver for Udp {
             if let (Some(archive_copy), Some(master)) = (&closing.config.archive_copy, master) {
                 let made = contain(|| archive_copy::make(archive_copy, closing.config.overwrite, &master, &mut |_| ()));
                 let made = made.unwrap_or_else(|panic| Err((&panic).into()));
-                let (severity, message, data) = told_of_copy(run, archive_copy, made);
+                let (severity, message, data) = report_of_copy(run, archive_copy, made);
                 events.add(Some(&detector), "travel", severity, message, data);
             }
         };
@@ -300,12 +301,12 @@ fn announce(base: &mut Base, current: &Current, listens: Vec<String>, notes: &[S
         machine.shared.enter_file(FileEntry::writing(&base.config.name, run, file));
     }
     for note in notes {
-        machine.tell("warning", Severity::Warning, note.clone(), json!({ "run": run }));
+        machine.report("warning", Severity::Warning, note.clone(), json!({ "run": run }));
     }
     if early > 0 {
         let message =
             format!("{early} packets that came before run {run} was armed were left out: is the detector still sending?");
-        machine.tell("warning", Severity::Warning, message, json!({ "run": run, "packets": early }));
+        machine.report("warning", Severity::Warning, message, json!({ "run": run, "packets": early }));
     }
     let images = current.images.map_or("images until stopped".into(), |n| format!("{} images", konkordia_core::text::count(n)));
     let _ = machine.step(Event::Arm, Some(StatusMessage::info(format!("armed for {images}"))));
@@ -318,7 +319,7 @@ impl Udp {
         if base.machine.state() == State::Armed && current.control.progress().packets.placed > 0 {
             let message = format!("run {} is being received", current.run);
             let data = json!({ "run": current.run, "file": current.file });
-            base.machine.tell("run_started", Severity::Info, message.clone(), data);
+            base.machine.report("run_started", Severity::Info, message.clone(), data);
             let _ = base.machine.step(Event::Data, Some(StatusMessage::info(message)));
         }
     }
@@ -330,7 +331,7 @@ impl Udp {
         };
         current.looked = now;
         let findings = konkordia_engine::setup::findings(&current.plan, &current.control);
-        current.tell(&mut base.machine, &findings);
+        current.report_setup(&mut base.machine, &findings);
     }
 
     fn closed(&mut self, base: &mut Base, run: u64, finished: Finished) {
@@ -338,24 +339,15 @@ impl Udp {
         let Finished { look, ended, status_message, failed, file, is_complete, findings, frames, .. } = finished;
         self.stragglers = frames.map(|frames| stragglers(frames, current.packets_per_image));
         let machine = &mut base.machine;
-        current.tell(machine, &findings);
+        current.report_setup(machine, &findings);
         match file {
             Some((master, images, bytes)) => {
-                let state = if failed {
-                    "failed"
-                } else if is_complete {
-                    "complete"
-                } else {
-                    "incomplete"
-                };
                 let writing = FileEntry::writing(&base.config.name, run, &master.display().to_string());
-                let entry = FileEntry { state: state.into(), images, bytes, ended: Some(ended.into()), ..writing };
-                machine.tell("file", Severity::Info, format!("{} is closed", entry.master), json!(entry));
-                machine.shared.enter_file(entry);
+                machine.close_files(writing.closed(failed, is_complete, (images, bytes), ended));
             }
             None => machine.shared.forget_file(run),
         }
-        machine.tell(
+        machine.report(
             "run_ended",
             status_message.severity,
             status_message.message.clone(),
@@ -381,7 +373,7 @@ fn stragglers(frames: Range<u64>, packets_per_image: u64) -> Range<u64> {
 }
 
 /// The event about the archive copy of a run. A copy that could not be made changes nothing about the run.
-fn told_of_copy(
+fn report_of_copy(
     run: u64,
     archive_copy: &ArchiveCopy,
     made: Result<konkordia_repack::Outcome, Failure>,

@@ -140,7 +140,7 @@ impl Dark {
             }
         };
         machine.publish(|status| status.ended = Some(ended.into()));
-        machine.tell(
+        machine.report(
             "pedestal",
             status_message.severity,
             status_message.message.clone(),
@@ -183,7 +183,7 @@ fn take(
     let (output, into) = if file.exists() { (None, Some(file)) } else { (Some(file), None) };
     let target = Target::open(output, into, false)?;
     // The status shows the progress, and a program sets the gain.
-    let silent = Listener { ask: &|_| (), tell: &|_| (), progress: Arc::new(|_, _| ()) };
+    let silent = Listener { ask: &|_| (), say: &|_| (), progress: Arc::new(|_, _| ()) };
     let taken = from_detector(options, detector, stopper, &silent)?;
     make(&MakeOptions { force, ..MakeOptions::default() }, target, taken)
 }

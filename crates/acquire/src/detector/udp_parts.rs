@@ -9,7 +9,6 @@ use crate::readiness::{self, Demand};
 use crate::run::arm::{Additions, Ports, Prepared, prepare_with};
 use crate::run::raw_copy::RawCopy;
 use crate::run::report::{self, Report};
-use crate::run::sink::SharedWriter;
 use crate::run::{angles, exit_of};
 use konkordia_calibration::guard::Note;
 use konkordia_config::service::{DetectorConfig, DetectorKindConfig};
@@ -30,7 +29,7 @@ use konkordia_engine::contain::Panic;
 use konkordia_engine::control::Control;
 use konkordia_engine::run::{Consumers, RunOutcome, end_of_run};
 use konkordia_sinks::clock;
-use konkordia_sinks::hdf5::{FileReport, LedgerRecord, Metadata};
+use konkordia_sinks::hdf5::{FileReport, LedgerRecord, Metadata, RunFiles, master_path};
 use konkordia_sources::udp::UdpReceiver;
 use std::collections::BTreeMap;
 use std::io;
@@ -108,7 +107,7 @@ impl Source for Gate {
 pub struct UdpLive {
     control: Arc<Control>,
     plan: Arc<Plan>,
-    writer: SharedWriter,
+    files: RunFiles,
     raw_copy: Option<RawCopy>,
     writes: bool,
 }
@@ -140,7 +139,7 @@ impl Live for UdpLive {
             written,
             // Known only at the end: a sink that fails ends the run, and the ledger says what it did not take.
             unwritten: 0,
-            durable: self.writer.durable_end(),
+            durable: self.files.shared().durable_end(),
             raw_durable: self.raw_copy.as_ref().map(RawCopy::durable_end),
             lost,
             partial,
@@ -291,8 +290,8 @@ pub fn ready(parameters: ArmParameters, fanout: &Fanout, run: u64, note: &dyn Fn
     let mut prepared = prepare_with(config, Ports::Configured, &additions)?;
     prepared.notes.splice(0..0, parameters.notes.iter().cloned());
     let (control, plan) = (prepared.armed.control(), Arc::clone(&prepared.plan));
-    let (writer, raw_copy) = (prepared.writer.clone(), prepared.raw_copy.clone());
-    let live = UdpLive { control, plan: Arc::clone(&plan), writer, raw_copy, writes: parameters.write };
+    let (files, raw_copy) = (prepared.files.clone(), prepared.raw_copy.clone());
+    let live = UdpLive { control, plan: Arc::clone(&plan), files, raw_copy, writes: parameters.write };
     Ok(Ready { prepared, parameters, gates, live: Arc::new(live) })
 }
 
@@ -309,7 +308,7 @@ fn series_start(config: &Config, run: u64, write: bool) -> SeriesStart {
     SeriesStart {
         series: run,
         unique_id: format!("{}-{run}-{}", config.prefix, clock::now()),
-        filename: write.then(|| config.directory.join(format!("{}_master.h5", config.prefix)).display().to_string()),
+        filename: write.then(|| master_path(&config.directory, &config.prefix).display().to_string()),
         facts,
         store: true,
         ..SeriesStart::default()
@@ -351,8 +350,8 @@ pub struct Reason {
 pub struct Closing {
     /// Configuration of the run.
     pub config: Config,
-    /// The writer of the files.
-    pub writer: SharedWriter,
+    /// Its files.
+    pub files: RunFiles,
     /// The copy of the raw frames.
     pub raw_copy: Option<RawCopy>,
     /// Where the streams arrived.
@@ -374,7 +373,7 @@ pub fn finish(closing: &Closing, outcome: &RunOutcome, images_seen: u64, reason:
     if reason.cancelled {
         record.ended = ended.into();
     }
-    let file = closing.writer.finish(&record).transpose();
+    let file = closing.files.finish(&record).transpose();
     // A raw copy without frames removes its files when it is dropped unfinished.
     let is_nothing = reason.cancelled && outcome.images == 0;
     let copy = closing.raw_copy.as_ref().filter(|_| !is_nothing);
@@ -391,7 +390,7 @@ pub fn finish(closing: &Closing, outcome: &RunOutcome, images_seen: u64, reason:
         kept = None;
     }
     let (first, mut look, end) = (outcome.first_frame, last_look(outcome), end_of_run(outcome));
-    look.durable = closing.writer.durable_end();
+    look.durable = closing.files.shared().durable_end();
     look.raw_durable = closing.raw_copy.as_ref().map(RawCopy::durable_end);
     if !closing.writes {
         look.written = 0;
@@ -414,7 +413,7 @@ pub fn broken_off(closing: &Closing, mut look: Look, panic: &Panic) -> Finished 
     let ended = Ended::Failed;
     let images = ImageLedger { expected: look.committed, lost: look.lost, partial: look.partial, ..ImageLedger::default() };
     let ledger = SeriesLedger { images, ..SeriesLedger::default() };
-    let master = closing.config.directory.join(format!("{}_master.h5", closing.config.prefix));
+    let master = master_path(&closing.config.directory, &closing.config.prefix);
     look.totals.push(("runs_program_error".into(), 1));
     Finished {
         ended: "program error",
@@ -442,11 +441,11 @@ fn remove(file: &FileReport) {
 
 /// Removes the files of a prepared run that is not wanted any more.
 pub fn discard(ready: Ready) {
-    let Prepared { armed, writer, .. } = ready.prepared;
+    let Prepared { armed, files, .. } = ready.prepared;
     // The sockets close first, because the next arm may need them.
     drop(armed);
     let record = LedgerRecord { ended: "cancelled".into(), ..LedgerRecord::default() };
-    if let Some(Ok(file)) = writer.finish(&record) {
+    if let Some(Ok(file)) = files.finish(&record) {
         remove(&file);
     }
 }
@@ -496,9 +495,9 @@ fn sum_up(
         return StatusMessage::failure(failure);
     }
     let i = &outcome.ledger.images;
-    let told = report.setup().iter().find(|told| told.is_wrong);
-    let hint = told.map(|told| told.fix.clone()).or_else(|| report.advice().first().cloned());
-    let cause = told.map_or(String::new(), |told| format!("; wrong set-up: {}", told.what));
+    let wrong_setup = report.setup().iter().find(|finding| finding.is_wrong);
+    let hint = wrong_setup.map(|finding| finding.fix.clone()).or_else(|| report.advice().first().cloned());
+    let cause = wrong_setup.map_or(String::new(), |finding| format!("; wrong set-up: {}", finding.what));
     if outcome.images == 0 && reason.cancelled {
         return StatusMessage::info(format!("run {run} was cancelled before an image came"));
     }

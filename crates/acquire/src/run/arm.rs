@@ -2,7 +2,6 @@
 //! behind as possible.
 
 use super::raw_copy::{RawCopy, RawSpec};
-use super::sink::{FileSink, SharedWriter};
 use super::{memory_limit, recorded};
 use crate::readiness;
 use konkordia_calibration::guard::Note;
@@ -16,8 +15,9 @@ use konkordia_engine::run::{Armed, Consumers, RunParts, WorkerKind, arm};
 use konkordia_kernels::isa::Isa;
 use konkordia_sinks::clock;
 use konkordia_sinks::durable::ToDisk;
-use konkordia_sinks::hdf5::{FileSpec, TileInfo, Writer, unknown};
+use konkordia_sinks::hdf5::{ExtraColumn, FileSpec, RunFiles, TileInfo, Writer, unknown};
 use konkordia_sources::udp::{UdpReceiver, kernel_receive_buffer_bytes_max};
+use konkordia_wire::formats::PacketFormat;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -27,8 +27,8 @@ pub struct Prepared {
     pub armed: Armed,
     /// Its plan.
     pub plan: Arc<Plan>,
-    /// Closes the files.
-    pub writer: SharedWriter,
+    /// Its files.
+    pub files: RunFiles,
     /// Closes the files of raw frames, if raw frames are kept.
     pub raw_copy: Option<RawCopy>,
     /// The address on which each stream is received.
@@ -132,7 +132,7 @@ pub fn prepare_with(config: &Config, ports: Ports, additions: &Additions<'_>) ->
     let begin = clock::now();
     let raw = (config.keep_raw && additions.write).then(|| RawSpec::of(config, &plan, begin.clone()));
     let raw_copy = raw.clone().map(RawCopy::create).transpose()?;
-    let writer = if additions.write {
+    let files = if additions.write {
         let mut spec = file_spec(config, &plan, &loaded);
         spec.metadata.start_time = Some(begin);
         let mut writer = Writer::create(spec)?;
@@ -142,16 +142,16 @@ pub fn prepare_with(config: &Config, ports: Ports, additions: &Additions<'_>) ->
         }
         notes.extend(unknown::notes(&config.metadata));
         notes.extend(raw.and_then(|raw| raw_space_note(&raw, writer.space().free)));
-        SharedWriter::new(writer)
+        RunFiles::new(writer)
     } else {
-        SharedWriter::default()
+        RunFiles::default()
     };
     let sources = receivers.into_iter().map(additions.wrap).collect();
-    let file: Box<dyn Sink> = Box::new(FileSink::new(writer.clone(), &plan));
     let frame_sinks = raw_copy.iter().map(|copy| Box::new(copy.clone()) as Box<dyn FrameSink>).collect();
-    let parts = Parts { sources, sinks: (file, frame_sinks), consumers: (additions.consumers)(), isa: Isa::detect() };
+    let parts =
+        Parts { sources, sinks: (Box::new(files.sink()), frame_sinks), consumers: (additions.consumers)(), isa: Isa::detect() };
     let armed = arm_all(&plan, loaded, parts, (additions.note)())?;
-    Ok(Prepared { armed, plan, writer, raw_copy, addresses, receive_buffer_bytes: given, notes })
+    Ok(Prepared { armed, plan, files, raw_copy, addresses, receive_buffer_bytes: given, notes })
 }
 
 /// What a run is made of besides its plan and calibration.
@@ -255,6 +255,12 @@ pub fn space_note(writer: &Writer) -> Option<String> {
     readiness::space_note(space.free, space.images_uncompressed?)
 }
 
+/// The additional columns of the files of a run: those of a selection of frames, where there is one, and the results.
+pub fn extra_columns(plan: &Plan, has_selection: bool) -> Vec<ExtraColumn> {
+    let selection = ExtraColumn::of_selection().into_iter().filter(|_| has_selection);
+    selection.chain(plan.result_kinds().into_iter().map(Into::into)).collect()
+}
+
 /// The description of the files to write. The start time of the run is left out.
 pub fn file_spec(config: &Config, plan: &Plan, loaded: &Loaded) -> FileSpec {
     let format = plan.geometry.format();
@@ -291,8 +297,8 @@ pub fn file_spec(config: &Config, plan: &Plan, loaded: &Loaded) -> FileSpec {
         software: concat!("konkordia ", env!("CARGO_PKG_VERSION")).into(),
         configuration: config.text.clone(),
         conversion: recorded::conversion(config, plan),
-        frame_columns: super::sink::frame_columns(plan).to_vec(),
-        extra_columns: super::sink::extra_columns(plan, !plan.processing.selection.is_plain()),
+        frame_columns: PacketFormat::of(format.kind).description().columns.to_vec(),
+        extra_columns: extra_columns(plan, !plan.processing.selection.is_plain()),
         series: None,
         scale: recorded::scale(config, plan),
         underload: recorded::underload(plan),

@@ -162,11 +162,11 @@ impl Shared {
 
     /// Reports that something is wrong with the service itself.
     pub fn warn(&self, message: String) {
-        self.tell(Severity::Warning, message);
+        self.report(Severity::Warning, message);
     }
 
     /// Adds an event about the service itself to the history.
-    pub fn tell(&self, severity: Severity, message: String) {
+    pub fn report(&self, severity: Severity, message: String) {
         let event = if severity == Severity::Info { "log" } else { "warning" };
         self.fleet.events.add(None, event, severity, message, serde_json::Value::Null);
     }

@@ -51,7 +51,7 @@ pub fn reload_tokens(shared: &Shared) {
     let (Some(path), Some(tokens)) = (&shared.settings.tokens, &shared.tokens) else { return };
     match Tokens::load(path) {
         Ok(new) => {
-            shared.tell(
+            shared.report(
                 Severity::Info,
                 format!("the tokens in {} were read again: {} of them", path.display(), new.entries().len()),
             );

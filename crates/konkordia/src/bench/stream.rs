@@ -16,7 +16,7 @@ use konkordia_engine::deliver::{self, Reports};
 use konkordia_engine::output_queue::{OutputQueueSpec, OutputQueues, PreviewBuffer};
 use konkordia_engine::series::{self, Notice, Protocol, SeriesSpec, Upstream};
 use konkordia_picture::{Axis, Series as Line};
-use konkordia_sinks::hdf5::{Overwrite, Reader, SeriesFile, SeriesFileSpec};
+use konkordia_sinks::hdf5::{FileSink, FileSpec, Overwrite, Reader, SeriesFileSpec};
 use konkordia_sources::zmq::{ZmqSource, ZmqSourceSpec, context};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -276,19 +276,13 @@ impl Reports for FileReports {
     }
 }
 
-fn file_sink(folder: &Path) -> SeriesFile {
+fn file_sink(folder: &Path) -> FileSink {
     let directory = folder.to_path_buf();
-    SeriesFile::new(Box::new(move |_| {
-        let overwrite = Overwrite::Replace;
-        let spec = SeriesFileSpec {
-            directory: directory.clone(),
-            prefix: "bench".into(),
-            images_per_file: 100_000,
-            overwrite,
-            to_disk: konkordia_sinks::durable::ToDisk::Never,
-            ..Default::default()
-        };
-        Ok(Some(spec))
+    FileSink::of_series(Box::new(move |_| {
+        let (directory, overwrite) = (directory.clone(), Overwrite::Replace);
+        let file = FileSpec { directory, prefix: "bench".into(), images_per_file: 100_000, overwrite, ..FileSpec::default() };
+        let spec = SeriesFileSpec { file, to_disk: konkordia_sinks::durable::ToDisk::Never, clock: None };
+        Ok(Some(spec.into()))
     }))
 }
 
