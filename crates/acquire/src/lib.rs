@@ -33,17 +33,19 @@
 #![forbid(unsafe_code)]
 
 pub mod dark;
-pub mod detector;
-pub mod events;
-pub mod fanout;
+mod detector;
+mod events;
+mod fanout;
 pub mod handle;
-pub mod hooks;
+mod hooks;
 pub mod machine;
 pub mod paths;
-pub mod readiness;
+mod pixels;
+mod public_state;
+mod readiness;
 pub mod run;
 pub mod service;
-pub mod statistics;
+mod statistics;
 pub mod stopper;
 mod tables;
-pub mod transform;
+mod transform;

@@ -299,7 +299,7 @@ impl Stream {
                 // An error of its file is more important.
                 let status_message =
                     open.error.is_none().then(|| StatusMessage::info(format!("run {} is being received", open.run)));
-                let _ = base.machine.step(Event::Data, status_message);
+                base.machine.apply(Event::Data, status_message);
             }
             Notice::Draining { reason } => {
                 base.machine.set_message(StatusMessage::info(format!(
@@ -312,7 +312,7 @@ impl Stream {
                 let message = format!("the source {source} has failed: {why}");
                 base.machine.tell("warning", Severity::Error, message.clone(), json!({ "source": source }));
                 let hint = Some("check the network or the folder, then restart the service".to_string());
-                let _ = base.machine.step(Event::Fault, Some(StatusMessage { message, severity: Severity::Error, hint }));
+                base.machine.apply(Event::Fault, Some(StatusMessage { message, severity: Severity::Error, hint }));
             }
             Notice::Broken { why } => self.open_anew(base, &why),
             Notice::Crowded { source, refused } => {
@@ -357,7 +357,7 @@ impl Stream {
         let data = json!({ "run": base.runs, "why": why, "fix": hint });
         base.machine.tell("warning", Severity::Error, why.to_string(), data);
         let status_message = StatusMessage { message: why.to_string(), severity: Severity::Error, hint: Some(hint) };
-        let _ = base.machine.step(Event::Fault, Some(status_message));
+        base.machine.apply(Event::Fault, Some(status_message));
     }
 
     fn started(&mut self, base: &mut Base, start: &Arc<SeriesStart>) {
@@ -382,7 +382,7 @@ impl Stream {
         let data = json!({ "run": run, "series": start.series, "unique_id": start.unique_id, "filename": start.filename });
         machine.tell("run_started", Severity::Info, message.clone(), data);
         let shared = Arc::clone(&machine.shared);
-        let _ = machine.step_with(Event::SeriesStart, Some(StatusMessage::info(message)), |status| {
+        machine.apply_with(Event::SeriesStart, Some(StatusMessage::info(message)), |status| {
             shared.begin(Arc::new(live));
             (status.run, status.file, status.ended) = (run, None, None);
         });
@@ -441,7 +441,7 @@ impl Stream {
             Some(open) => {
                 (open.end, open.waited_for) = (Some(Arc::clone(end)), waited_for);
                 let status_message = StatusMessage::info(format!("run {}: no more data; closing its files", open.run));
-                let _ = base.machine.step(Event::EndOfData, Some(status_message));
+                base.machine.apply(Event::EndOfData, Some(status_message));
                 base.machine.shared.end(look);
                 self.close_what_is_over(base);
             }
@@ -449,7 +449,7 @@ impl Stream {
                 // An arm that no series followed.
                 self.armed = None;
                 base.machine.shared.end(look);
-                let _ = base.machine.step(Event::EndOfData, None);
+                base.machine.apply(Event::EndOfData, None);
                 let (status_message, _) = sum_up(base.runs, end, waited_for.as_deref(), None, (0, 0));
                 base.machine.publish(|status| status.ended = Some(end.ended.name().into()));
                 base.machine.tell(
@@ -458,7 +458,7 @@ impl Stream {
                     status_message.message.clone(),
                     json!({ "run": base.runs, "ended": end.ended.name() }),
                 );
-                let _ = base.machine.step(Event::Closed, Some(status_message));
+                base.machine.apply(Event::Closed, Some(status_message));
                 self.set_parameters(default_parameters(&base.config, &self.config));
             }
         }
@@ -514,7 +514,7 @@ impl Stream {
                 base.machine.publish(|status| status.ended = Some(ended.into()));
                 // A cancel also clears the failure of the run; the message and the event keep it.
                 let is_fault = failed && end.ended != Ended::Cancelled;
-                let _ = base.machine.step(if is_fault { Event::Fault } else { Event::Closed }, Some(status_message));
+                base.machine.apply(if is_fault { Event::Fault } else { Event::Closed }, Some(status_message));
                 self.set_parameters(default_parameters(&base.config, &self.config));
             }
         }
@@ -570,9 +570,7 @@ impl Driver for Stream {
             base.machine.tell("warning", Severity::Warning, note, json!({ "run": run }));
         }
         let status_message = StatusMessage::info(format!("armed for {images}"));
-        let _ = base
-            .machine
-            .step_with(Event::Arm, Some(status_message), |status| (status.run, status.file, status.ended) = (run, None, None));
+        base.machine.apply_with(Event::Arm, Some(status_message), |status| (status.run, status.file, status.ended) = (run, None, None));
         Ok(())
     }
 

@@ -238,7 +238,7 @@ impl Driver for Udp {
             Report::DataEnded(run) if self.current.as_ref().is_some_and(|current| current.run == run) => {
                 self.note_data(base);
                 let status_message = StatusMessage::info(format!("run {run}: no more data; closing its files"));
-                let _ = base.machine.step(Event::EndOfData, Some(status_message));
+                base.machine.apply(Event::EndOfData, Some(status_message));
             }
             Report::DataEnded(_) => {}
             Report::Closed(run, finished) => self.closed(base, run, *finished),
@@ -308,7 +308,7 @@ fn announce(base: &mut Base, current: &Current, listens: Vec<String>, notes: &[S
         machine.tell("warning", Severity::Warning, message, json!({ "run": run, "packets": early }));
     }
     let images = current.images.map_or("images until stopped".into(), |n| format!("{} images", konkordia_core::text::count(n)));
-    let _ = machine.step(Event::Arm, Some(StatusMessage::info(format!("armed for {images}"))));
+    machine.apply(Event::Arm, Some(StatusMessage::info(format!("armed for {images}"))));
 }
 
 impl Udp {
@@ -319,7 +319,7 @@ impl Udp {
             let message = format!("run {} is being received", current.run);
             let data = json!({ "run": current.run, "file": current.file });
             base.machine.tell("run_started", Severity::Info, message.clone(), data);
-            let _ = base.machine.step(Event::Data, Some(StatusMessage::info(message)));
+            base.machine.apply(Event::Data, Some(StatusMessage::info(message)));
         }
     }
 
@@ -365,7 +365,7 @@ impl Udp {
         machine.publish(|status| status.ended = Some(ended.into()));
         // A cancel also clears the failure of the run; the message and the event keep it.
         let is_fault = failed && ended != "cancelled";
-        let _ = machine.step(if is_fault { Event::Fault } else { Event::Closed }, Some(status_message));
+        machine.apply(if is_fault { Event::Fault } else { Event::Closed }, Some(status_message));
         if matches!(ended, "stopped" | "cancelled") {
             let about = About { detector: base.config.name.clone(), run, images: current.images, file: current.file.clone() };
             base.run_on_stop(about);
