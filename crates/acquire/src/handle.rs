@@ -16,7 +16,7 @@ pub use konkordia_engine::contain::contain_thread;
 /// The time as events have it: ISO 8601 with offset.
 pub use konkordia_sinks::clock::now as time_now;
 
-use konkordia_core::failure::Failure;
+use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::image::CommittedImage;
 use konkordia_core::results::ImageResults;
 use konkordia_core::series::SeriesStart;
@@ -276,6 +276,37 @@ impl Refusal {
     }
 }
 
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        Self::new(Exit::State, refusal.what, refusal.why, refusal.fix)
+    }
+}
+
+/// What became of the files of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FileState {
+    /// They are being written.
+    Writing,
+    /// Closed; every image is complete and in them.
+    Complete,
+    /// Closed; images are missing or not complete.
+    Incomplete,
+    /// The run failed.
+    Failed,
+}
+
+impl FileState {
+    /// Of closed files.
+    pub const fn closed(has_failed: bool, is_complete: bool) -> Self {
+        match (has_failed, is_complete) {
+            (true, _) => Self::Failed,
+            (false, true) => Self::Complete,
+            (false, false) => Self::Incomplete,
+        }
+    }
+}
+
 /// A finished or growing set of files.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct FileEntry {
@@ -286,7 +317,8 @@ pub struct FileEntry {
     /// Master file.
     pub master: String,
     /// `writing`, `complete`, `incomplete`, `failed`.
-    pub state: String,
+    #[schema(value_type = String)]
+    pub state: FileState,
     /// Positions in the files.
     pub images: u64,
     /// Bytes of pixels as they are packed.
@@ -299,7 +331,7 @@ impl FileEntry {
     /// The files of a run that has just begun.
     pub fn writing(detector: &str, run: u64, master: &str) -> Self {
         let (detector, master) = (detector.to_string(), master.to_string());
-        Self { detector, run, master, state: "writing".into(), images: 0, bytes: 0, ended: None }
+        Self { detector, run, master, state: FileState::Writing, images: 0, bytes: 0, ended: None }
     }
 }
 

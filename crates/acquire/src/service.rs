@@ -22,10 +22,7 @@ impl Detectors {
     ///
     /// # Errors
     /// The configuration or the machine cannot be used. Whatever was started before is stopped again.
-    pub fn start(
-        service: &ServiceConfig,
-        dress: impl Fn(Arc<dyn Detector>) -> Arc<dyn Detector>,
-    ) -> Result<Self, Failure> {
+    pub fn start(service: &ServiceConfig, dress: impl Fn(Arc<dyn Detector>) -> Arc<dyn Detector>) -> Result<Self, Failure> {
         check_roots(service)?;
         if service.detectors.iter().any(|detector| matches!(detector.kind, DetectorKindConfig::Stream(_))) {
             konkordia_sources::zmq::keep_memory_of_messages();

@@ -243,7 +243,10 @@ mod tests {
         for state in State::ALL {
             for event in Event::ALL {
                 let Ok(Transition { action, .. }) = next(state, event) else { continue };
-                assert!(action.is_none() || matches!(event, Event::Start | Event::Stop | Event::Cancel), "{event:?} in {state:?}");
+                assert!(
+                    action.is_none() || matches!(event, Event::Start | Event::Stop | Event::Cancel),
+                    "{event:?} in {state:?}"
+                );
             }
             assert_eq!(next(state, Event::Arm).is_err(), state.has_run(), "{state:?}");
         }

@@ -4,9 +4,9 @@ use super::*;
 use crate::detector::status::Shared;
 use crate::events::EventLog;
 use crate::handle::DetectorState;
-use std::sync::atomic::{AtomicU64, Ordering};
 use crossbeam_channel::bounded;
 use konkordia_config::service;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const CONFIG: &str = "[detector]\ntype = \"eiger\"\n[output]\ndirectory = \"out\"\nprefix = \"a\"\n";
 

@@ -12,7 +12,7 @@ use super::stream_parts::{
 use super::{FILE, Handle};
 use crate::events::EventLog;
 use crate::fanout::{Fanout, Ring};
-use crate::handle::{ArmRequest, FileEntry, Severity};
+use crate::handle::{ArmRequest, FileEntry, FileState, Severity};
 use crate::hooks::About;
 use crate::paths::Place;
 use arc_swap::ArcSwap;
@@ -477,13 +477,8 @@ impl Stream {
             if let Some(file) = &open.file {
                 let ledger = &end.ledger;
                 let is_complete = !failed && ledger.images.is_success() && ledger.images.expected > 0 && in_file.unwritten == 0;
-                let state = match (failed, is_complete) {
-                    (true, _) => "failed",
-                    (false, true) => "complete",
-                    (false, false) => "incomplete",
-                };
                 let entry = FileEntry {
-                    state: state.into(),
+                    state: FileState::closed(failed, is_complete),
                     images: in_file.positions,
                     bytes: if self.open.is_empty() { self.files.bytes() } else { 0 },
                     ended: Some(ended.into()),
@@ -570,7 +565,8 @@ impl Driver for Stream {
             base.machine.tell("warning", Severity::Warning, note, json!({ "run": run }));
         }
         let status_message = StatusMessage::info(format!("armed for {images}"));
-        base.machine.apply_with(Event::Arm, Some(status_message), |status| (status.run, status.file, status.ended) = (run, None, None));
+        base.machine
+            .apply_with(Event::Arm, Some(status_message), |status| (status.run, status.file, status.ended) = (run, None, None));
         Ok(())
     }
 

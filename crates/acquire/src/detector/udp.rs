@@ -11,7 +11,7 @@ use super::udp_dark::{Dark, DarkEnd};
 use super::udp_parts::{Closing, Finished, Gates, Ready, Reason, broken_off, discard, finish, parameters, ready};
 use crate::events::EventLog;
 use crate::fanout::{Fanout, Ring};
-use crate::handle::{ArmRequest, FileEntry, PedestalRequest, Severity};
+use crate::handle::{ArmRequest, FileEntry, FileState, PedestalRequest, Severity};
 use crate::hooks::About;
 use crate::run::arm::Prepared;
 use crate::run::report::stream_name;
@@ -61,10 +61,11 @@ struct Current {
     images: Option<u64>,
     packets_per_image: u64,
     file: Option<String>,
-    /// Used to report a wrong set-up: configuration, plan and names of the streams.
-    config: Arc<Config>,
-    plan: Arc<Plan>,
+    /// Where the streams arrive.
     names: Vec<String>,
+    /// Used to report a wrong set-up.
+    config: Config,
+    plan: Arc<Plan>,
     setup_reporter: SetupReporter,
     looked: Instant,
 }
@@ -113,13 +114,8 @@ impl Driver for Udp {
     fn prepare(&self, base: &Base, request: &ArmRequest) -> Result<(About, Preparation<Ready>), Failure> {
         let (run, fanout) = (base.runs + 1, Arc::clone(&base.fanout));
         let parameters = parameters(&base.config, base.settings.data_root.as_ref(), run, request)?;
-        let file = parameters.config.directory.join(format!("{}_master.h5", parameters.config.prefix));
-        let about = About {
-            detector: base.config.name.clone(),
-            run,
-            images: parameters.config.images,
-            file: parameters.write.then(|| file.display().to_string()),
-        };
+        let about =
+            About { detector: base.config.name.clone(), run, images: parameters.config.images, file: parameters.master() };
         let (events, detector) = (base.machine.events.clone(), base.config.name.clone());
         let note = move || -> Note {
             let (events, detector) = (events.clone(), detector.clone());
@@ -140,31 +136,29 @@ impl Driver for Udp {
         if let (Some(frames), FirstFrame::Auto) = (self.stragglers.clone(), plan.first_frame) {
             control.expect_stragglers(frames, plan.packets_per_image());
         }
-        let file = parameters.config.directory.join(format!("{}_master.h5", parameters.config.prefix)).display().to_string();
-        let (reason, streams) = (Arc::new(Mutex::new(Reason::default())), addresses.len());
+        let reason = Arc::new(Mutex::new(Reason::default()));
         let current = Current {
             run,
             control: Arc::clone(&control),
-            gates: Arc::clone(&gates),
+            gates,
             armed: Instant::now(),
             clock: None,
             start_timeout_ns: parameters.start_timeout_ns,
             reason: Arc::clone(&reason),
             images: plan.images(),
             packets_per_image: plan.packets_per_image(),
-            file: parameters.write.then_some(file),
-            config: Arc::new(parameters.config.clone()),
-            plan: Arc::clone(&plan),
+            file: parameters.master(),
             names: addresses.iter().map(stream_name).collect(),
+            config: parameters.config.clone(),
+            plan: Arc::clone(&plan),
             setup_reporter: SetupReporter::default(),
             looked: Instant::now(),
         };
-        let listens: Vec<String> = addresses.iter().map(stream_name).collect();
         let stray = crate::machine::datagrams_to_closed_ports();
         let closing = Closing { config: parameters.config, writer, raw_copy, addresses, run, writes: parameters.write, stray };
         let (outbox, output_queues) = (self.outbox.clone(), Arc::clone(&base.fanout.output_queues));
         let (events, detector) = (base.machine.events.clone(), base.config.name.clone());
-        let (of_actor, live) = (Arc::clone(&live), live);
+        let of_actor = Arc::clone(&live);
         let work = move || {
             let to_its_end = || {
                 let outcome = armed.run();
@@ -191,9 +185,9 @@ impl Driver for Udp {
             Failure::new(Exit::Io, "cannot start a thread for the run", konkordia_core::failure::reason(&e), "end other programs")
         })?;
         base.runs = run;
-        let early = current.gates.wait(streams);
+        let early = current.gates.wait(current.names.len());
         base.machine.shared.begin(of_actor);
-        announce(base, &current, listens, &notes, early);
+        announce(base, &current, &notes, early);
         self.current = Some(current);
         Ok(())
     }
@@ -292,8 +286,9 @@ impl Driver for Udp {
 }
 
 /// Publishes that a run is armed.
-fn announce(base: &mut Base, current: &Current, listens: Vec<String>, notes: &[String], early: u64) {
+fn announce(base: &mut Base, current: &Current, notes: &[String], early: u64) {
     let (run, machine) = (current.run, &mut base.machine);
+    let listens = current.names.clone();
     machine
         .publish(|status| (status.run, status.file, status.ended, status.listens) = (run, current.file.clone(), None, listens));
     if let Some(file) = &current.file {
@@ -341,15 +336,9 @@ impl Udp {
         current.tell(machine, &findings);
         match file {
             Some((master, images, bytes)) => {
-                let state = if failed {
-                    "failed"
-                } else if is_complete {
-                    "complete"
-                } else {
-                    "incomplete"
-                };
+                let state = FileState::closed(failed, is_complete);
                 let writing = FileEntry::writing(&base.config.name, run, &master.display().to_string());
-                let entry = FileEntry { state: state.into(), images, bytes, ended: Some(ended.into()), ..writing };
+                let entry = FileEntry { state, images, bytes, ended: Some(ended.into()), ..writing };
                 machine.tell("file", Severity::Info, format!("{} is closed", entry.master), json!(entry));
                 machine.shared.enter_file(entry);
             }

@@ -51,10 +51,7 @@ impl Service {
     ///
     /// # Errors
     /// The configuration, the machine or an address cannot be used. Whatever was started before is stopped again.
-    pub fn start(
-        service: &ServiceConfig,
-        dress: impl Fn(Arc<dyn Detector>) -> Arc<dyn Detector>,
-    ) -> Result<Self, Failure> {
+    pub fn start(service: &ServiceConfig, dress: impl Fn(Arc<dyn Detector>) -> Arc<dyn Detector>) -> Result<Self, Failure> {
         let detectors = Detectors::start(service, dress)?;
         let server = http::spawn(Arc::clone(detectors.fleet()), Settings::from(&service.settings.http))?;
         let compat = open_compat(service, detectors.fleet())?;

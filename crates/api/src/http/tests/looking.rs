@@ -199,6 +199,7 @@ async fn those_who_come_too_late_are_told_how_much_they_missed() {
         }
     })
     .await;
-    let missed: Vec<_> = behind.iter().filter(|(_, event, _)| event == "missed").map(|(.., data)| data["missed"].as_u64()).collect();
+    let missed: Vec<_> =
+        behind.iter().filter(|(_, event, _)| event == "missed").map(|(.., data)| data["missed"].as_u64()).collect();
     assert_eq!(missed, [Some(600)], "the history has the newest 1000");
 }

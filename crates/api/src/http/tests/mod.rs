@@ -17,8 +17,8 @@ use axum::body::{Body, Bytes};
 use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, Request, StatusCode};
 use konkordia_acquire::handle::{
-    Command, ConsumerStatistics, Detector, DetectorState, DetectorStatistics, DetectorStatus, EventLog, FileEntry, Fleet,
-    ImageRing, Refusal, RefusalCode, Reply, RingImage, Severity,
+    Command, ConsumerStatistics, Detector, DetectorState, DetectorStatistics, DetectorStatus, EventLog, FileEntry, FileState,
+    Fleet, ImageRing, Refusal, RefusalCode, Reply, RingImage, Severity,
 };
 use konkordia_core::image::CommittedImage;
 use konkordia_core::results::ImageResults;
@@ -190,7 +190,7 @@ impl Detector for Fake {
             detector: self.name.clone(),
             run: 1,
             master: "/data/a_master.h5".into(),
-            state: "complete".into(),
+            state: FileState::Complete,
             images: 10,
             bytes: 1 << 40,
             ended: Some("finished".into()),
