@@ -95,10 +95,11 @@ async fn forward(
             Some(News::Missed(count)) => missed(count),
             None => {
                 tokio::select! {
-                    () = changed(&mut events) => continue,
-                    ended = stopping.changed() => if ended.is_ok() { continue } else { return },
+                    () = changed(&mut events) => {}
+                    ended = stopping.changed() => if ended.is_err() { return },
                     () = sender.closed() => return,
                 }
+                continue;
             }
         };
         tokio::select! {

@@ -111,7 +111,7 @@ impl Shared {
     /// # Errors
     /// If there is none, or it is not said which.
     pub fn detector(&self, name: Option<&str>) -> Result<Arc<dyn Detector>, Problem> {
-        Ok(self.fleet.find(name)?)
+        self.fleet.find(name).map_err(Problem::from)
     }
 
     /// True once the service or this server is stopping.
