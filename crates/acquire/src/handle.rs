@@ -5,7 +5,7 @@
 //! its queue. Servers may use nothing else of this crate, which `tests/architecture` checks. Some types say how they
 //! are written as JSON and described (`serde`, `utoipa`): HTTP and its client share them, and would have to double them.
 
-use crate::dark::StageChoice;
+pub use crate::dark::StageChoice;
 pub use crate::events::{EventLog, News, ServiceEvent, Severity, Subscription};
 pub use crate::pixels::Pixels;
 pub use crate::public_state::{PublicState, StateWord};

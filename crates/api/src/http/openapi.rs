@@ -138,9 +138,10 @@ fn unsigned(value: &mut Value) {
 
 /// A structure with a flattened field is described as several schemas that hold together. Here they become one object.
 fn join_flattened(schema: &mut Value) {
-    let Some(Value::Array(parts)) = schema.get_mut("allOf").map(Value::take) else { return };
+    let Some(Value::Array(mut parts)) = schema.get_mut("allOf").map(Value::take) else { return };
     let (mut required, mut properties) = (Vec::new(), Map::new());
-    for part in &parts {
+    for part in &mut parts {
+        join_flattened(part);
         required.extend(part["required"].as_array().into_iter().flatten().cloned());
         properties.extend(part["properties"].as_object().cloned().unwrap_or_default());
     }
