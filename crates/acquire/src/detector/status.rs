@@ -6,6 +6,7 @@ use crate::handle::{DetectorStatistics, DetectorStatus, FileEntry, LATENCY_NAMES
 use crate::statistics::{Rates, Totals};
 use konkordia_config::service::DetectorConfig;
 use konkordia_core::ledger::ImageLedger;
+use konkordia_core::series::Ended;
 use konkordia_core::state::{Action, Event, Refused, State, next};
 use konkordia_core::text;
 use konkordia_engine::latency::Latency;
@@ -431,6 +432,30 @@ impl Machine {
     /// Reports an event.
     pub fn tell(&self, event: &str, severity: Severity, message: impl Into<String>, data: Value) {
         self.events.add(Some(&self.shared.name), event, severity, message.into(), data);
+    }
+
+    /// Reports the end of a run with its closed files, which are entered in the list.
+    pub fn tell_end(
+        &self,
+        run: u64,
+        ended: &str,
+        file: Option<FileEntry>,
+        ledger: &BTreeMap<String, u64>,
+        status_message: &StatusMessage,
+    ) {
+        if let Some(entry) = file {
+            self.tell("file", Severity::Info, format!("{} is closed", entry.master), json!(entry));
+            self.shared.enter_file(entry);
+        }
+        let data = json!({ "run": run, "ended": ended, "ledger": ledger });
+        self.tell("run_ended", status_message.severity, status_message.message.clone(), data);
+    }
+
+    /// The files of the newest run are closed. A cancel also clears its failure; the message and the events keep it.
+    pub fn close(&mut self, ended: &str, has_failed: bool, status_message: StatusMessage) {
+        self.publish(|status| status.ended = Some(ended.into()));
+        let is_fault = has_failed && ended != Ended::Cancelled.name();
+        self.apply(if is_fault { Event::Fault } else { Event::Closed }, Some(status_message));
     }
 
     /// Refuses a command, and reports that.

@@ -474,23 +474,20 @@ impl Stream {
             let machine = &mut base.machine;
             machine.shared.add("images_unwritten", in_file.unwritten);
             let ended = end.ended.name();
-            if let Some(file) = &open.file {
-                let ledger = &end.ledger;
-                let is_complete = !failed && ledger.images.is_success() && ledger.images.expected > 0 && in_file.unwritten == 0;
-                let entry = FileEntry {
+            let entry = open.file.as_ref().map(|file| {
+                let images = &end.ledger.images;
+                let is_complete = !failed && images.is_success() && images.expected > 0 && in_file.unwritten == 0;
+                FileEntry {
                     state: FileState::closed(failed, is_complete),
                     images: in_file.positions,
                     bytes: if self.open.is_empty() { self.files.bytes() } else { 0 },
                     ended: Some(ended.into()),
                     ..FileEntry::writing(&base.config.name, open.run, file)
-                };
-                machine.tell("file", Severity::Info, format!("{file} is closed"), json!(entry));
-                machine.shared.enter_file(entry);
-            }
+                }
+            });
             let mut look = look_of(end);
             look.file_has(in_file.images, in_file.unwritten, in_file.durable);
-            let data = json!({ "run": open.run, "ended": ended, "ledger": look.ledger });
-            machine.tell("run_ended", status_message.severity, status_message.message.clone(), data);
+            machine.tell_end(open.run, ended, entry, &look.ledger, &status_message);
             if matches!(end.ended, Ended::Stopped | Ended::Cancelled) {
                 base.run_on_stop(About {
                     detector: base.config.name.clone(),
@@ -506,10 +503,7 @@ impl Stream {
                     look.file_has(in_file.images, in_file.unwritten, in_file.durable);
                     look.latency = latency;
                 });
-                base.machine.publish(|status| status.ended = Some(ended.into()));
-                // A cancel also clears the failure of the run; the message and the event keep it.
-                let is_fault = failed && end.ended != Ended::Cancelled;
-                base.machine.apply(if is_fault { Event::Fault } else { Event::Closed }, Some(status_message));
+                base.machine.close(ended, failed, status_message);
                 self.set_parameters(default_parameters(&base.config, &self.config));
             }
         }

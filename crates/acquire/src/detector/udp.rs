@@ -334,27 +334,17 @@ impl Udp {
         self.stragglers = frames.map(|frames| stragglers(frames, current.packets_per_image));
         let machine = &mut base.machine;
         current.tell(machine, &findings);
-        match file {
-            Some((master, images, bytes)) => {
-                let state = FileState::closed(failed, is_complete);
-                let writing = FileEntry::writing(&base.config.name, run, &master.display().to_string());
-                let entry = FileEntry { state, images, bytes, ended: Some(ended.into()), ..writing };
-                machine.tell("file", Severity::Info, format!("{} is closed", entry.master), json!(entry));
-                machine.shared.enter_file(entry);
-            }
-            None => machine.shared.forget_file(run),
+        let entry = file.map(|(master, images, bytes)| {
+            let state = FileState::closed(failed, is_complete);
+            let writing = FileEntry::writing(&base.config.name, run, &master.display().to_string());
+            FileEntry { state, images, bytes, ended: Some(ended.into()), ..writing }
+        });
+        if entry.is_none() {
+            machine.shared.forget_file(run);
         }
-        machine.tell(
-            "run_ended",
-            status_message.severity,
-            status_message.message.clone(),
-            json!({ "run": run, "ended": ended, "ledger": look.ledger }),
-        );
+        machine.tell_end(run, ended, entry, &look.ledger, &status_message);
         machine.shared.end(look);
-        machine.publish(|status| status.ended = Some(ended.into()));
-        // A cancel also clears the failure of the run; the message and the event keep it.
-        let is_fault = failed && ended != "cancelled";
-        machine.apply(if is_fault { Event::Fault } else { Event::Closed }, Some(status_message));
+        machine.close(ended, failed, status_message);
         if matches!(ended, "stopped" | "cancelled") {
             let about = About { detector: base.config.name.clone(), run, images: current.images, file: current.file.clone() };
             base.run_on_stop(about);
