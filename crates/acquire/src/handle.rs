@@ -3,7 +3,8 @@
 //!
 //! No call here takes a lock of the data path. States are snapshots that an actor publishes, and commands go through
 //! its queue. Servers may use nothing else of this crate, which `tests/architecture` checks. Some types say how they
-//! are written as JSON and described (`serde`, `utoipa`): HTTP and its client share them, and would have to double them.
+//! are written as JSON and described (`serde`, `utoipa`), because HTTP and its client share them and would have to
+//! double them.
 
 pub use crate::dark::StageChoice;
 pub use crate::events::{EventLog, News, ServiceEvent, Severity, Subscription};
