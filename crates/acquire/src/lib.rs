@@ -51,34 +51,55 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Detectors that take commands, as `konkordia serve` has them:
+//! Detectors that take commands, as `konkordia serve` has them, and all that a control server needs of them. HTTP and
+//! the interface of the MAX IV receiver use nothing else. `examples/control_server.rs` is a third one, whole, with a
+//! simulated detector:
 //!
 //! ```no_run
-//! use konkordia_acquire::handle::Command;
+//! use konkordia_acquire::handle::{ArmRequest, Command, News, Pixels};
 //! use konkordia_acquire::service::Detectors;
+//! use std::time::Duration;
 //!
 //! let service = konkordia_config::service::load("run.toml".as_ref())?;
 //! let detectors = Detectors::start(&service, |detector| detector)?;
-//! let detector = &detectors.fleet().detectors[0];
-//! detector.command(Command::Arm(Box::default())).expect("ready for the first packet");
-//! println!("{}", detector.status().message);
+//! let fleet = detectors.fleet();
+//! let detector = fleet.find(None)?;
+//! let mut events = fleet.events.subscribe();
+//!
+//! let request = ArmRequest { images: Some(1000), prefix: Some("lyso/run03".into()), ..ArmRequest::default() };
+//! let armed = detector.command(Command::Arm(Box::new(request)))?;
+//! let (status, has_ended) = fleet.wait_for(&*detector, Duration::from_secs(60), |status| status.has_ended(armed.run));
+//! println!("{}: {} of 1000 images written, ended: {has_ended}", status.message, status.images_written);
+//!
+//! while let Some(news) = events.read() {
+//!     match news {
+//!         News::Event(event) => println!("{} {}", event.time, event.message),
+//!         News::Missed(count) => println!("{count:?} events are no longer known"),
+//!     }
+//! }
+//! if let Some(found) = detector.images().get(None) {
+//!     let pixels = Pixels::of(&found.image.channels[0].array).expect("they can be unpacked");
+//!     println!("image {}: {:?} {}", found.image.number, pixels.shape.dimensions(), pixels.element.name());
+//! }
 //! # Ok::<(), konkordia_core::failure::Failure>(())
 //! ```
 #![forbid(unsafe_code)]
 
 pub mod convert;
 pub mod dark;
-pub mod detector;
-pub mod events;
-pub mod fanout;
+mod detector;
+mod events;
+mod fanout;
 pub mod handle;
-pub mod hooks;
+mod hooks;
 pub mod machine;
 pub mod paths;
-pub mod readiness;
+mod pixels;
+mod public_state;
+mod readiness;
 pub mod run;
 pub mod service;
-pub mod statistics;
+mod statistics;
 pub mod stopper;
 mod tables;
-pub mod transform;
+mod transform;

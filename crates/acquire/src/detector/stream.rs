@@ -302,7 +302,7 @@ impl Stream {
                 // An error of its file is more important.
                 let status_message =
                     open.error.is_none().then(|| StatusMessage::info(format!("run {} is being received", open.run)));
-                let _ = base.machine.step(Event::Data, status_message);
+                base.machine.apply(Event::Data, status_message);
             }
             Notice::Draining { reason } => {
                 base.machine.set_message(StatusMessage::info(format!(
@@ -315,7 +315,7 @@ impl Stream {
                 let message = format!("the source {source} has failed: {why}");
                 base.machine.report("warning", Severity::Error, message.clone(), json!({ "source": source }));
                 let hint = Some("check the network or the folder, then restart the service".to_string());
-                let _ = base.machine.step(Event::Fault, Some(StatusMessage { message, severity: Severity::Error, hint }));
+                base.machine.apply(Event::Fault, Some(StatusMessage { message, severity: Severity::Error, hint }));
             }
             Notice::Broken { why } => self.open_anew(base, &why),
             Notice::Crowded { source, refused } => {
@@ -360,7 +360,7 @@ impl Stream {
         let data = json!({ "run": base.runs, "why": why, "fix": hint });
         base.machine.report("warning", Severity::Error, why.to_string(), data);
         let status_message = StatusMessage { message: why.to_string(), severity: Severity::Error, hint: Some(hint) };
-        let _ = base.machine.step(Event::Fault, Some(status_message));
+        base.machine.apply(Event::Fault, Some(status_message));
     }
 
     fn started(&mut self, base: &mut Base, start: &Arc<SeriesStart>) {
@@ -385,7 +385,7 @@ impl Stream {
         let data = json!({ "run": run, "series": start.series, "unique_id": start.unique_id, "filename": start.filename });
         machine.report("run_started", Severity::Info, message.clone(), data);
         let shared = Arc::clone(&machine.shared);
-        let _ = machine.step_with(Event::SeriesStart, Some(StatusMessage::info(message)), |status| {
+        machine.apply_with(Event::SeriesStart, Some(StatusMessage::info(message)), |status| {
             shared.begin(Arc::new(live));
             (status.run, status.file, status.ended) = (run, None, None);
         });
@@ -444,7 +444,7 @@ impl Stream {
             Some(open) => {
                 (open.end, open.waited_for) = (Some(Arc::clone(end)), waited_for);
                 let status_message = StatusMessage::info(format!("run {}: no more data; closing its files", open.run));
-                let _ = base.machine.step(Event::EndOfData, Some(status_message));
+                base.machine.apply(Event::EndOfData, Some(status_message));
                 base.machine.shared.end(look);
                 self.close_what_is_over(base);
             }
@@ -452,7 +452,7 @@ impl Stream {
                 // An arm that no series followed.
                 self.armed = None;
                 base.machine.shared.end(look);
-                let _ = base.machine.step(Event::EndOfData, None);
+                base.machine.apply(Event::EndOfData, None);
                 let (status_message, _) = sum_up(base.runs, end, waited_for.as_deref(), None, (0, 0));
                 base.machine.publish(|status| status.ended = Some(end.ended.name().into()));
                 base.machine.report(
@@ -461,7 +461,7 @@ impl Stream {
                     status_message.message.clone(),
                     json!({ "run": base.runs, "ended": end.ended.name() }),
                 );
-                let _ = base.machine.step(Event::Closed, Some(status_message));
+                base.machine.apply(Event::Closed, Some(status_message));
                 self.set_parameters(default_parameters(&base.config, &self.config));
             }
         }
@@ -477,17 +477,16 @@ impl Stream {
             let machine = &mut base.machine;
             machine.shared.add("images_unwritten", in_file.unwritten);
             let ended = end.ended.name();
-            if let Some(file) = &open.file {
-                let ledger = &end.ledger;
-                let is_complete = ledger.images.is_success() && ledger.images.expected > 0 && in_file.unwritten == 0;
+            let entry = open.file.as_ref().map(|file| {
+                let images = &end.ledger.images;
+                let is_complete = images.is_success() && images.expected > 0 && in_file.unwritten == 0;
                 let bytes = if self.open.is_empty() { self.files.bytes() } else { 0 };
                 let writing = FileEntry::writing(&base.config.name, open.run, file);
-                machine.close_files(writing.closed(failed, is_complete, (in_file.positions, bytes), ended));
-            }
+                writing.closed(failed, is_complete, (in_file.positions, bytes), ended)
+            });
             let mut look = look_of(end);
             look.file_has(in_file.images, in_file.unwritten, in_file.durable);
-            let data = json!({ "run": open.run, "ended": ended, "ledger": look.ledger });
-            machine.report("run_ended", status_message.severity, status_message.message.clone(), data);
+            machine.report_end(open.run, ended, entry, &look.ledger, &status_message);
             if matches!(end.ended, Ended::Stopped | Ended::Cancelled) {
                 base.run_on_stop(About {
                     detector: base.config.name.clone(),
@@ -503,10 +502,7 @@ impl Stream {
                     look.file_has(in_file.images, in_file.unwritten, in_file.durable);
                     look.latency = latency;
                 });
-                base.machine.publish(|status| status.ended = Some(ended.into()));
-                // A cancel also clears the failure of the run; the message and the event keep it.
-                let is_fault = failed && end.ended != Ended::Cancelled;
-                let _ = base.machine.step(if is_fault { Event::Fault } else { Event::Closed }, Some(status_message));
+                base.machine.close(ended, failed, status_message);
                 self.set_parameters(default_parameters(&base.config, &self.config));
             }
         }
@@ -562,9 +558,8 @@ impl Driver for Stream {
             base.machine.report("warning", Severity::Warning, note, json!({ "run": run }));
         }
         let status_message = StatusMessage::info(format!("armed for {images}"));
-        let _ = base
-            .machine
-            .step_with(Event::Arm, Some(status_message), |status| (status.run, status.file, status.ended) = (run, None, None));
+        base.machine
+            .apply_with(Event::Arm, Some(status_message), |status| (status.run, status.file, status.ended) = (run, None, None));
         Ok(())
     }
 

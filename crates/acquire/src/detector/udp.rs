@@ -28,7 +28,6 @@ use konkordia_core::state::{Event, State};
 use konkordia_engine::contain::contain;
 use konkordia_engine::control::Control;
 use konkordia_repack::archive_copy;
-use konkordia_sinks::hdf5::master_path;
 use serde_json::{Value, json};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -62,10 +61,11 @@ struct Current {
     images: Option<u64>,
     packets_per_image: u64,
     file: Option<String>,
-    /// Used to report a wrong set-up: configuration, plan and names of the streams.
-    config: Arc<Config>,
-    plan: Arc<Plan>,
+    /// Where the streams arrive.
     names: Vec<String>,
+    /// Used to report a wrong set-up.
+    config: Config,
+    plan: Arc<Plan>,
     setup_reporter: SetupReporter,
     looked: Instant,
 }
@@ -114,13 +114,8 @@ impl Driver for Udp {
     fn prepare(&self, base: &Base, request: &ArmRequest) -> Result<(About, Preparation<Ready>), Failure> {
         let (run, fanout) = (base.runs + 1, Arc::clone(&base.fanout));
         let parameters = parameters(&base.config, base.settings.data_root.as_ref(), run, request)?;
-        let file = master_path(&parameters.config.directory, &parameters.config.prefix);
-        let about = About {
-            detector: base.config.name.clone(),
-            run,
-            images: parameters.config.images,
-            file: parameters.write.then(|| file.display().to_string()),
-        };
+        let about =
+            About { detector: base.config.name.clone(), run, images: parameters.config.images, file: parameters.master() };
         let (events, detector) = (base.machine.events.clone(), base.config.name.clone());
         let note = move || -> Note {
             let (events, detector) = (events.clone(), detector.clone());
@@ -141,31 +136,29 @@ impl Driver for Udp {
         if let (Some(frames), FirstFrame::Auto) = (self.stragglers.clone(), plan.first_frame) {
             control.expect_stragglers(frames, plan.packets_per_image());
         }
-        let file = master_path(&parameters.config.directory, &parameters.config.prefix).display().to_string();
-        let (reason, streams) = (Arc::new(Mutex::new(Reason::default())), addresses.len());
+        let reason = Arc::new(Mutex::new(Reason::default()));
         let current = Current {
             run,
             control: Arc::clone(&control),
-            gates: Arc::clone(&gates),
+            gates,
             armed: Instant::now(),
             clock: None,
             start_timeout_ns: parameters.start_timeout_ns,
             reason: Arc::clone(&reason),
             images: plan.images(),
             packets_per_image: plan.packets_per_image(),
-            file: parameters.write.then_some(file),
-            config: Arc::new(parameters.config.clone()),
-            plan: Arc::clone(&plan),
+            file: parameters.master(),
             names: addresses.iter().map(stream_name).collect(),
+            config: parameters.config.clone(),
+            plan: Arc::clone(&plan),
             setup_reporter: SetupReporter::default(),
             looked: Instant::now(),
         };
-        let listens: Vec<String> = addresses.iter().map(stream_name).collect();
         let stray = crate::machine::datagrams_to_closed_ports();
         let closing = Closing { config: parameters.config, files, raw_copy, addresses, run, writes: parameters.write, stray };
         let (outbox, output_queues) = (self.outbox.clone(), Arc::clone(&base.fanout.output_queues));
         let (events, detector) = (base.machine.events.clone(), base.config.name.clone());
-        let (of_actor, live) = (Arc::clone(&live), live);
+        let of_actor = Arc::clone(&live);
         let work = move || {
             let to_its_end = || {
                 let outcome = armed.run();
@@ -192,9 +185,9 @@ impl Driver for Udp {
             Failure::new(Exit::Io, "cannot start a thread for the run", konkordia_core::failure::reason(&e), "end other programs")
         })?;
         base.runs = run;
-        let early = current.gates.wait(streams);
+        let early = current.gates.wait(current.names.len());
         base.machine.shared.begin(of_actor);
-        announce(base, &current, listens, &notes, early);
+        announce(base, &current, &notes, early);
         self.current = Some(current);
         Ok(())
     }
@@ -239,7 +232,7 @@ impl Driver for Udp {
             Report::DataEnded(run) if self.current.as_ref().is_some_and(|current| current.run == run) => {
                 self.note_data(base);
                 let status_message = StatusMessage::info(format!("run {run}: no more data; closing its files"));
-                let _ = base.machine.step(Event::EndOfData, Some(status_message));
+                base.machine.apply(Event::EndOfData, Some(status_message));
             }
             Report::DataEnded(_) => {}
             Report::Closed(run, finished) => self.closed(base, run, *finished),
@@ -293,8 +286,9 @@ impl Driver for Udp {
 }
 
 /// Publishes that a run is armed.
-fn announce(base: &mut Base, current: &Current, listens: Vec<String>, notes: &[String], early: u64) {
+fn announce(base: &mut Base, current: &Current, notes: &[String], early: u64) {
     let (run, machine) = (current.run, &mut base.machine);
+    let listens = current.names.clone();
     machine
         .publish(|status| (status.run, status.file, status.ended, status.listens) = (run, current.file.clone(), None, listens));
     if let Some(file) = &current.file {
@@ -309,7 +303,7 @@ fn announce(base: &mut Base, current: &Current, listens: Vec<String>, notes: &[S
         machine.report("warning", Severity::Warning, message, json!({ "run": run, "packets": early }));
     }
     let images = current.images.map_or("images until stopped".into(), |n| format!("{} images", konkordia_core::text::count(n)));
-    let _ = machine.step(Event::Arm, Some(StatusMessage::info(format!("armed for {images}"))));
+    machine.apply(Event::Arm, Some(StatusMessage::info(format!("armed for {images}"))));
 }
 
 impl Udp {
@@ -320,7 +314,7 @@ impl Udp {
             let message = format!("run {} is being received", current.run);
             let data = json!({ "run": current.run, "file": current.file });
             base.machine.report("run_started", Severity::Info, message.clone(), data);
-            let _ = base.machine.step(Event::Data, Some(StatusMessage::info(message)));
+            base.machine.apply(Event::Data, Some(StatusMessage::info(message)));
         }
     }
 
@@ -340,24 +334,16 @@ impl Udp {
         self.stragglers = frames.map(|frames| stragglers(frames, current.packets_per_image));
         let machine = &mut base.machine;
         current.report_setup(machine, &findings);
-        match file {
-            Some((master, images, bytes)) => {
-                let writing = FileEntry::writing(&base.config.name, run, &master.display().to_string());
-                machine.close_files(writing.closed(failed, is_complete, (images, bytes), ended));
-            }
-            None => machine.shared.forget_file(run),
+        let entry = file.map(|(master, images, bytes)| {
+            let writing = FileEntry::writing(&base.config.name, run, &master.display().to_string());
+            writing.closed(failed, is_complete, (images, bytes), ended)
+        });
+        if entry.is_none() {
+            machine.shared.forget_file(run);
         }
-        machine.report(
-            "run_ended",
-            status_message.severity,
-            status_message.message.clone(),
-            json!({ "run": run, "ended": ended, "ledger": look.ledger }),
-        );
+        machine.report_end(run, ended, entry, &look.ledger, &status_message);
         machine.shared.end(look);
-        machine.publish(|status| status.ended = Some(ended.into()));
-        // A cancel also clears the failure of the run; the message and the event keep it.
-        let is_fault = failed && ended != "cancelled";
-        let _ = machine.step(if is_fault { Event::Fault } else { Event::Closed }, Some(status_message));
+        machine.close(ended, failed, status_message);
         if matches!(ended, "stopped" | "cancelled") {
             let about = About { detector: base.config.name.clone(), run, images: current.images, file: current.file.clone() };
             base.run_on_stop(about);

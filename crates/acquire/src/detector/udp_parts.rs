@@ -34,8 +34,8 @@ use konkordia_sources::udp::UdpReceiver;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Total of packets from other senders. They are also counted as foreign, so the name must not look like that of a
@@ -55,43 +55,65 @@ struct Gate {
 /// What the gates of a run share with its actor.
 #[derive(Debug, Default)]
 pub struct Gates {
-    /// Gates that have thrown away the early packets.
-    drained: AtomicU64,
-    /// Packets that came before the run was armed.
-    early: AtomicU64,
+    early: Mutex<Early>,
+    opened: Condvar,
     /// True: no packets are taken any more.
     pub shut: Arc<AtomicBool>,
 }
 
+/// Packets that came before the run was armed.
+#[derive(Debug, Default)]
+struct Early {
+    /// Gates that are open: they have thrown these packets away, or their socket has failed.
+    gates_open: usize,
+    packets: u64,
+}
+
 impl Gates {
-    /// Waits until the gates have thrown away the early packets, about 0.5 s at most. Returns the number of these
-    /// packets.
+    /// Waits until all gates are open, at most 0.5 s: a detector may send faster than a gate can throw away. Returns
+    /// the number of early packets so far.
     pub fn wait(&self, streams: usize) -> u64 {
-        for _ in 0..500 {
-            if self.drained.load(Ordering::Acquire) >= streams as u64 {
-                break;
+        const LONGEST: Duration = Duration::from_millis(500);
+        let early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
+        let opened = self.opened.wait_timeout_while(early, LONGEST, |early| early.gates_open < streams);
+        opened.unwrap_or_else(PoisonError::into_inner).0.packets
+    }
+
+    fn open(&self, packets: u64) {
+        let mut early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
+        early.gates_open += 1;
+        early.packets += packets;
+        self.opened.notify_all();
+    }
+}
+
+impl Gate {
+    /// Throws away what is in the socket.
+    fn open(&mut self) -> io::Result<()> {
+        self.is_open = true;
+        let (mut early, mut result) = (0, Ok(()));
+        for _ in 0..DRAIN_BATCHES_MAX {
+            match self.inner.receive(Duration::ZERO, &mut |_, _| ()) {
+                Ok(0) => break,
+                Ok(count) => early += count as u64,
+                Err(error) => {
+                    result = Err(error);
+                    break;
+                }
             }
-            std::thread::sleep(Duration::from_millis(1));
         }
-        self.early.load(Ordering::Relaxed)
+        self.common.open(early);
+        result
     }
 }
 
 impl Source for Gate {
     fn receive(&mut self, timeout: Duration, take: &mut dyn FnMut(&[u8], Sender)) -> io::Result<usize> {
         if !self.is_open {
-            self.is_open = true;
-            let mut early = 0;
-            for _ in 0..DRAIN_BATCHES_MAX {
-                match self.inner.receive(Duration::ZERO, &mut |_, _| ())? {
-                    0 => break,
-                    count => early += count as u64,
-                }
-            }
-            self.common.early.fetch_add(early, Ordering::Relaxed);
-            self.common.drained.fetch_add(1, Ordering::Release);
+            self.open()?;
         }
         if self.common.shut.load(Ordering::Relaxed) {
+            // The run ends within a timeout or two; until then this thread must not spin.
             std::thread::sleep(timeout);
             return Ok(0);
         }
@@ -174,6 +196,13 @@ pub struct ArmParameters {
     pub write: bool,
     /// Notes for the user.
     pub notes: Vec<String>,
+}
+
+impl ArmParameters {
+    /// The master file, if files are written.
+    pub fn master(&self) -> Option<String> {
+        self.write.then(|| master_path(&self.config.directory, &self.config.prefix).display().to_string())
+    }
 }
 
 /// The configuration of this run, from the parameters of a command.
@@ -276,7 +305,7 @@ pub fn ready(parameters: ArmParameters, fanout: &Fanout, run: u64, note: &dyn Fn
     let gates = Arc::new(Gates::default());
     let consumers = || Consumers {
         output_queues: Arc::clone(&fanout.output_queues),
-        start: series_start(config, run, parameters.write),
+        start: series_start(&parameters, run),
         give_up: Arc::clone(&gates.shut),
     };
     let wrap = |inner| -> Box<dyn Source> { Box::new(Gate { inner, common: Arc::clone(&gates), is_open: false }) };
@@ -295,7 +324,8 @@ pub fn ready(parameters: ArmParameters, fanout: &Fanout, run: u64, note: &dyn Fn
     Ok(Ready { prepared, parameters, gates, live: Arc::new(live) })
 }
 
-fn series_start(config: &Config, run: u64, write: bool) -> SeriesStart {
+fn series_start(parameters: &ArmParameters, run: u64) -> SeriesStart {
+    let config = &parameters.config;
     let m = &config.metadata;
     let facts = Metadata {
         start_time: Some(clock::now()),
@@ -308,7 +338,7 @@ fn series_start(config: &Config, run: u64, write: bool) -> SeriesStart {
     SeriesStart {
         series: run,
         unique_id: format!("{}-{run}-{}", config.prefix, clock::now()),
-        filename: write.then(|| master_path(&config.directory, &config.prefix).display().to_string()),
+        filename: parameters.master(),
         facts,
         store: true,
         ..SeriesStart::default()
@@ -519,4 +549,24 @@ fn sum_up(
     }
     message.push_str(&cause);
     StatusMessage { message, severity, hint }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    #[test]
+    fn an_arm_waits_for_all_gates_and_not_longer() {
+        let gates = Arc::new(Gates::default());
+        let opening = Arc::clone(&gates);
+        gates.open(3);
+        let thread = std::thread::spawn(move || opening.open(4));
+        // One wait is enough, unless the machine takes longer than the limit for the other thread.
+        while gates.wait(2) < 7 {}
+        thread.join().unwrap();
+        let begun = Instant::now();
+        assert_eq!(gates.wait(3), 7, "a gate that does not open is not waited for for ever");
+        assert!(begun.elapsed() >= Duration::from_millis(500));
+    }
 }

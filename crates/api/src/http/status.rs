@@ -5,7 +5,7 @@ use super::problem::Problem;
 use super::state::{Shared, WAIT_S_MAX};
 use axum::Json;
 use axum::extract::State;
-use konkordia_acquire::handle::{DetectorStatistics, DetectorStatus, FileEntry};
+use konkordia_acquire::handle::{DetectorState, DetectorStatistics, DetectorStatus, FileEntry};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -175,8 +175,7 @@ pub async fn readyz(State(shared): State<Arc<Shared>>, Query(NoQuery {}): Query<
         return Err(Problem::new("not_ready", "the service is ending", ""));
     }
     let all = shared.fleet.detectors.len();
-    let failed =
-        shared.fleet.detectors.iter().filter(|d| d.status().state == konkordia_acquire::handle::DetectorState::Error).count();
+    let failed = shared.fleet.detectors.iter().filter(|d| d.status().state == DetectorState::Error).count();
     if failed > 0 {
         let detail = format!("{failed} of {all} detectors cannot work");
         return Err(Problem::new("not_ready", detail, "GET /api/v1/detectors says which and why"));

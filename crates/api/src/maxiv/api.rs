@@ -45,10 +45,10 @@ async fn status(State(shared): State<Arc<Shared>>) -> Json<Value> {
     let status = shared.detector.status();
     Json(match status.state {
         DetectorState::Idle | DetectorState::Armed => json!({"state": "idle"}),
-        // A file that cannot be written is an error at once, although images still go on to the consumers.
-        DetectorState::Running if status.severity == Severity::Error => json!({"state": "error", "error": status.message}),
-        DetectorState::Running => json!({"state": "running"}),
         DetectorState::Error => json!({"state": "error", "error": status.message}),
+        // A file that cannot be written is an error at once, although images still go on to the consumers.
+        _ if status.severity == Severity::Error => json!({"state": "error", "error": status.message}),
+        DetectorState::Receiving | DetectorState::Draining => json!({"state": "running"}),
     })
 }
 

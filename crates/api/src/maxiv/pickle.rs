@@ -1,9 +1,9 @@
 //! The body of `/last_frame`: a pickled list of the image's header and its parts, as the viewers of MAX IV load it.
 
+use konkordia_acquire::handle::Pixels;
 use konkordia_core::array::{Array, Element, Packing};
 use konkordia_core::image::CommittedImage;
 use konkordia_core::series::SeriesStart;
-use konkordia_engine::series::protocols::array_unpacker;
 use serde_pickle::{HashableValue, SerOptions, Value};
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 /// In words: the image has no pixels or cannot be written as a pickle.
 pub fn last_frame(start: &SeriesStart, image: &CommittedImage, factor: usize) -> Result<Vec<u8>, String> {
     let array = &image.channels.first().ok_or("the image has no pixels")?.array;
-    let array = &if is_nameable(array.packing) { array.clone() } else { array_unpacker().pieces(array)? };
+    let array = &if is_nameable(array.packing) { array.clone() } else { plain_array(array)? };
     let mut header = known_keys(start, image, array);
     let mut parts: Vec<Vec<u8>> = match image.channels.len() {
         1 => array.pieces.iter().map(|piece| piece.to_vec()).collect(),
@@ -34,6 +34,15 @@ pub fn last_frame(start: &SeriesStart, image: &CommittedImage, factor: usize) ->
 /// True if viewers know the packing. Whole Zstd and zlib streams come only from runs over UDP, as one array.
 const fn is_nameable(packing: Packing) -> bool {
     !matches!(packing, Packing::Zstd | Packing::Gzip | Packing::Sz3)
+}
+
+/// The array with its pixels in one piece that is not packed.
+///
+/// # Errors
+/// Its pixels cannot be unpacked.
+fn plain_array(array: &Array) -> Result<Array, String> {
+    let Pixels { shape, element, data } = Pixels::of(array)?;
+    Ok(Array { shape, element, packing: Packing::None, pieces: vec![data] })
 }
 
 /// What the MAX IV receiver returns before the first image: a header without keys and no bytes.

@@ -1,8 +1,8 @@
 //! The image message of DECTRIS Stream V2.
 
-use super::pixels::Pixels;
 use crate::http::problem::Problem;
 use axum::body::Bytes;
+use konkordia_acquire::handle::Pixels;
 use konkordia_core::array::{Element, Packing};
 use konkordia_core::image::CommittedImage;
 use konkordia_core::series::SeriesStart;
@@ -28,7 +28,7 @@ pub fn message(start: &SeriesStart, image: &CommittedImage, only: Option<usize>)
         data.push(match &array.pieces[..] {
             [piece] if as_it_is => (array.shape, array.element, array.packing, piece.clone()),
             _ => {
-                let pixels = Pixels::of(array)?;
+                let pixels = Pixels::of(array).map_err(Problem::bad_pixels)?;
                 (pixels.shape, pixels.element, Packing::None, pixels.data)
             }
         });

@@ -1,18 +1,17 @@
 //! Images as files of other formats.
 
 mod cbor;
-mod pixels;
 #[cfg(test)]
 mod tests;
 mod tiff;
 
 use super::problem::Problem;
 use axum::body::Bytes;
+use konkordia_acquire::handle::Pixels;
 use konkordia_core::array::Array;
 use konkordia_core::image::CommittedImage;
 use konkordia_core::series::SeriesStart;
 use konkordia_picture::image;
-use pixels::Pixels;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -81,12 +80,13 @@ pub fn render(start: &SeriesStart, image: &CommittedImage, selection: &Selection
         return Ok(Rendered::new("application/cbor", cbor::message(start, image, one)?).ending("cbor"));
     }
     let array = &image.channels[index].array;
+    let pixels = || Pixels::of(array).map_err(Problem::bad_pixels);
     match selection.format {
         Format::Raw => Ok(raw(array)),
-        Format::Npy => Ok(Rendered::new("application/x-npy", npy(&Pixels::of(array)?)).ending("npy")),
-        Format::Tiff => Ok(Rendered::new("image/tiff", tiff::file(&Pixels::of(array)?)?).ending("tiff")),
+        Format::Npy => Ok(Rendered::new("application/x-npy", npy(&pixels()?)).ending("npy")),
+        Format::Tiff => Ok(Rendered::new("image/tiff", tiff::file(&pixels()?)?).ending("tiff")),
         Format::Png | Format::Cbor | Format::Json => {
-            let pixels = Pixels::of(array)?;
+            let pixels = pixels()?;
             let Pixels { element, data, .. } = &pixels;
             let of = image::Pixels { element: *element, columns: pixels.size().1, bytes: data };
             let picture = image::png(of, selection.size).map_err(Problem::bug)?;

@@ -1,7 +1,7 @@
 //! TIFF with exact numbers: one uncompressed grey image with the same type of pixel.
 
-use super::pixels::Pixels;
 use crate::http::problem::Problem;
+use konkordia_acquire::handle::Pixels;
 use konkordia_core::array::Element;
 use std::io::Cursor;
 use tiff::encoder::colortype as c;

@@ -16,17 +16,16 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, Request, StatusCode};
-use konkordia_acquire::events::EventLog;
 use konkordia_acquire::handle::{
-    Command, ConsumerStatistics, Detector, DetectorState, DetectorStatistics, DetectorStatus, FileEntry, Fleet, ImageRing,
-    Refusal, Reply, RingImage, Severity,
+    Command, ConsumerStatistics, Detector, DetectorState, DetectorStatistics, DetectorStatus, EventLog, FileEntry, FileState,
+    Fleet, ImageRing, Refusal, RefusalCode, Reply, RingImage, Severity,
 };
 use konkordia_core::image::CommittedImage;
 use konkordia_core::results::ImageResults;
 use konkordia_core::series::SeriesStart;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use tower::ServiceExt;
 
@@ -36,6 +35,8 @@ pub struct Fake {
     status: ArcSwap<DetectorStatus>,
     told: Mutex<Vec<Command>>,
     ring: Arc<FakeRing>,
+    /// The events of its service, where changes of its state are told.
+    events: OnceLock<EventLog>,
 }
 
 #[derive(Default)]
@@ -71,7 +72,6 @@ fn status_of(name: &str, state: DetectorState) -> DetectorStatus {
         detector: name.into(),
         kind: "stream".into(),
         state,
-        draining: false,
         message: "<as told>".into(),
         severity: Severity::Info,
         hint: None,
@@ -97,11 +97,14 @@ fn status_of(name: &str, state: DetectorState) -> DetectorStatus {
 impl Fake {
     fn new(name: &str) -> Arc<Self> {
         let status = ArcSwap::from_pointee(status_of(name, DetectorState::Idle));
-        Arc::new(Self { name: name.into(), status, told: Mutex::default(), ring: Arc::default() })
+        Arc::new(Self { name: name.into(), status, told: Mutex::default(), ring: Arc::default(), events: OnceLock::new() })
     }
 
     fn set(&self, state: DetectorState) {
         self.status.store(Arc::new(status_of(&self.name, state)));
+        if let Some(events) = self.events.get() {
+            events.wake();
+        }
     }
 
     fn show(&self, image: CommittedImage) {
@@ -154,8 +157,8 @@ impl Detector for Fake {
     }
 
     fn command(&self, command: Command) -> Reply {
-        let refuse = |code: &str, state| Refusal {
-            code: code.into(),
+        let refuse = |code, state| Refusal {
+            code,
             what: "cannot do that".into(),
             why: "it was told so".into(),
             fix: "tell it otherwise".into(),
@@ -170,10 +173,10 @@ impl Detector for Fake {
                 self.set(DetectorState::Armed);
             }
             (Command::Arm(_), DetectorState::Idle) => self.set(DetectorState::Armed),
-            (Command::Start(_), DetectorState::Idle | DetectorState::Armed) => self.set(DetectorState::Running),
+            (Command::Start(_), DetectorState::Idle | DetectorState::Armed) => self.set(DetectorState::Receiving),
             (Command::Stop | Command::Cancel, _) => self.set(DetectorState::Idle),
-            (Command::Trigger, state) => return Err(refuse("no_trigger", state)),
-            (_, state) => return Err(refuse("wrong_state", state)),
+            (Command::Trigger, state) => return Err(refuse(RefusalCode::NoTrigger, state)),
+            (_, state) => return Err(refuse(RefusalCode::WrongState, state)),
         }
         Ok((*self.status()).clone())
     }
@@ -187,7 +190,7 @@ impl Detector for Fake {
             detector: self.name.clone(),
             run: 1,
             master: "/data/a_master.h5".into(),
-            state: "complete".into(),
+            state: FileState::Complete,
             images: 10,
             bytes: 1 << 40,
             ended: Some("finished".into()),
@@ -196,8 +199,12 @@ impl Detector for Fake {
 }
 
 fn fleet(detectors: &[Arc<Fake>]) -> Arc<Fleet> {
+    let events = EventLog::new();
+    for fake in detectors {
+        let _ = fake.events.set(events.clone());
+    }
     let detectors = detectors.iter().map(|fake| Arc::clone(fake) as Arc<dyn Detector>).collect();
-    Arc::new(Fleet { detectors, events: EventLog::new(), stopping: Arc::new(ArcSwap::from_pointee(false)) })
+    Arc::new(Fleet::new(detectors, events))
 }
 
 fn loopback() -> SocketAddr {

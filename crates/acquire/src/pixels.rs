@@ -1,7 +1,6 @@
-//! Pixels of an image, unpacked.
+//! Pixels of an image of the preview buffer, unpacked: for servers that show or pass on numbers.
 
-use crate::http::problem::Problem;
-use axum::body::Bytes;
+use bytes::Bytes;
 use konkordia_core::array::{Array, Element, Packing, Shape};
 use konkordia_kernels::isa::Isa;
 use konkordia_kernels::transform::pixels::mono12p;
@@ -18,19 +17,16 @@ pub struct Pixels {
 }
 
 impl Pixels {
-    /// Unpacks an array. Its bytes come from outside, so they are checked against its shape.
+    /// Unpacks an array. Its bytes come from outside, so they are checked against its shape. Takes as long as decoding.
     ///
     /// # Errors
-    /// If the bytes do not agree with shape, type and packing.
-    pub fn of(array: &Array) -> Result<Self, Problem> {
-        let bad = |why: String| {
-            Problem::new("bad_image", format!("the pixels cannot be unpacked: {why}"), "ask for format=raw to look at the bytes")
-        };
+    /// The bytes do not agree with shape, type and packing; in words for people.
+    pub fn of(array: &Array) -> Result<Self, String> {
         let bytes = Some(array.unpacked_bytes()).filter(|bytes| *bytes < u64::MAX).and_then(|bytes| usize::try_from(bytes).ok());
-        let bytes = bytes.ok_or_else(|| bad("they are too many".into()))?;
+        let bytes = bytes.ok_or("they are too many")?;
         let data = match (&array.packing, &array.pieces[..]) {
             (Packing::None, [piece]) if piece.len() == bytes => piece.clone(),
-            _ => unpack(array, bytes).map_err(bad)?.into(),
+            _ => unpack(array, bytes)?.into(),
         };
         if array.element == Element::Mono12p {
             let mut pixels = vec![0; 2 * array.shape.elements() as usize];
