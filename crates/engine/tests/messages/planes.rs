@@ -57,7 +57,8 @@ fn pixels_of_12_bits_are_lent_as_16() {
     let expected = [0x123u16, 0x456, 0xFFF].iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<_>>();
     assert_eq!(plane(&mut buffer, &three), (vec![1, 3], (1, 3), Element::Uint16, expected.clone()));
     // In two pieces of two pixels each.
-    let pieces = [&[0x23, 0x61, 0x45][..], &[0xFF, 0x0F, 0x10]].map(Bytes::from_static).to_vec();
+    let pieces: [&[u8]; 2] = [&[0x23, 0x61, 0x45], &[0xFF, 0x0F, 0x10]];
+    let pieces = pieces.map(Bytes::from_static).to_vec();
     let four = Array { pieces, ..plain(&[2, 2], Element::Mono12p, &[]) };
     let expected = [&expected[..], &[0x00, 0x01]].concat();
     assert_eq!(plane(&mut buffer, &four), (vec![2, 2], (2, 2), Element::Uint16, expected));
