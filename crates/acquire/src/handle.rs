@@ -257,8 +257,8 @@ pub struct RingImage {
 
 /// The last images of a detector, newest last. Bounded in images and bytes.
 pub trait ImageRing: Send + Sync {
-    /// The image with this number; without a number, one that was the newest with pixels at some time since `asked`, when
-    /// the caller began to ask ([`konkordia_engine::output_queue::PreviewBuffer::look`]).
+    /// The image with this number; without a number, one that was the newest with pixels at some time since `asked`,
+    /// when the caller began to ask ([`konkordia_engine::output_queue::PreviewBuffer::look`]).
     fn get(&self, number: Option<u64>, asked: Instant) -> Option<RingImage>;
     /// Bytes of the newest image with pixels: as it is packed, and unpacked. Cheap: copies no pixels.
     fn newest_bytes(&self) -> Option<(u64, u64)>;

@@ -97,7 +97,8 @@ pub struct CommittedImage {
     pub results: ImageResults,
     /// When its first byte was received, in ns of the clock of the run.
     pub received_ns: u64,
-    /// Missing parts of messages: bit n for upstream n. 0 in a complete image. For packets see [`Packets::missing_tiles`].
+    /// Missing parts of messages: bit n for upstream n. 0 in a complete image. For packets see
+    /// [`Packets::missing_tiles`].
     pub missing_parts: u64,
 }
 
@@ -124,8 +125,8 @@ pub struct Packets {
     pub header_version: u8,
 }
 
-/// The tiles of which fewer than `packets` packets came: bit n for stream n, and the last bit also for all streams behind
-/// it. 128 streams are an EIGER of 16 megapixels.
+/// The tiles of which fewer than `packets` packets came: bit n for stream n, and the last bit also for all streams
+/// behind it. 128 streams are an EIGER of 16 megapixels.
 pub fn missing_tiles(tiles: &[TileRecord], packets: u32) -> u128 {
     let missing = tiles.iter().enumerate().filter(|(_, tile)| u32::from(tile.packets) < packets);
     missing.fold(0, |bits, (stream, _)| bits | 1 << stream.min(127))

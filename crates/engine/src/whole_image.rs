@@ -1,8 +1,8 @@
 //! Consumers of whole images: whoever needs all pixels of an image at once, such as analysis, pictures, or a device.
 //!
 //! Each has an output queue and a thread of its own. Nothing ever waits for it: an image that is not selected costs a
-//! comparison, and one that finds the queue full is skipped and counted, before it is copied. The thread unpacks what it
-//! takes into one buffer, which is used again for each image. A panic ends only the consumer.
+//! comparison, and one that finds the queue full is skipped and counted, before it is copied. The thread unpacks what
+//! it takes into one buffer, which is used again for each image. A panic ends only the consumer.
 
 use crate::contain::{Panic, contain};
 use crate::output_queue::{Item, OutputQueue, OutputQueueReader, OutputQueueSpec, OutputQueues, Selection};
@@ -48,8 +48,9 @@ pub struct WholeImageSpec {
     pub name: String,
     /// The images that it wants.
     pub selection: Selection,
-    /// Images that may be in its hands or wait for it, at least 1, each as it is packed. With 1 it gets the next selected
-    /// image when it is done with the one before. With more it can be late for so many images without missing one.
+    /// Images that may be in its hands or wait for it, at least 1, each as it is packed. With 1 it gets the next
+    /// selected image when it is done with the one before. With more it can be late for so many images without missing
+    /// one.
     pub queue_images: usize,
     /// Largest plane; larger ones count as unreadable.
     pub plane_bytes_max: usize,

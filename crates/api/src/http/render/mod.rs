@@ -63,8 +63,8 @@ impl Rendered {
     }
 }
 
-/// Makes the file. Takes as long as unpacking, or as waiting for another answer that unpacks the same image: for threads
-/// that may block.
+/// Makes the file. Takes as long as unpacking, or as waiting for another answer that unpacks the same image: for
+/// threads that may block.
 ///
 /// # Errors
 /// If there is no such channel, or its pixels cannot be unpacked.
