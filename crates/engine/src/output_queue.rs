@@ -38,7 +38,7 @@ pub struct OutputQueueSpec {
 /// with a selection takes only images with pixels, and none while nobody is connected
 /// ([`OutputQueueReader::set_connected`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Selection {
+pub struct ImageSelection {
     /// Every how many-th position of a series, from position 0 on; at least 1.
     pub every_images: u64,
     /// Shortest time from one image to the next.
@@ -100,7 +100,7 @@ struct Queue {
 /// One consumer, seen from the writing side.
 pub struct OutputQueue {
     spec: OutputQueueSpec,
-    selection: Option<Selection>,
+    selection: Option<ImageSelection>,
     queue: Mutex<Queue>,
     readable: Condvar,
     writable: Condvar,
@@ -128,7 +128,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl OutputQueue {
-    fn new(spec: OutputQueueSpec, selection: Option<Selection>) -> Self {
+    fn new(spec: OutputQueueSpec, selection: Option<ImageSelection>) -> Self {
         let stats = OutputQueueStats { connected: AtomicBool::new(true), ..OutputQueueStats::default() };
         // A queue that holds the images of a run allocates nothing during the run.
         let items = VecDeque::with_capacity(if spec.borrows { spec.queue_images.min(1 << 16) + CONTROLS_MAX } else { 0 });
@@ -297,7 +297,7 @@ impl OutputQueues {
     ///
     /// # Panics
     /// If it wants every 0th image.
-    pub fn add_selective(&self, spec: OutputQueueSpec, selection: Selection) -> OutputQueueReader {
+    pub fn add_selective(&self, spec: OutputQueueSpec, selection: ImageSelection) -> OutputQueueReader {
         assert!(selection.every_images > 0, "every how many-th image is a number from 1 on");
         self.add_queue(OutputQueue::new(spec, Some(selection)))
     }

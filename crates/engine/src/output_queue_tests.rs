@@ -235,7 +235,7 @@ fn the_preview_buffer_keeps_the_newest_within_its_bounds() {
 #[test]
 fn images_that_are_not_selected_are_not_touched_and_not_missed() {
     let output_queues = OutputQueues::new(None);
-    let selection = |every_images, interval| Selection { every_images, interval };
+    let selection = |every_images, interval| ImageSelection { every_images, interval };
     let mut third = output_queues.add_selective(spec("third", SKIP, 9, 1000), selection(3, NO_TIME));
     let mut rare = output_queues.add_selective(spec("rare", SKIP, 9, 1000), selection(1, Duration::from_secs(3600)));
     let mut unwanted = output_queues.add_selective(spec("unwanted", SKIP, 9, 1000), selection(1, NO_TIME));

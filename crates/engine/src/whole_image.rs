@@ -5,7 +5,7 @@
 //! it takes into one buffer, which is used again for each image. A panic ends only the consumer.
 
 use crate::contain::{Panic, contain};
-use crate::output_queue::{Item, OutputQueue, OutputQueueReader, OutputQueueSpec, OutputQueues, Selection};
+use crate::output_queue::{ImageSelection, Item, OutputQueue, OutputQueueReader, OutputQueueSpec, OutputQueues};
 use crate::plane::{PixelPlane, PlaneBuffer};
 use konkordia_core::ports::ServiceLevel;
 use konkordia_core::series::{SeriesEnd, SeriesStart};
@@ -47,7 +47,7 @@ pub struct WholeImageSpec {
     /// Its name, different from those of all other consumers.
     pub name: String,
     /// The images that it wants.
-    pub selection: Selection,
+    pub selection: ImageSelection,
     /// Images that may be in its hands or wait for it, at least 1, each as it is packed. With 1 it gets the next
     /// selected image when it is done with the one before. With more it can be late for so many images without missing
     /// one.

@@ -1,7 +1,7 @@
 //! A consumer of whole images that keeps all planes; shared with other test binaries.
 
 use konkordia_core::array::Element;
-use konkordia_engine::output_queue::{OutputQueues, Selection};
+use konkordia_engine::output_queue::{ImageSelection, OutputQueues};
 use konkordia_engine::plane::PixelPlane;
 use konkordia_engine::whole_image::{self, WholeImageConsumer, WholeImageSpec, WholeImages};
 use std::sync::{Arc, Mutex};
@@ -48,7 +48,7 @@ impl WholeImageConsumer for Planes {
 impl Planes {
     /// Lets them see every `every_images`-th image. They may be late for `queue_images`.
     pub fn spawn(&self, name: &str, queues: &OutputQueues, every_images: u64, queue_images: usize) -> WholeImages {
-        let selection = Selection { every_images, interval: Duration::ZERO };
+        let selection = ImageSelection { every_images, interval: Duration::ZERO };
         let spec = WholeImageSpec { name: name.into(), selection, queue_images, plane_bytes_max: 1 << 30 };
         whole_image::spawn(queues, spec, self.clone()).unwrap()
     }

@@ -40,7 +40,7 @@ fn planes_belong_to_their_series_and_gaps_have_none() {
 #[test]
 fn nothing_is_taken_while_nobody_wants_it() {
     use konkordia_core::series::{SeriesEnd, SeriesStart};
-    use konkordia_engine::output_queue::Selection;
+    use konkordia_engine::output_queue::ImageSelection;
     use konkordia_engine::plane::PixelPlane;
     use konkordia_engine::whole_image::{WholeImageConsumer, WholeImageSpec, spawn};
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -75,7 +75,7 @@ fn nothing_is_taken_while_nobody_wants_it() {
 
     let mut bench = Bench::new(quick(Protocol::DectrisV2), 1, PLAIN);
     let viewers = Viewers::default();
-    let selection = Selection { every_images: 1, interval: Duration::ZERO };
+    let selection = ImageSelection { every_images: 1, interval: Duration::ZERO };
     let spec = WholeImageSpec { name: "viewers".into(), selection, queue_images: 100, plane_bytes_max: 1 << 20 };
     let mut consumer = spawn(&bench.output_queues, spec, viewers.clone()).unwrap();
     for series in [5, 6, 7] {

@@ -13,7 +13,7 @@ use konkordia_core::ports::{Message, MessageSource, SinkError};
 use konkordia_core::series::SeriesEnd;
 use konkordia_core::text;
 use konkordia_engine::deliver::{self, Reports};
-use konkordia_engine::output_queue::{OutputQueueSpec, OutputQueues, PreviewBuffer, Selection};
+use konkordia_engine::output_queue::{ImageSelection, OutputQueueSpec, OutputQueues, PreviewBuffer};
 use konkordia_engine::plane::PixelPlane;
 use konkordia_engine::series::{self, Notice, Protocol, SeriesSpec, Upstream};
 use konkordia_engine::whole_image::{self, WholeImageConsumer, WholeImageSpec, WholeImages};
@@ -237,7 +237,7 @@ impl WholeImageConsumer for Brightest {
 
 /// The queue and thread of [`Brightest`], as time allows.
 fn look(output_queues: &OutputQueues, setting: Setting) -> Result<WholeImages, Failure> {
-    let selection = Selection { every_images: 1, interval: Duration::ZERO };
+    let selection = ImageSelection { every_images: 1, interval: Duration::ZERO };
     let plane_bytes_max = usize::try_from(setting.size).unwrap_or(usize::MAX);
     let spec = WholeImageSpec { name: "pixels".into(), selection, queue_images: 1, plane_bytes_max };
     let spawned = whole_image::spawn(output_queues, spec, Brightest::default());
