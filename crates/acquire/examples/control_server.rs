@@ -4,7 +4,7 @@
 //!     cargo run --release -p konkordia-acquire --example control_server
 
 use konkordia_acquire::handle::{
-    ArmRequest, Command, Detector, DetectorStatus, FileEntry, News, Pixels, ServiceEvent, Subscription,
+    ArmRequest, Command, Detector, DetectorStatus, FileEntry, News, ServiceEvent, SharedPlanes, Subscription,
 };
 use konkordia_acquire::service::Detectors;
 use konkordia_core::failure::{Exit, Failure, reason};
@@ -33,8 +33,10 @@ pub fn main() -> Result<(), Failure> {
     for file in &outcome.files {
         println!("file:   {}, {:?}, {} images", file.master, file.state, file.images);
     }
-    if let Some((number, pixels)) = &outcome.newest {
-        println!("newest: image {number}, {:?} pixels of type {}", pixels.shape.dimensions(), pixels.element.name());
+    if let Some(newest) = &outcome.newest {
+        let plane = newest.plane(0).map_err(unreadable)?;
+        let number = plane.image.number;
+        println!("newest: image {number}, {:?} pixels of type {}", plane.shape.dimensions(), plane.element.name());
     }
     Ok(())
 }
@@ -47,8 +49,8 @@ pub struct Outcome {
     pub events: Vec<Arc<ServiceEvent>>,
     /// Its files.
     pub files: Vec<FileEntry>,
-    /// Number and pixels of the newest image.
-    pub newest: Option<(u64, Pixels)>,
+    /// The newest image, with its pixels for those who ask.
+    pub newest: Option<Arc<SharedPlanes>>,
 }
 
 /// Starts a service with one detector, takes [`IMAGES`] images into `folder`, and ends the service.
@@ -71,12 +73,12 @@ pub fn measure(folder: &Path) -> Result<Outcome, Failure> {
     if !has_ended {
         return Err(Failure::new(Exit::Timeout, "the run has not ended", status.message.clone(), "look at its events"));
     }
-    let newest = detector.images().get(None).map(|found| {
-        let pixels = Pixels::of(&found.image.channels[0].array);
-        let pixels = pixels.map_err(|why| Failure::new(Exit::Incomplete, "the newest image cannot be read", why, ""));
-        Ok::<_, Failure>((found.image.number, pixels?))
-    });
-    Ok(Outcome { status, events: read(&mut events), files: detector.files(), newest: newest.transpose()? })
+    let newest = detector.images().get(None, Instant::now()).map(|found| found.planes);
+    Ok(Outcome { status, events: read(&mut events), files: detector.files(), newest })
+}
+
+fn unreadable(why: String) -> Failure {
+    Failure::new(Exit::Incomplete, "the newest image cannot be read", why, "")
 }
 
 /// All events that are there.

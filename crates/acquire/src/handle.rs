@@ -8,19 +8,19 @@
 
 pub use crate::dark::StageChoice;
 pub use crate::events::{EventLog, News, ServiceEvent, Severity, Subscription};
-pub use crate::pixels::Pixels;
 pub use crate::public_state::{PublicState, StateWord};
 /// The states of the one state machine.
 pub use konkordia_core::state::State as DetectorState;
 /// Called by the threads of a server: a panic there costs one request, and not the service.
 pub use konkordia_engine::contain::contain_thread;
+/// Images with their pixels.
+pub use konkordia_engine::plane::{PixelPlane, SharedPlanes};
 /// The time as events have it: ISO 8601 with offset.
 pub use konkordia_sinks::clock::now as time_now;
 
 use konkordia_core::failure::{Exit, Failure};
-use konkordia_core::image::CommittedImage;
 use konkordia_core::results::ImageResults;
-use konkordia_core::series::SeriesStart;
+use konkordia_engine::plane::SharedPlanes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -339,20 +339,23 @@ impl FileEntry {
 }
 
 /// An image of the ring.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct RingImage {
-    /// The start of its series.
-    pub start: Arc<SeriesStart>,
-    /// The image.
-    pub image: Arc<CommittedImage>,
+    /// The image with its start, and its pixels for all who ask for it.
+    pub planes: Arc<SharedPlanes>,
     /// The run that it is of, which need not be the newest; `None` until the detector has numbered it.
     pub run: Option<u64>,
 }
 
 /// The last images of a detector, newest last. Bounded in images and bytes.
 pub trait ImageRing: Send + Sync {
-    /// The image with this number; without a number, the newest one with pixels.
-    fn get(&self, number: Option<u64>) -> Option<RingImage>;
+    /// The image with this number; without a number, one that was the newest with pixels at some time since `asked`,
+    /// when the caller began to ask ([`konkordia_engine::output_queue::PreviewBuffer::look`]).
+    fn get(&self, number: Option<u64>, asked: Instant) -> Option<RingImage>;
+    /// Bytes of the newest image with pixels: as it is packed, and unpacked. Cheap: copies no pixels.
+    fn newest_bytes(&self) -> Option<(u64, u64)>;
+    /// Frees unpacked pixels if nobody has asked for them for so long.
+    fn forget_pixels(&self, unasked_for: Duration);
     /// What was computed from the pixels of the newest image, if there is one. Cheap: copies no pixels.
     fn newest_results(&self) -> Option<ImageResults>;
     /// Numbers of the images of the newest series, oldest first, and its run.

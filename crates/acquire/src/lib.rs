@@ -56,9 +56,9 @@
 //! simulated detector:
 //!
 //! ```no_run
-//! use konkordia_acquire::handle::{ArmRequest, Command, News, Pixels};
+//! use konkordia_acquire::handle::{ArmRequest, Command, News};
 //! use konkordia_acquire::service::Detectors;
-//! use std::time::Duration;
+//! use std::time::{Duration, Instant};
 //!
 //! let service = konkordia_config::service::load("run.toml".as_ref())?;
 //! let detectors = Detectors::start(&service, |detector| detector)?;
@@ -77,9 +77,9 @@
 //!         News::Missed(count) => println!("{count:?} events are no longer known"),
 //!     }
 //! }
-//! if let Some(found) = detector.images().get(None) {
-//!     let pixels = Pixels::of(&found.image.channels[0].array).expect("they can be unpacked");
-//!     println!("image {}: {:?} {}", found.image.number, pixels.shape.dimensions(), pixels.element.name());
+//! if let Some(found) = detector.images().get(None, Instant::now()) {
+//!     let plane = found.planes.plane(0).expect("its pixels can be unpacked");
+//!     println!("image {}: {:?} {}", plane.image.number, plane.shape.dimensions(), plane.element.name());
 //! }
 //! # Ok::<(), konkordia_core::failure::Failure>(())
 //! ```
@@ -94,7 +94,6 @@ pub mod handle;
 mod hooks;
 pub mod machine;
 pub mod paths;
-mod pixels;
 mod public_state;
 mod readiness;
 pub mod run;

@@ -16,9 +16,11 @@ fn a_server_without_http_takes_a_run_and_sees_all_of_it() {
     assert_eq!((status.images_expected, status.images_committed, status.images_lost), (Some(IMAGES), IMAGES, 0));
     let file = &files[..];
     assert!(matches!(file, [one] if one.state == FileState::Complete && one.images == IMAGES), "{file:?}");
-    let (number, pixels) = newest.unwrap();
+    let newest = newest.unwrap();
+    let plane = newest.plane(0).unwrap();
     let expected: Vec<u8> = words(IMAGES - 1).iter().flat_map(|word| word.to_le_bytes()).collect();
-    assert!(number == IMAGES - 1 && pixels.size() == (512, 1024) && pixels.data == expected, "image {number}");
+    let number = plane.image.number;
+    assert!(number == IMAGES - 1 && plane.size() == (512, 1024) && plane.bytes == expected, "image {number}");
     // The event of the last state may come after the end of the wait; what this machine lacks is a warning.
     let kinds: Vec<&str> =
         events.iter().map(|event| event.event.as_str()).filter(|kind| !["state", "warning"].contains(kind)).collect();

@@ -97,7 +97,8 @@ pub struct CommittedImage {
     pub results: ImageResults,
     /// When its first byte was received, in ns of the clock of the run.
     pub received_ns: u64,
-    /// Missing parts: bit n for upstream n. 0 in a complete image. Of packets see [`Packets::tiles`].
+    /// Missing parts of messages: bit n for upstream n. 0 in a complete image. For packets see
+    /// [`Packets::missing_tiles`].
     pub missing_parts: u64,
 }
 
@@ -114,12 +115,21 @@ pub struct Packets {
     /// One record per tile. Of a sum of frames: the header of the first frame of which a packet came, and the packets
     /// that came in every frame.
     pub tiles: Vec<TileRecord>,
+    /// Tiles of which packets are missing, see [`missing_tiles`]. 0 in a complete image.
+    pub missing_tiles: u128,
     /// The tracked pedestals of G0 in ADU after this image, in output order; `None` for most images.
     pub pedestals: Option<Arc<Vec<f32>>>,
     /// Type of the detector, as its packet format numbers them; 0 where it does not.
     pub detector_type: u8,
     /// Version of the header; 0 where the format has none.
     pub header_version: u8,
+}
+
+/// The tiles of which fewer than `packets` packets came: bit n for stream n, and the last bit also for all streams
+/// behind it. 128 streams are an EIGER of 16 megapixels.
+pub fn missing_tiles(tiles: &[TileRecord], packets: u32) -> u128 {
+    let missing = tiles.iter().enumerate().filter(|(_, tile)| u32::from(tile.packets) < packets);
+    missing.fold(0, |bits, (stream, _)| bits | 1 << stream.min(127))
 }
 
 impl Packets {
@@ -157,6 +167,11 @@ impl CommittedImage {
         self.channels.iter().map(|channel| channel.array.packed_bytes()).sum()
     }
 
+    /// Bytes of all pixels, unpacked.
+    pub fn unpacked_bytes(&self) -> u64 {
+        self.channels.iter().map(|channel| channel.array.unpacked_bytes()).fold(0, u64::saturating_add)
+    }
+
     /// The packed pixels of an image with one channel in one piece, as those of runs are; empty if it has no pixels.
     pub fn chunk(&self) -> &[u8] {
         self.channels.first().and_then(|channel| channel.array.pieces.first()).map_or(&[], |piece| &piece[..])
@@ -172,5 +187,23 @@ impl CommittedImage {
             *piece = Bytes::copy_from_slice(piece);
         }
         copy
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_tile_that_misses_packets_has_a_bit() {
+        let tiles = |missing: &[usize], count: usize| -> Vec<TileRecord> {
+            let packets = |stream: usize| if missing.contains(&stream) { 63 } else { 64 };
+            (0..count).map(|stream| TileRecord { packets: packets(stream), ..TileRecord::default() }).collect()
+        };
+        // EIGER 9M: 18 modules with 4 ports each.
+        assert_eq!(missing_tiles(&tiles(&[0, 63, 64, 71], 72), 64), 1 | 1 << 63 | 1 << 64 | 1 << 71);
+        assert_eq!(missing_tiles(&tiles(&[], 72), 64), 0);
+        assert_eq!(missing_tiles(&tiles(&[127], 128), 64), 1 << 127);
+        assert_eq!(missing_tiles(&tiles(&[200], 256), 64), 1 << 127);
     }
 }

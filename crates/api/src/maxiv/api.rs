@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Instant;
 
 /// Largest factor that makes sense: one pixel is left of any image.
 const DOWNSAMPLE_MAX: i64 = 65_536;
@@ -98,10 +99,10 @@ async fn last_frame(State(shared): State<Arc<Shared>>) -> Response {
                       To have it all the same: compat_pickle = true in [service], or --last-frame-pickle";
         return (StatusCode::NOT_FOUND, Json(json!({"detail": detail}))).into_response();
     }
-    let newest = shared.detector.images().get(None);
+    let newest = shared.detector.images().get(None, Instant::now());
     let factor = shared.downsample.load(Ordering::Relaxed).clamp(1, DOWNSAMPLE_MAX) as usize;
     let make = move || match newest {
-        Some(newest) => pickle::last_frame(&newest.start, &newest.image, factor),
+        Some(newest) => pickle::last_frame(&newest.planes, factor),
         None => pickle::before_the_first(),
     };
     let made = tokio::task::spawn_blocking(make).await;

@@ -316,6 +316,12 @@ impl Bench {
         self.series.control()
     }
 
+    /// Number of the newest image of the preview buffer.
+    pub fn newest(&self) -> Option<u64> {
+        let preview = self.output_queues.preview().unwrap();
+        preview.look(None, Instant::now()).map(|planes| planes.image().number)
+    }
+
     /// Sends messages of `series` over `upstream`; their numbers begin with `number`.
     pub fn say(&self, upstream: usize, series: u64, number: u64, says: &[Say]) {
         for (n, say) in says.iter().enumerate() {

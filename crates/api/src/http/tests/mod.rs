@@ -18,15 +18,16 @@ use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, Request, StatusCode};
 use konkordia_acquire::handle::{
     Command, ConsumerStatistics, Detector, DetectorState, DetectorStatistics, DetectorStatus, EventLog, FileEntry, FileState,
-    Fleet, ImageRing, Refusal, RefusalCode, Reply, RingImage, Severity,
+    Fleet, ImageRing, Refusal, RefusalCode, Reply, RingImage, Severity, SharedPlanes,
 };
 use konkordia_core::image::CommittedImage;
 use konkordia_core::results::ImageResults;
 use konkordia_core::series::SeriesStart;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tower::ServiceExt;
 
 /// A detector that changes its state as commanded, and remembers the commands.
@@ -41,25 +42,37 @@ pub struct Fake {
 
 #[derive(Default)]
 struct FakeRing {
-    images: Mutex<Vec<(Arc<SeriesStart>, Arc<CommittedImage>)>>,
+    images: Mutex<Vec<Arc<SharedPlanes>>>,
+    /// Pixels are forgotten, see [`ImageRing::forget_pixels`].
+    forgotten: AtomicU64,
 }
 
 impl ImageRing for FakeRing {
-    fn get(&self, number: Option<u64>) -> Option<RingImage> {
+    fn get(&self, number: Option<u64>, _asked: Instant) -> Option<RingImage> {
         let images = self.images.lock().unwrap();
         let found = match number {
-            Some(number) => images.iter().find(|(_, image)| image.number == number).cloned(),
-            None => images.iter().rev().find(|(_, image)| !image.channels.is_empty()).cloned(),
+            Some(number) => images.iter().find(|planes| planes.image().number == number),
+            None => images.iter().rev().find(|planes| !planes.image().channels.is_empty()),
         };
-        found.map(|(start, image)| RingImage { start, image, run: None })
+        found.map(|planes| RingImage { planes: Arc::clone(planes), run: None })
+    }
+
+    fn newest_bytes(&self) -> Option<(u64, u64)> {
+        let found = self.get(None, Instant::now())?;
+        Some((found.planes.image().packed_bytes(), found.planes.image().unpacked_bytes()))
+    }
+
+    fn forget_pixels(&self, unasked_for: Duration) {
+        assert!(unasked_for >= Duration::from_secs(1), "who asks every second shares them");
+        self.forgotten.fetch_add(1, Ordering::SeqCst);
     }
 
     fn newest_results(&self) -> Option<ImageResults> {
-        self.get(None).map(|found| found.image.results.clone())
+        self.get(None, Instant::now()).map(|found| found.planes.image().results.clone())
     }
 
     fn numbers(&self) -> (Vec<u64>, Option<u64>) {
-        (self.images.lock().unwrap().iter().map(|(_, image)| image.number).collect(), None)
+        (self.images.lock().unwrap().iter().map(|planes| planes.image().number).collect(), None)
     }
 
     fn age(&self, number: u64) -> Option<Duration> {
@@ -109,7 +122,7 @@ impl Fake {
 
     fn show(&self, image: CommittedImage) {
         let start = SeriesStart { series: 7, unique_id: "abc".into(), ..SeriesStart::default() };
-        self.ring.images.lock().unwrap().push((Arc::new(start), Arc::new(image)));
+        self.ring.images.lock().unwrap().push(Arc::new(SharedPlanes::new(Arc::new(start), Arc::new(image))));
     }
 }
 
