@@ -14,7 +14,6 @@
 use crate::bitshuffle::{self, ElementSize};
 use crate::isa::Isa;
 use crate::lz4;
-use crate::plane_lz4::{self, PlaneEncoder};
 
 /// Bytes before the first block.
 pub const HEADER_BYTES: usize = 12;
@@ -22,7 +21,6 @@ pub const HEADER_BYTES: usize = 12;
 pub const LENGTH_BYTES: usize = 4;
 /// Bytes of a full block: the default of the bitshuffle library for elements of 1, 2, 4 and 8 bytes.
 pub const BLOCK_BYTES: usize = 8192;
-const _: () = assert!(BLOCK_BYTES <= plane_lz4::BLOCK_BYTES_MAX);
 
 /// Elements of a full block: 8192, 4096, 2048 or 1024 for elements of 1, 2, 4 or 8 bytes.
 pub const fn default_block_elements(element: ElementSize) -> usize {
@@ -52,15 +50,8 @@ pub fn write_header(out: &mut [u8], total_bytes: u64, block_bytes: u32) {
     out[8..HEADER_BYTES].copy_from_slice(&block_bytes.to_be_bytes());
 }
 
-/// Compresses one transposed block to the start of `out`, length first, and returns the bytes written.
-///
-/// # Panics
-/// If `out` has less than [`LENGTH_BYTES`] plus [`lz4::bound`] of the block, or the block more than [`BLOCK_BYTES`].
-pub fn write_planes(encoder: &mut PlaneEncoder, isa: Isa, element: ElementSize, planes: &[u8], out: &mut [u8]) -> usize {
-    with_length(out, |payload| encoder.compress(isa, element, planes, payload))
-}
-
-/// As [`write_planes`], for any bytes, with the search of the stock encoder.
+/// Compresses one block to the start of `out` with the search of the stock encoder, length first, and returns the bytes
+/// written.
 ///
 /// # Panics
 /// If `out` has less than [`LENGTH_BYTES`] plus [`lz4::bound`] of the block.
@@ -68,7 +59,8 @@ pub fn write_block(encoder: &mut lz4::Encoder, block: &[u8], out: &mut [u8]) -> 
     with_length(out, |payload| encoder.compress(block, payload))
 }
 
-fn with_length(out: &mut [u8], write: impl FnOnce(&mut [u8]) -> usize) -> usize {
+/// Writes a block by `write`, which returns its bytes, with its length before it.
+pub(crate) fn with_length(out: &mut [u8], write: impl FnOnce(&mut [u8]) -> usize) -> usize {
     let (length, payload) = out.split_at_mut(LENGTH_BYTES);
     let written = write(payload);
     length.copy_from_slice(&(written as u32).to_be_bytes());

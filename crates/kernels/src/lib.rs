@@ -17,7 +17,7 @@ pub mod fused;
 pub mod isa;
 pub mod lz4;
 pub mod pedestal;
-pub mod plane_lz4;
+pub mod planes;
 pub mod stats;
 pub mod sz3;
 pub mod transform;

@@ -1,19 +1,19 @@
 //! Sixty-four bytes at a time with AVX-512.
 
-use super::repeats::{Repeats, WORD_BYTES};
+use super::repeats::{Repeats, WORD_BYTES, ones};
 use crate::isa::Isa;
 use std::arch::x86_64::*;
 
-/// [`Repeats::find`] with these instructions.
-pub fn find(repeats: &mut Repeats, block: &[u8], plane_bytes: usize) {
+/// See [`super::by_isa::find`].
+pub fn find<const RUN: usize>(repeats: &mut Repeats, block: &[u8], plane_bytes: usize) {
     assert!(Isa::Avx512.is_available());
     // SAFETY: AVX-512 is available, as asserted above.
-    unsafe { compiled(repeats, block, plane_bytes) }
+    unsafe { compiled::<RUN>(repeats, block, plane_bytes) }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-fn compiled(repeats: &mut Repeats, block: &[u8], plane_bytes: usize) {
-    repeats.find(block, plane_bytes, |block, distance, first, words| {
+fn compiled<const RUN: usize>(repeats: &mut Repeats, block: &[u8], plane_bytes: usize) {
+    repeats.find::<RUN>(block, plane_bytes, |block, distance, first, words| {
         assert!(WORD_BYTES * first >= distance || words.is_empty(), "every byte has one before it");
         assert!(words.is_empty() || WORD_BYTES * (first + words.len()) <= block.len(), "words are whole");
         for (index, word) in words.iter_mut().enumerate() {
@@ -23,6 +23,18 @@ fn compiled(repeats: &mut Repeats, block: &[u8], plane_bytes: usize) {
             *word = unsafe { equal(block.as_ptr().add(at), distance) };
         }
     });
+}
+
+/// See [`super::by_isa::count`].
+pub fn count(words: &[u64]) -> usize {
+    assert!(Isa::Avx512.is_available());
+    // SAFETY: AVX-512 is available, as asserted above.
+    unsafe { compiled_count(words) }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+fn compiled_count(words: &[u64]) -> usize {
+    ones(words)
 }
 
 /// Which of 64 bytes are equal to the one `distance` bytes before them.

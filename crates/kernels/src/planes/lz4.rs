@@ -1,32 +1,20 @@
 //! LZ4 blocks of bit-transposed pixels, without a search.
 //!
-//! The planes of detector images are of three kinds. Those of the low bits are noise, in which a search finds nothing.
-//! Those of the high bits are empty but for a few pixels: runs of one value. And where numbers have a sign, the high
-//! planes repeat each other. So two places are enough to look for a match: the byte before, and the same byte of the
-//! plane before. Both are found for 64 bytes at once by comparing ([`Repeats`]); what lies between is copied. Any LZ4
-//! decoder reads the blocks. The bytes are the same with every instruction set.
+//! Runs of one byte, and planes that repeat the one before, are matches; what lies between is copied.
 //!
 //! Format: `lz4_Block_format.md` of the LZ4 library. A block is a list of sequences: a token (length of the literals in
 //! the upper four bits, length of the match less 4 in the lower), literals, distance of the match (two bytes,
 //! little-endian). A length of 15 goes on in more bytes. The last sequence has no match; the last 5 bytes are always
 //! literals, and no match begins in the last 12.
 
-#[cfg(target_arch = "x86_64")]
-mod avx2;
-#[cfg(target_arch = "x86_64")]
-mod avx512;
-mod repeats;
-
+use super::by_isa::find;
+use super::repeats::{Repeats, WORD_BYTES};
 use crate::bitshuffle::ElementSize;
 use crate::isa::Isa;
 use crate::lz4::bound;
-use repeats::{RUN_BYTES_MIN, Repeats, WORD_BYTES, run_length, scalar};
-
-pub use repeats::BLOCK_BYTES_MAX;
 
 /// A match is at least this long.
 const MATCH_BYTES_MIN: usize = 4;
-const _: () = assert!(RUN_BYTES_MIN >= MATCH_BYTES_MIN);
 /// These bytes at the end of a block are literals.
 const END_LITERALS: usize = 5;
 /// A match begins at least so many bytes before the end of a block.
@@ -36,39 +24,30 @@ const LONG: usize = 15;
 /// Literals that are copied by one instruction where there is room.
 const SHORT: usize = 16;
 
-/// The encoder, with the memory that it uses between blocks: 3 KiB.
-pub struct PlaneEncoder(Repeats);
+/// The encoder, with the memory that it uses between blocks: half a byte for each byte of a block.
+pub struct Lz4Encoder(Repeats);
 
-impl PlaneEncoder {
-    /// Of any blocks.
-    pub fn new() -> Self {
-        Self(Repeats::new())
+impl Lz4Encoder {
+    /// For blocks of at most `block_bytes_max` bytes.
+    ///
+    /// # Panics
+    /// If their planes are longer than 65 535 bytes, which is as far as a match can reach.
+    pub fn new(block_bytes_max: usize) -> Self {
+        assert!(block_bytes_max / 8 <= usize::from(u16::MAX), "blocks of {block_bytes_max} bytes");
+        Self(Repeats::new(block_bytes_max))
     }
 
     /// Compresses a transposed block of elements of this size to the start of `out`, and returns the bytes written.
     ///
     /// # Panics
-    /// If `out` has less than [`bound`] bytes for the block, or the block more than [`BLOCK_BYTES_MAX`], or no whole
-    /// planes.
+    /// If `out` has less than [`bound`] bytes for the block, or the block is too long or no whole planes.
     pub fn compress(&mut self, isa: Isa, element: ElementSize, block: &[u8], out: &mut [u8]) -> usize {
         let planes = 8 * element.bytes();
-        assert!(block.len() <= BLOCK_BYTES_MAX && block.len().is_multiple_of(planes), "a block of {} bytes", block.len());
+        assert!(block.len().is_multiple_of(planes), "a block of {} bytes has no {planes} planes", block.len());
         assert!(out.len() >= bound(block.len()), "{} bytes of output are too few for {} of input", out.len(), block.len());
         let plane_bytes = (block.len() / planes).max(1);
-        match isa.usable() {
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 => avx512::find(&mut self.0, block, plane_bytes),
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => avx2::find(&mut self.0, block, plane_bytes),
-            _ => self.0.find(block, plane_bytes, scalar),
-        }
+        find::<MATCH_BYTES_MIN>(isa, &mut self.0, block, plane_bytes);
         write(&self.0, block, plane_bytes, out)
-    }
-}
-
-impl Default for PlaneEncoder {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -77,7 +56,7 @@ fn write(repeats: &Repeats, block: &[u8], plane_bytes: usize, out: &mut [u8]) ->
     let mut writer = Writer { block, out, written: 0, done: 0 };
     let last = block.len().checked_sub(END_MATCH);
     while let Some(start) = next_run(repeats, writer.done).filter(|start| Some(*start) <= last) {
-        let (byte, plane) = (run_length(&repeats.byte, start), run_length(&repeats.plane, start));
+        let (byte, plane) = (repeats.byte.run_length(start), repeats.plane.run_length(start));
         let (distance, length) = if plane > byte { (plane_bytes, plane) } else { (1, byte) };
         // At least 7, because a match does not begin in the last 12 bytes: so it never gets shorter than a match may be.
         let length = length.min(block.len() - END_LITERALS - start);
@@ -88,13 +67,14 @@ fn write(repeats: &Repeats, block: &[u8], plane_bytes: usize, out: &mut [u8]) ->
 
 /// The first byte from `at` on with which a run begins or goes on.
 fn next_run(repeats: &Repeats, at: usize) -> Option<usize> {
-    let (word, bit) = (at / WORD_BYTES, at % WORD_BYTES);
-    let first = repeats.runs.get(word)? >> bit;
-    if first != 0 {
-        return Some(at + first.trailing_zeros() as usize);
+    let (first, bit) = (at / WORD_BYTES, at % WORD_BYTES);
+    let (byte, plane) = (&repeats.byte.runs[first..], &repeats.plane.runs[first..]);
+    let now = (byte[0] | plane[0]) >> bit;
+    if now != 0 {
+        return Some(at + now.trailing_zeros() as usize);
     }
-    let next = repeats.runs[word + 1..].iter().position(|runs| *runs != 0)?;
-    Some((word + 1 + next) * WORD_BYTES + repeats.runs[word + 1 + next].trailing_zeros() as usize)
+    let mut words = byte.iter().zip(plane).map(|(byte, plane)| byte | plane).enumerate().skip(1);
+    words.find(|(_, runs)| *runs != 0).map(|(word, runs)| (first + word) * WORD_BYTES + runs.trailing_zeros() as usize)
 }
 
 /// Writes sequences. What is written never overtakes the [`bound`] of what is done: a match takes three bytes besides
@@ -160,6 +140,8 @@ mod tests {
     use crate::bitshuffle;
     use crate::lz4::{Encoder, decompress};
 
+    const BLOCK_BYTES: usize = 8192;
+
     /// Numbers without a pattern.
     struct Numbers(u64);
 
@@ -184,7 +166,7 @@ mod tests {
         let (mut out, mut literals, mut at) = (Vec::new(), Vec::new(), 0);
         while at < block.len() {
             let (byte, plane) = (repeats(at, 1), repeats(at, plane_bytes));
-            if byte.max(plane) < RUN_BYTES_MIN || at + 12 > block.len() {
+            if byte.max(plane) < MATCH_BYTES_MIN || at + 12 > block.len() {
                 literals.push(block[at]);
                 at += 1;
                 continue;
@@ -206,11 +188,11 @@ mod tests {
     /// With every instruction set: the bytes of the naive encoder, and the stock decoder gives the block back.
     fn check(element: ElementSize, block: &[u8]) -> usize {
         let expected = naive(block, (block.len() / (8 * element.bytes())).max(1));
-        let mut encoder = PlaneEncoder::new();
+        let mut encoder = Lz4Encoder::new(BLOCK_BYTES);
         let mut out = vec![0xEE; bound(block.len())];
         for &isa in Isa::available() {
             // What an earlier block left in the encoder changes nothing.
-            encoder.compress(isa, ElementSize::One, &[7; BLOCK_BYTES_MAX], &mut vec![0; bound(BLOCK_BYTES_MAX)]);
+            encoder.compress(isa, ElementSize::One, &[7; BLOCK_BYTES], &mut vec![0; bound(BLOCK_BYTES)]);
             let written = encoder.compress(isa, element, block, &mut out);
             assert!(out[..written] == expected, "{isa}, {} bytes of {element:?}", block.len());
             let mut back = vec![0; block.len()];
@@ -225,7 +207,7 @@ mod tests {
         let mut numbers = Numbers(0x1234_5678_9ABC_DEF1);
         for element in ElementSize::ALL {
             let group = 8 * element.bytes();
-            for groups in [0, 1, 2, 3, 7, 8, 31, 32, 33, 63, 65, BLOCK_BYTES_MAX / group - 1, BLOCK_BYTES_MAX / group] {
+            for groups in [0, 1, 2, 3, 7, 8, 31, 32, 33, 63, 65, BLOCK_BYTES / group - 1, BLOCK_BYTES / group] {
                 for rarity in [1, 2, 3, 10, 100, 5000] {
                     let values = [0, 255, 1, 1 << (numbers.next() % 8)];
                     let mut block = Vec::with_capacity(groups * group);
@@ -267,19 +249,19 @@ mod tests {
     fn the_worst_block_is_within_the_bound() {
         // Literals of every length between matches of the shortest kind.
         for literals in [0, 1, 14, 15, 16, 269, 270, 271, 600] {
-            let one: Vec<u8> = (0..literals).map(|n| (n * 37 % 251) as u8).chain([252; 1 + RUN_BYTES_MIN]).collect();
-            let block: Vec<u8> = one.iter().copied().cycle().take(BLOCK_BYTES_MAX).collect();
-            assert!(check(ElementSize::Two, &block) <= bound(BLOCK_BYTES_MAX));
+            let one: Vec<u8> = (0..literals).map(|n| (n * 37 % 251) as u8).chain([252; 1 + MATCH_BYTES_MIN]).collect();
+            let block: Vec<u8> = one.iter().copied().cycle().take(BLOCK_BYTES).collect();
+            assert!(check(ElementSize::Two, &block) <= bound(BLOCK_BYTES));
         }
         let mut numbers = Numbers(77);
-        let noise: Vec<u8> = (0..BLOCK_BYTES_MAX).map(|_| numbers.next() as u8).collect();
-        assert!(check(ElementSize::Two, &noise) <= BLOCK_BYTES_MAX + BLOCK_BYTES_MAX / 255 + 2);
-        assert!(check(ElementSize::Two, &[0; BLOCK_BYTES_MAX]) < 50);
+        let noise: Vec<u8> = (0..BLOCK_BYTES).map(|_| numbers.next() as u8).collect();
+        assert!(check(ElementSize::Two, &noise) <= BLOCK_BYTES + BLOCK_BYTES / 255 + 2);
+        assert!(check(ElementSize::Two, &[0; BLOCK_BYTES]) < 50);
     }
 
     #[test]
     #[should_panic(expected = "too few")]
     fn an_output_below_the_bound_is_refused() {
-        PlaneEncoder::new().compress(Isa::Scalar, ElementSize::Two, &[1; 96], &mut [0; 96]);
+        Lz4Encoder::new(BLOCK_BYTES).compress(Isa::Scalar, ElementSize::Two, &[1; 96], &mut [0; 96]);
     }
 }
