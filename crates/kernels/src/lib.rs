@@ -38,6 +38,7 @@ pub mod fused;
 pub mod isa;
 pub mod lz4;
 pub mod pedestal;
+pub mod planes;
 pub mod stats;
 pub mod sz3;
 pub mod transform;
