@@ -71,36 +71,37 @@ impl Repeats {
     }
 }
 
-/// Fills words, eight bytes at a time where they all have one before them, else byte by byte.
+/// Fills words: whole ones of which every byte has one before it, and others byte by byte.
 pub fn scalar(block: &[u8], distance: usize, first: usize, words: &mut [u64]) {
     for (index, word) in words.iter_mut().enumerate() {
         let start = WORD_BYTES * (first + index);
-        let end = block.len().min(start + WORD_BYTES);
-        *word = if start >= distance && end == start + WORD_BYTES {
-            let (own, before) =
-                (block[start..end].as_chunks::<8>().0, block[start - distance..end - distance].as_chunks::<8>().0);
-            let difference = |(own, before): (&[u8; 8], &[u8; 8])| u64::from_le_bytes(*own) ^ u64::from_le_bytes(*before);
-            own.iter().zip(before).map(difference).rev().fold(0, |bits, eight| bits << 8 | zero_bytes(eight))
-        } else {
-            let bit = |at: usize| u64::from(block[at] == block[at - distance]) << (at - start);
-            (start.max(distance)..end).fold(0, |bits, at| bits | bit(at))
+        let before = start.checked_sub(distance).and_then(|before| block[before..].first_chunk());
+        *word = match (block[start..].first_chunk(), before) {
+            (Some(own), Some(before)) => whole_word(own, before),
+            _ => {
+                let end = block.len().min(start + WORD_BYTES);
+                let bit = |at: usize| u64::from(block[at] == block[at - distance]) << (at - start);
+                (start.max(distance)..end).fold(0, |bits, at| bits | bit(at))
+            }
         };
     }
+}
+
+/// One bit for each pair of equal bytes. Compilers make vectors of the comparison.
+fn whole_word(own: &[u8; WORD_BYTES], before: &[u8; WORD_BYTES]) -> u64 {
+    let mut equal = [0; WORD_BYTES];
+    for ((equal, own), before) in equal.iter_mut().zip(own).zip(before) {
+        *equal = u8::from(own == before);
+    }
+    // The product brings bit 8 k to bit 56 + k.
+    let bits = |eight: &[u8; 8]| u64::from_le_bytes(*eight).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+    equal.as_chunks::<8>().0.iter().rev().fold(0, |word, eight| word << 8 | bits(eight))
 }
 
 /// Bits that are set.
 #[inline(always)]
 pub fn ones(words: &[u64]) -> usize {
     words.iter().map(|word| u64::from(word.count_ones())).sum::<u64>() as usize
-}
-
-/// A bit for each of eight bytes: is it 0?
-fn zero_bytes(eight: u64) -> u64 {
-    const LOW: u64 = 0x7F7F_7F7F_7F7F_7F7F;
-    // The highest bit of each byte that is 0; nothing is carried from one byte into another.
-    let zeros = !(((eight & LOW) + LOW) | eight | LOW);
-    // The product brings bit 8 k to bit 56 + k.
-    (zeros >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56
 }
 
 /// The bits of `low` from which on at least `RUN` bits are set in `low` and then `high`.
