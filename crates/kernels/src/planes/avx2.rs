@@ -18,8 +18,8 @@ fn compiled<const RUN: usize>(repeats: &mut Repeats, block: &[u8], plane_bytes: 
         assert!(words.is_empty() || WORD_BYTES * (first + words.len()) <= block.len(), "words are whole");
         for (index, word) in words.iter_mut().enumerate() {
             let at = WORD_BYTES * (first + index);
-            // SAFETY: AVX2 is available where this is compiled for it; `at >= distance` and `at + 64 <= block.len()`, as
-            // asserted above.
+            // SAFETY: AVX2 is available where this is compiled for it; `at >= distance` and `at + 64 <= block.len()`,
+            // as asserted above.
             *word = unsafe { equal(block.as_ptr().add(at), distance) };
         }
     });

@@ -5,8 +5,8 @@ use super::repeats::{Repeats, ones, scalar};
 use super::{avx2, avx512};
 use crate::isa::Isa;
 
-/// Looks for what repeats in a block of planes of `plane_bytes` bytes, at least 1, and for runs of at least `RUN` bytes,
-/// a power of 2 of at most 32.
+/// Looks for what repeats in a block of planes of `plane_bytes` bytes, at least 1, and for runs of at least `RUN`
+/// bytes, a power of 2 of at most 32.
 ///
 /// # Panics
 /// If the block is longer than those that `repeats` was made for.

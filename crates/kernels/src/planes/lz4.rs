@@ -58,7 +58,8 @@ fn write(repeats: &Repeats, block: &[u8], plane_bytes: usize, out: &mut [u8]) ->
     while let Some(start) = next_run(repeats, writer.done).filter(|start| Some(*start) <= last) {
         let (byte, plane) = (repeats.byte.run_length(start), repeats.plane.run_length(start));
         let (distance, length) = if plane > byte { (plane_bytes, plane) } else { (1, byte) };
-        // At least 7, because a match does not begin in the last 12 bytes: so it never gets shorter than a match may be.
+        // At least 7, because a match does not begin in the last 12 bytes: so it never gets shorter than a match may
+        // be.
         let length = length.min(block.len() - END_LITERALS - start);
         writer.sequence(start, distance as u16, length);
     }

@@ -50,8 +50,8 @@ impl Repeats {
         Self { byte: Marks::new(block_bytes_max), plane: Marks::new(block_bytes_max) }
     }
 
-    /// See [`super::by_isa::find`]. `wide` fills words (block, distance, first word, words) that are whole and whose bytes
-    /// all have one before them.
+    /// See [`super::by_isa::find`]. `wide` fills words (block, distance, first word, words) that are whole and whose
+    /// bytes all have one before them.
     #[inline(always)]
     pub fn find<const RUN: usize>(&mut self, block: &[u8], plane_bytes: usize, wide: impl Fn(&[u8], usize, usize, &mut [u64])) {
         const { assert!(RUN.is_power_of_two() && RUN <= 32) };

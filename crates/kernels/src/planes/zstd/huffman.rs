@@ -44,8 +44,8 @@ impl Code {
         JUMPS_BYTES + STREAMS * stream_room(bytes.div_ceil(STREAMS))
     }
 
-    /// Writes bytes as four streams, behind the table of their lengths; returns the bytes written. Each stream encodes a
-    /// quarter.
+    /// Writes bytes as four streams, behind the table of their lengths; returns the bytes written. Each stream encodes
+    /// a quarter.
     pub fn streams(&self, bytes: &[u8], out: &mut [u8]) -> usize {
         let part = bytes.len().div_ceil(STREAMS);
         let mut written = JUMPS_BYTES;
@@ -87,8 +87,8 @@ fn stream_room(bytes: usize) -> usize {
     bytes * usize::from(BITS_MAX) / 8 + 1 + BitWriter::SPARE_BYTES
 }
 
-/// Makes the code complete: the shares of all codes, 2^-length, add up to 1. Rare bytes come first where codes get longer,
-/// frequent ones where they get shorter.
+/// Makes the code complete: the shares of all codes, 2^-length, add up to 1. Rare bytes come first where codes get
+/// longer, frequent ones where they get shorter.
 fn complete(lengths: &mut [u8; 256]) {
     const ALL: u32 = 1 << BITS_MAX;
     let share = |length: u8| 1 << (BITS_MAX - length);

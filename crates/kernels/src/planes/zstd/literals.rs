@@ -1,7 +1,8 @@
 //! The literals of a block (RFC 8878, 3.1.1.3.1), with the code that fits the share of their bits that are set.
 //!
 //! The bits of a plane are nearly independent of each other, so the share of bits that are set says how often each byte
-//! comes. A code for each of some shares is made once. So no table has to be made of the bytes, and all bytes have codes.
+//! comes. A code for each of some shares is made once. So no table has to be made of the bytes, and all bytes have
+//! codes.
 
 use super::huffman::Code;
 use std::sync::OnceLock;

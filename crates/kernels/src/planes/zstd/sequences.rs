@@ -1,4 +1,5 @@
-//! The matches of a block (RFC 8878, 3.1.1.3.2): with the distributions that every decoder knows, and all of one distance.
+//! The matches of a block (RFC 8878, 3.1.1.3.2): with the distributions that every decoder knows, and all of one
+//! distance.
 
 use super::bits::BitWriter;
 use super::fse::Table;
