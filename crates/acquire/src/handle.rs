@@ -20,7 +20,6 @@ pub use konkordia_sinks::clock::now as time_now;
 
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::results::ImageResults;
-use konkordia_engine::plane::SharedPlanes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -213,8 +213,11 @@ mod tests {
                     let values = [0, 255, 1, 1 << (numbers.next() % 8)];
                     let mut block = Vec::with_capacity(groups * group);
                     while block.len() < groups * group {
-                        let value =
-                            if numbers.next() % 2 == 0 { values[numbers.next() as usize % 4] } else { numbers.next() as u8 };
+                        let value = if numbers.next().is_multiple_of(2) {
+                            values[numbers.next() as usize % 4]
+                        } else {
+                            numbers.next() as u8
+                        };
                         let count = 1 + numbers.next() as usize % rarity;
                         block.extend(std::iter::repeat_n(value, count.min(groups * group - block.len())));
                     }
@@ -228,7 +231,7 @@ mod tests {
     #[test]
     fn planes_of_pixels_come_back_and_are_little_larger_than_those_of_a_search() {
         let mut numbers = Numbers(0xFEED_5678_9ABC_DEF1);
-        let mut photons = |mean: u64| (0..4 * mean).filter(|_| numbers.next() % 4 == 0).count() as i32;
+        let mut photons = |mean: u64| (0..4 * mean).filter(|_| numbers.next().is_multiple_of(4)).count() as i32;
         for (mean, is_signed) in [(0, false), (1, false), (3, true), (20, false), (200, true)] {
             let pixels: Vec<i32> = (0..4096).map(|n| photons(mean + n / 4000) - i32::from(is_signed) * mean as i32).collect();
             let as_16: Vec<u8> = pixels.iter().flat_map(|pixel| (*pixel as i16).to_le_bytes()).collect();

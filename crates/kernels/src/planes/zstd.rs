@@ -288,8 +288,11 @@ mod tests {
                     let values = [0, 255, 1, 1 << (numbers.next() % 8)];
                     let mut block = Vec::with_capacity(groups * group);
                     while block.len() < groups * group {
-                        let value =
-                            if numbers.next() % 2 == 0 { values[numbers.next() as usize % 4] } else { numbers.next() as u8 };
+                        let value = if numbers.next().is_multiple_of(2) {
+                            values[numbers.next() as usize % 4]
+                        } else {
+                            numbers.next() as u8
+                        };
                         let count = 1 + numbers.next() as usize % rarity;
                         block.extend(std::iter::repeat_n(value, count.min(groups * group - block.len())));
                     }
@@ -329,7 +332,7 @@ mod tests {
         for element in ElementSize::ALL {
             for plane_bytes in [64, 256, 448, 512, 576, 1024] {
                 let run = |i: usize, number: u64| if i % 14 == 13 { number as u8 } else { 0x55 };
-                let plane = |p: usize, i: usize, number: u64| if p % 2 == 0 { number as u8 } else { run(i, number) };
+                let plane = |p: usize, i: usize, number: u64| if p.is_multiple_of(2) { number as u8 } else { run(i, number) };
                 let planes = 8 * element.bytes();
                 let block: Vec<u8> =
                     (0..planes * plane_bytes).map(|i| plane(i / plane_bytes, i % plane_bytes, numbers.next())).collect();
@@ -344,7 +347,7 @@ mod tests {
     #[test]
     fn planes_of_pixels_come_back() {
         let mut numbers = Numbers(0xFEED_5678_9ABC_DEF1);
-        let mut photons = |mean: u64| (0..4 * mean).filter(|_| numbers.next() % 4 == 0).count() as i32;
+        let mut photons = |mean: u64| (0..4 * mean).filter(|_| numbers.next().is_multiple_of(4)).count() as i32;
         for (mean, is_signed) in [(0, false), (1, false), (3, true), (20, false), (100, true)] {
             let pixels = (0..32_768).map(|n| photons(mean + n / 32_000) - i32::from(is_signed) * mean as i32);
             let bytes: Vec<u8> = pixels.flat_map(|pixel| (pixel as i16).to_le_bytes()).collect();
