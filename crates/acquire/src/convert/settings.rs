@@ -94,7 +94,7 @@ fn has_its_words(config: &Config, info: &InputInfo) -> Result<(), Failure> {
     Err(usage("the input has no double pixels", why, "leave double_pixels out, or write double_pixels = \"mask\""))
 }
 
-/// Folders that the conversion will write to, as far as the options and the configuration name them. [`settings`]
+/// Folders that the conversion will write to, as far as the options and the configuration name them. `settings`
 /// reports what is wrong with these.
 pub fn folders(request: &Request) -> Vec<PathBuf> {
     let mut root = start(request).unwrap_or_default();

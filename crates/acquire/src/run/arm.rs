@@ -249,7 +249,7 @@ fn raw_space_note(raw: &RawSpec, free: u64) -> Option<String> {
     })
 }
 
-/// See [`readiness::space_note`].
+/// Real images compress well, so too little space for uncompressed images is only a remark.
 pub fn space_note(writer: &Writer) -> Option<String> {
     let space = writer.space();
     readiness::space_note(space.free, space.images_uncompressed?)

@@ -54,7 +54,7 @@ fn nearest(codes: &[ShareCode], literals: &[u8]) -> usize {
     if share - codes[below].share < codes[above].share - share { below } else { above }
 }
 
-/// Room that [`write`] needs, in bytes.
+/// Room that [`write()`] needs, in bytes.
 pub fn room_bytes(literals: usize) -> usize {
     5 + 128 + Code::room_bytes(literals)
 }
