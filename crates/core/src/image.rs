@@ -115,8 +115,8 @@ pub struct Packets {
     /// One record per tile. Of a sum of frames: the header of the first frame of which a packet came, and the packets
     /// that came in every frame.
     pub tiles: Vec<TileRecord>,
-    /// Tiles of which packets are missing, see [`missing_tiles`]. 0 in a complete image.
-    pub missing_tiles: u128,
+    /// Packets that a tile has when all came.
+    pub packets_per_tile: u16,
     /// The tracked pedestals of G0 in ADU after this image, in output order; `None` for most images.
     pub pedestals: Option<Arc<Vec<f32>>>,
     /// Type of the detector, as its packet format numbers them; 0 where it does not.
@@ -125,17 +125,17 @@ pub struct Packets {
     pub header_version: u8,
 }
 
-/// The tiles of which fewer than `packets` packets came: bit n for stream n, and the last bit also for all streams
-/// behind it. 128 streams are an EIGER of 16 megapixels.
-pub fn missing_tiles(tiles: &[TileRecord], packets: u32) -> u128 {
-    let missing = tiles.iter().enumerate().filter(|(_, tile)| u32::from(tile.packets) < packets);
-    missing.fold(0, |bits, (stream, _)| bits | 1 << stream.min(127))
-}
-
 impl Packets {
     /// Header of the first tile that received a packet.
     pub fn header(&self) -> Option<FrameHeader> {
         self.tiles.iter().find(|tile| tile.packets > 0).map(|tile| tile.header)
+    }
+
+    /// Tiles of which packets are missing: bit n for stream n, and the last bit also for all streams behind it. 0 in a
+    /// complete image. 128 streams are an EIGER of 16 megapixels.
+    pub fn missing_tiles(&self) -> u128 {
+        let missing = self.tiles.iter().enumerate().filter(|(_, tile)| tile.packets < self.packets_per_tile);
+        missing.fold(0, |bits, (stream, _)| bits | 1 << stream.min(127))
     }
 
     /// Packets that came, of all tiles.
@@ -196,14 +196,15 @@ mod tests {
 
     #[test]
     fn every_tile_that_misses_packets_has_a_bit() {
-        let tiles = |missing: &[usize], count: usize| -> Vec<TileRecord> {
+        let missing_tiles = |missing: &[usize], count: usize| {
             let packets = |stream: usize| if missing.contains(&stream) { 63 } else { 64 };
-            (0..count).map(|stream| TileRecord { packets: packets(stream), ..TileRecord::default() }).collect()
+            let tiles = (0..count).map(|stream| TileRecord { packets: packets(stream), ..TileRecord::default() });
+            Packets { tiles: tiles.collect(), packets_per_tile: 64, ..Packets::default() }.missing_tiles()
         };
         // EIGER 9M: 18 modules with 4 ports each.
-        assert_eq!(missing_tiles(&tiles(&[0, 63, 64, 71], 72), 64), 1 | 1 << 63 | 1 << 64 | 1 << 71);
-        assert_eq!(missing_tiles(&tiles(&[], 72), 64), 0);
-        assert_eq!(missing_tiles(&tiles(&[127], 128), 64), 1 << 127);
-        assert_eq!(missing_tiles(&tiles(&[200], 256), 64), 1 << 127);
+        assert_eq!(missing_tiles(&[0, 63, 64, 71], 72), 1 | 1 << 63 | 1 << 64 | 1 << 71);
+        assert_eq!(missing_tiles(&[], 72), 0);
+        assert_eq!(missing_tiles(&[127], 128), 1 << 127);
+        assert_eq!(missing_tiles(&[200], 256), 1 << 127);
     }
 }

@@ -5,7 +5,7 @@ use crate::control::Control;
 use crate::image_pool::ImagePool;
 use crate::output_queue::OutputQueues;
 use crate::results;
-use konkordia_core::image::{CommittedImage, ImageHead, ImageTimes, TileRecord, missing_tiles};
+use konkordia_core::image::{CommittedImage, ImageHead, ImageTimes, TileRecord};
 use konkordia_core::ledger::{ImageStatus, MissingPolicy};
 use konkordia_core::plan::{Plan, STRIPS_MAX};
 use konkordia_core::sls_header::SlsHeader;
@@ -96,7 +96,6 @@ fn describe(image: &mut CommittedImage, view: &ImageView<'_>, plan: &Plan) {
         packets.tiles.copy_from_slice(view.records);
     }
     let format = plan.geometry.format();
-    packets.missing_tiles = if status == ImageStatus::Complete { 0 } else { missing_tiles(&packets.tiles, format.packets()) };
     let header = packets.header().filter(|_| status.has_pixels() && format.kind == DetectorKind::Jungfrau);
     image.times = header.map(SlsHeader::from).map(|header| {
         let (start_ns, real_ns) = (header.timestamp_100ns.saturating_mul(100), u64::from(header.exposure_length) * 100);

@@ -133,14 +133,14 @@ fn images_of_every_compression_leave_with_their_pixels() {
             let lost = bench.take().unwrap();
             assert!(lost.channels.is_empty() && lost.status == ImageStatus::Lost && lost.number == 2 * n);
             let packets = lost.packets.as_ref().unwrap();
-            assert_eq!((packets.header(), packets.missing_tiles), (None, 0b11));
+            assert_eq!((packets.header(), packets.missing_tiles()), (None, 0b11));
             assert_eq!(lost.results.iter().count(), 0, "a lost image has no pixels");
             drop(lost);
             bench.commit(ImageStatus::Partial, &strips, &tiles);
             let partial = bench.take().unwrap();
             let packets = partial.packets.as_ref().unwrap();
             assert_eq!((partial.number, packets.first_frame, &packets.tiles[..]), (2 * n + 1, 2 * n + 1, &tiles[..]));
-            assert_eq!((packets.missing_tiles, partial.received_ns), (0b10, 77));
+            assert_eq!((packets.missing_tiles(), partial.received_ns), (0b10, 77));
             let parts = strips.len() as u64;
             assert_eq!(partial.results.bits(), [100 * parts, parts, 0, 2, 60, 900 * parts]);
             assert_eq!(partial.results.to_json()["max_value"], 60);

@@ -196,7 +196,7 @@ impl ImageHeader {
             image: image.number,
             status: format!("{:?}", image.status).to_lowercase(),
             age_ms: ring.age(image.number).map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
-            missing_parts: image.packets.as_ref().map_or(image.missing_parts.into(), |packets| packets.missing_tiles),
+            missing_parts: image.packets.as_ref().map_or(image.missing_parts.into(), |packets| packets.missing_tiles()),
             store: image.store,
             channels: channels.collect(),
             start_ns: image.times.map(|times| times.start_ns),

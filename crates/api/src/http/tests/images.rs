@@ -2,7 +2,7 @@
 
 use super::*;
 use konkordia_core::array::{Array, Element, Packing, Shape};
-use konkordia_core::image::{Channel, ImageTimes, Packets};
+use konkordia_core::image::{Channel, ImageTimes, Packets, TileRecord};
 use konkordia_core::ledger::ImageStatus;
 use konkordia_core::plan::Compression;
 
@@ -149,7 +149,9 @@ async fn many_who_ask_for_an_image_cost_one_unpacking() {
 #[tokio::test]
 async fn every_tile_that_lacks_packets_has_its_bit() {
     let bench = Bench::new(&["eiger"]);
-    let packets = Packets { missing_tiles: 1 << 71 | 1, ..Packets::default() };
+    let mut tiles = vec![TileRecord { packets: 64, ..TileRecord::default() }; 72];
+    (tiles[0].packets, tiles[71].packets) = (0, 63);
+    let packets = Packets { tiles, packets_per_tile: 64, ..Packets::default() };
     bench.fakes[0].show(CommittedImage { packets: Some(packets), ..image(1, &[3; 6]) });
     let text = bench.get("/api/v1/images/1?format=json").await.text();
     assert!(text.contains(&format!("\"missing_parts\":{},", 1u128 << 71 | 1)), "{text}");
