@@ -25,7 +25,7 @@ pub(crate) struct Held {
 
 enum State {
     Working,
-    Done(Box<CommittedImage>),
+    Done(CommittedImage),
 }
 
 /// An image that has left the order and is not committed.
@@ -205,7 +205,7 @@ impl Images {
             let Some(Entry { state: State::Done(image), receipts, .. }) = self.queue.pop_front() else { return false };
             self.front_ticket += 1;
             receipts.iter().for_each(|(_, receipt)| self.drop_message(*receipt));
-            self.commit(*image, actions);
+            self.commit(image, actions);
             return true;
         }
         if is_held || self.is_full() {
@@ -266,7 +266,7 @@ impl Images {
             actions.push_back(Action::Work(Job { ticket, image, parts, turn: self.turn }));
             State::Working
         } else {
-            State::Done(Box::new(image))
+            State::Done(image)
         };
         self.queue.push_back(Entry { number, state, missing_parts, receipts });
     }
@@ -298,7 +298,7 @@ impl Images {
                 image.channels = Vec::new();
             }
         }
-        entry.state = State::Done(Box::new(image));
+        entry.state = State::Done(image);
         refused
     }
 
