@@ -137,23 +137,12 @@ impl Writer<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::samples::Numbers;
     use super::*;
     use crate::bitshuffle;
     use crate::lz4::{Encoder, decompress};
 
     const BLOCK_BYTES: usize = 8192;
-
-    /// Numbers without a pattern.
-    struct Numbers(u64);
-
-    impl Numbers {
-        fn next(&mut self) -> u64 {
-            self.0 ^= self.0 << 13;
-            self.0 ^= self.0 >> 7;
-            self.0 ^= self.0 << 17;
-            self.0 >> 11
-        }
-    }
 
     /// The same rule in the simplest words: from each byte on, count how far it repeats in both ways.
     fn naive(block: &[u8], plane_bytes: usize) -> Vec<u8> {
@@ -210,18 +199,7 @@ mod tests {
             let group = 8 * element.bytes();
             for groups in [0, 1, 2, 3, 7, 8, 31, 32, 33, 63, 65, BLOCK_BYTES / group - 1, BLOCK_BYTES / group] {
                 for rarity in [1, 2, 3, 10, 100, 5000] {
-                    let values = [0, 255, 1, 1 << (numbers.next() % 8)];
-                    let mut block = Vec::with_capacity(groups * group);
-                    while block.len() < groups * group {
-                        let value = if numbers.next().is_multiple_of(2) {
-                            values[numbers.next() as usize % 4]
-                        } else {
-                            numbers.next() as u8
-                        };
-                        let count = 1 + numbers.next() as usize % rarity;
-                        block.extend(std::iter::repeat_n(value, count.min(groups * group - block.len())));
-                    }
-                    check(element, &block);
+                    check(element, &numbers.runs(groups * group, rarity));
                 }
             }
         }

@@ -13,6 +13,8 @@ mod avx512;
 mod by_isa;
 mod lz4;
 mod repeats;
+#[cfg(test)]
+mod samples;
 mod zstd;
 
 pub use lz4::Lz4Encoder;

@@ -58,7 +58,7 @@ impl Kind {
     }
 }
 
-/// The encoder, with the memory that it uses between blocks: about five bytes for each byte of a block.
+/// The encoder, with the memory that it uses between blocks: about four bytes for each byte of a block.
 pub struct ZstdEncoder {
     repeats: Repeats,
     body: Body,
@@ -242,23 +242,12 @@ fn next_run(marks: &Marks, at: usize, end: usize) -> Option<(usize, usize)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::samples::Numbers;
     use super::*;
     use crate::bitshuffle;
     use crate::zstd::Decoder;
 
     const BLOCK_BYTES: usize = 65_536;
-
-    /// Numbers without a pattern.
-    struct Numbers(u64);
-
-    impl Numbers {
-        fn next(&mut self) -> u64 {
-            self.0 ^= self.0 << 13;
-            self.0 ^= self.0 >> 7;
-            self.0 ^= self.0 << 17;
-            self.0 >> 11
-        }
-    }
 
     /// The stock decoder gives the block back, and the bytes are the same with every instruction set.
     fn check(element: ElementSize, block: &[u8]) -> usize {
@@ -285,18 +274,7 @@ mod tests {
             let group = 8 * element.bytes();
             for groups in [1, 2, 3, 17, 63, 64, 65, 128, 500, BLOCK_BYTES / group - 1, BLOCK_BYTES / group] {
                 for rarity in [1, 3, 20, 100, 5000] {
-                    let values = [0, 255, 1, 1 << (numbers.next() % 8)];
-                    let mut block = Vec::with_capacity(groups * group);
-                    while block.len() < groups * group {
-                        let value = if numbers.next().is_multiple_of(2) {
-                            values[numbers.next() as usize % 4]
-                        } else {
-                            numbers.next() as u8
-                        };
-                        let count = 1 + numbers.next() as usize % rarity;
-                        block.extend(std::iter::repeat_n(value, count.min(groups * group - block.len())));
-                    }
-                    check(element, &block);
+                    check(element, &numbers.runs(groups * group, rarity));
                 }
             }
         }
