@@ -40,8 +40,8 @@ fn the_example_is_valid() {
     // Every key of a UDP run is in the example, as a value or as a comment; the exceptions are listed here.
     let other_tables = ["source.module", "transform", "stream", "control", "service", "detectors", "goniometer", "experiment"];
     let shown = |k: &&super::schema::Key| {
-        let of_streams =
-            k.table == "source" && !["kind", "address", "first_port", "receive_buffer_mib", "senders"].contains(&k.name);
+        let of_streams = k.table == "source"
+            && !["kind", "address", "first_port", "receive_buffer_mib", "receive", "senders"].contains(&k.name);
         let of_service = other_tables.contains(&k.table) || matches!(k.name, "write" | "create_folders" | "format" | "dset_name");
         !of_streams
             && !of_service

@@ -14,7 +14,7 @@ impl Backend {
     pub const ALL: [Self; 2] = [Self::Socket, Self::Packet];
 
     /// Those that may be chosen without being named, the best first. A socket works everywhere, so it is the last.
-    /// A ring is not here: it is no faster than a socket with GRO, and it does not take fragments
+    /// A ring is not here: nothing shows that it loses less than a socket with GRO, and it takes no fragments
     /// (docs/decisions/0025-receive-backends.md).
     pub const AUTO: [Self; 1] = [Self::Socket];
 

@@ -1,6 +1,7 @@
 //! Opens the streams of a run: through the backend that the configuration names, or through the best that this machine
 //! allows.
 
+use crate::packet::frame::Refused;
 use crate::packet::{NoRing, PacketReceiver, Refusals};
 use crate::udp::UdpReceiver;
 use konkordia_core::backend::{Backend, Receive};
@@ -22,21 +23,35 @@ pub struct Stream {
     pub refusals: Option<Arc<Refusals>>,
 }
 
-/// The open streams of a run.
-pub struct Streams {
-    /// Through what they are received.
+/// Through what the packets of a run are received.
+#[derive(Clone, Debug)]
+pub struct Receiving {
+    /// The backend.
     pub backend: Backend,
-    /// Why through that, in words.
+    /// Why this one, in words.
     pub why: String,
-    /// In the order of the addresses.
-    pub streams: Vec<Stream>,
+    refusals: Vec<Arc<Refusals>>,
 }
 
-impl Streams {
+impl Receiving {
     /// Backend and reason on one line.
     pub fn line(&self) -> String {
         format!("{}: {}", self.backend.name(), self.why)
     }
+
+    /// Frames that were refused up to now, on all streams together, by reason; only reasons that occurred.
+    pub fn refused(&self) -> Vec<(Refused, u64)> {
+        let sum = |why: Refused| (why, self.refusals.iter().map(|refusals| refusals.of(why)).sum());
+        Refused::ALL.into_iter().map(sum).filter(|(_, frames)| *frames > 0).collect()
+    }
+}
+
+/// The open streams of a run.
+pub struct Streams {
+    /// Through what they are received.
+    pub receiving: Receiving,
+    /// In the order of the addresses.
+    pub streams: Vec<Stream>,
 }
 
 /// Opens a stream at each address; `buffer_bytes` is asked of the kernel for each.
@@ -54,7 +69,8 @@ pub fn open(receive: Receive, addresses: &[SocketAddr], buffer_bytes: usize) -> 
         }
         Receive::Auto => first_of(&Backend::AUTO, open)?,
     };
-    Ok(Streams { backend, why, streams })
+    let refusals = streams.iter().filter_map(|stream: &Stream| stream.refusals.clone()).collect();
+    Ok(Streams { receiving: Receiving { backend, why, refusals }, streams })
 }
 
 /// The first of `order` that can be opened, and why none before it was taken. The error is that of the last.
@@ -164,7 +180,11 @@ mod tests {
         let local: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let opened = open(Receive::Only(Backend::Socket), &[local, local], 1 << 20).unwrap();
         assert!(opened.streams.len() == 2 && opened.streams[0].address != opened.streams[1].address);
-        assert!(opened.line().starts_with("socket: [source] receive = \"socket\" asks for it"), "{}", opened.line());
+        assert!(
+            opened.receiving.line().starts_with("socket: [source] receive = \"socket\" asks for it"),
+            "{}",
+            opened.receiving.line()
+        );
         let failure = open(Receive::Auto, &[opened.streams[0].address], 1 << 20).err().unwrap();
         assert!(failure.what.starts_with("cannot listen on 127.0.0.1") && failure.fix.contains("ss -ulpn"), "{failure}");
     }

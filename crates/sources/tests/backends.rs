@@ -1,5 +1,5 @@
-//! Every receive backend hands over the same datagrams with the same senders, keeps the rules of `Source`, and says what
-//! it refuses. A backend that `konkordia_core::backend::Backend` lists is tested without further lines here.
+//! Every receive backend hands over the same datagrams with the same senders, keeps the rules of `Source`, and says
+//! what it refuses. A backend that `konkordia_core::backend::Backend` lists is tested without further lines here.
 
 #[path = "common/frames.rs"]
 mod frames;
@@ -73,8 +73,7 @@ fn finish(wire: &Wire, (from, to): (SocketAddr, SocketAddr), stream: &mut Stream
 }
 
 fn refused(stream: &Stream, why: Refused) -> u64 {
-    let list = stream.refusals.as_ref().map_or_else(Vec::new, |refusals| refusals.list());
-    list.iter().find(|(reason, _)| *reason == why).map_or(0, |(_, frames)| *frames)
+    stream.refusals.as_ref().map_or(0, |refusals| refusals.of(why))
 }
 
 /// The kind of noise that has a wrong checksum.
@@ -446,6 +445,7 @@ fn a_port_stays_taken_while_its_stream_is_open_and_nobody_is_told_that_it_is_clo
                 wire.send(&frame(from, to, b"data")).unwrap();
                 assert_eq!(finish(&wire, (from, to), &mut streams[0], Received::new()).len(), 1, "{} {round}", backend.name());
                 assert_eq!(no_ports(), before, "{}", backend.name());
+                assert_eq!(waiting_bytes(to.port()), 0, "{}: its datagrams are kept a second time", backend.name());
                 let error = UdpSocket::bind(to).unwrap_err();
                 assert_eq!(error.kind(), io::ErrorKind::AddrInUse, "{}", backend.name());
             });
@@ -460,6 +460,16 @@ fn no_ports() -> u64 {
     let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
     let found = names.split_whitespace().zip(values.split_whitespace()).find(|(name, _)| *name == "NoPorts");
     found.unwrap().1.parse().unwrap()
+}
+
+/// Bytes that wait in the UDP socket of a port.
+fn waiting_bytes(port: u16) -> u64 {
+    let text = std::fs::read_to_string("/proc/net/udp").unwrap();
+    let local = format!(":{port:04X}");
+    let of_port = |line: &&str| line.split_whitespace().nth(1).is_some_and(|address| address.ends_with(&local));
+    let line = text.lines().skip(1).find(of_port).unwrap();
+    let queues = line.split_whitespace().nth(4).unwrap();
+    u64::from_str_radix(queues.split(':').nth(1).unwrap(), 16).unwrap()
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! The filter that the kernel runs for each frame of an interface, so that only frames of one stream reach its ring.
 //!
-//! It is a program of the classic packet filter (`Documentation/networking/filter.rst` of Linux). It sees the frame from
-//! the Ethernet header on and returns how many bytes to keep; 0 refuses the frame. Of a datagram in fragments the head of
-//! the first one is kept: it is counted, never used. The kernel has taken VLAN tags out, and calls frames of a VLAN that
-//! has no interface here "for another machine".
+//! It is a program of the classic packet filter (`Documentation/networking/filter.rst` of Linux). It sees the frame
+//! from the Ethernet header on and returns how many bytes to keep; 0 refuses the frame. Of a datagram in fragments the
+//! head of the first one is kept: it is counted, never used. The kernel has taken VLAN tags out, and calls frames of a
+//! VLAN that has no interface here "for another machine".
 
 use super::frame::ETHERNET_BYTES;
 use libc::{SKF_AD_OFF, SKF_AD_PKTTYPE, sock_filter};

@@ -40,10 +40,9 @@ impl Refusals {
         self.0[why as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The reasons for which frames were refused, and how many frames each.
-    pub fn list(&self) -> Vec<(Refused, u64)> {
-        let count = |why: Refused| (why, self.0[why as usize].load(Ordering::Relaxed));
-        Refused::ALL.into_iter().map(count).filter(|(_, frames)| *frames > 0).collect()
+    /// Frames that were refused for this reason.
+    pub fn of(&self, why: Refused) -> u64 {
+        self.0[why as usize].load(Ordering::Relaxed)
     }
 }
 

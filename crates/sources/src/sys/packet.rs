@@ -1,5 +1,5 @@
-//! The ring of an `AF_PACKET` socket (`TPACKET_V2`, `Documentation/networking/packet_mmap.rst` of Linux): memory that the
-//! kernel fills frame by frame, and that this process reads in place.
+//! The ring of an `AF_PACKET` socket (`TPACKET_V2`, `Documentation/networking/packet_mmap.rst` of Linux): memory that
+//! the kernel fills frame by frame, and that this process reads in place.
 //!
 //! The ring has slots of equal size. A slot belongs to the kernel or to this process, as its status says: the kernel
 //! writes a frame and then sets `TP_STATUS_USER`; this process reads the frame and then sets `TP_STATUS_KERNEL`.

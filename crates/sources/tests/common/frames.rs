@@ -1,5 +1,5 @@
-//! Ethernet frames with UDP datagrams as they are on a wire. Written from the RFCs (768, 791, 8200, IEEE 802.1Q), without
-//! the code under test.
+//! Ethernet frames with UDP datagrams as they are on a wire. Written from the RFCs (768, 791, 8200, IEEE 802.1Q),
+//! without the code under test.
 #![allow(dead_code)]
 
 use std::net::{IpAddr, SocketAddr};
