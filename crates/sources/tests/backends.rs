@@ -19,6 +19,7 @@ use konkordia_sim::reference::{Reference, RunLayout};
 use konkordia_sim::rng::Rng;
 use konkordia_sources::backend::{self, Stream};
 use konkordia_sources::packet::frame::Refused;
+use konkordia_sources::udp::UdpSender;
 use place::{V4, V6, addresses, play, set, wire};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -46,6 +47,11 @@ fn each(to: &[SocketAddr], buffer_bytes: usize, mut scene: impl FnMut(Backend, V
 
 /// True where the kernel joins the fragments of a datagram before the source sees it.
 fn joins_fragments(backend: Backend) -> bool {
+    backend == Backend::Socket
+}
+
+/// True where the kernel divides datagrams that were joined by GSO or GRO.
+fn divides_joined(backend: Backend) -> bool {
     backend == Backend::Socket
 }
 
@@ -219,6 +225,32 @@ fn fragments_are_joined_or_counted() {
                 assert_eq!(got.len() as u64, 20 + joined);
             });
         }
+    });
+}
+
+/// On one machine the kernel does not divide what a program sends with GSO.
+#[test]
+fn joined_datagrams_are_divided_or_counted() {
+    play("joined_datagrams_are_divided_or_counted", None, || {
+        set("link set lo up");
+        let to: SocketAddr = "127.0.0.1:50010".parse().unwrap();
+        each(&[to], BUFFER_BYTES, |backend, mut streams| {
+            let mut sender = UdpSender::connect(to).unwrap();
+            let (datagrams, in_one) = (40usize, 65507 / 8240);
+            let bytes: Vec<u8> = (0..datagrams).flat_map(|n| [n as u8; 8240]).collect();
+            sender.send_segments(&bytes, 8240).unwrap();
+            sender.send(END).unwrap();
+            let (begun, mut got) = (Instant::now(), Received::new());
+            while !drain(&mut streams[0], &mut got) {
+                assert!(begun.elapsed() < PATIENCE, "{}: the end never came", backend.name());
+            }
+            got.pop();
+            let joined = refused(&streams[0], Refused::Joined);
+            match divides_joined(backend) {
+                true => assert!(got.iter().map(|d| &d.0[..]).eq(bytes.chunks(8240)) && joined == 0, "{}", backend.name()),
+                false => assert_eq!((got.len(), joined), (0, datagrams.div_ceil(in_one) as u64), "{}", backend.name()),
+            }
+        });
     });
 }
 

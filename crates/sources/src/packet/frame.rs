@@ -71,7 +71,7 @@ pub enum Refused {
     Length,
     /// The checksum of the IP header or of the datagram is wrong.
     Checksum,
-    /// Longer than the largest packet of the interface: several datagrams that the card or the kernel has joined.
+    /// Longer than any packet on a wire: several datagrams that the sender, the card or the kernel has joined.
     Joined,
 }
 

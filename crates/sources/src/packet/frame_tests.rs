@@ -165,6 +165,30 @@ fn contradictory_lengths_are_refused() {
     }
 }
 
+/// The seeds of the fuzz target; `KONKORDIA_WRITE_SEEDS=1` writes them anew. The first byte is for the target.
+#[test]
+fn the_seeds_of_the_fuzz_target_are_frames_of_every_kind() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/ethernet_frame");
+    let (from, to) = v4();
+    let data = b"data of a detector";
+    let tagged = ethernet(&[0, 5], &ip(from.ip(), to.ip(), 17, &udp(from, to, data)));
+    let frames = [
+        ("ipv4", frame(from, to, data)),
+        ("ipv6", frame(v6().0, v6().1, data)),
+        ("fragment", fragments(from, to, &[3; 300], 200, 1).remove(0)),
+        ("fragment6", fragments(v6().0, v6().1, &[3; 300], 200, 1).remove(0)),
+        ("vlan", tagged),
+    ];
+    for (name, frame) in frames {
+        let bytes = [&[0][..], &frame].concat();
+        if std::env::var_os("KONKORDIA_WRITE_SEEDS").is_some() {
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(folder.join(name), &bytes).unwrap();
+        }
+        assert!(std::fs::read(folder.join(name)).ok() == Some(bytes), "{name} is not what is built");
+    }
+}
+
 #[test]
 fn every_reason_has_a_name_a_text_and_a_counter() {
     for (n, why) in Refused::ALL.into_iter().enumerate() {

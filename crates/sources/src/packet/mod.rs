@@ -6,8 +6,7 @@
 //! stays bound to the port, so that the kernel does not tell the sender that nobody listens, and so that no other
 //! program can take the port; it throws all its datagrams away.
 //!
-//! Each stream has its own ring with its own filter
-//! ([decision 0025](../../../../docs/decisions/0025-receive-backends.md)).
+//! Each stream has its own ring with its own filter (docs/decisions/0025-receive-backends.md).
 
 mod filter;
 pub mod frame;
@@ -27,6 +26,9 @@ use std::time::Duration;
 
 /// Most datagrams of one call of [`Source::receive`]: as many as a socket hands over with GRO.
 const BATCH: usize = 256;
+/// The longest IP packet that a slot holds: the largest jumbo frames of network cards. Loopback allows more, but what is
+/// longer there are several datagrams in one.
+const PACKET_BYTES_MAX: usize = 9600;
 /// While the interface is down, it is looked at this often at most.
 const DOWN_WAIT: Duration = Duration::from_millis(10);
 
@@ -110,7 +112,8 @@ impl PacketReceiver {
         sys::options::attach_filter(&socket, &filter::nothing()).map_err(NoRing::Port)?;
         let protocol = if address.is_ipv4() { libc::ETH_P_IP } else { libc::ETH_P_IPV6 };
         let filter = filter::program(address);
-        let spec = RingSpec { interface: interface.index, mtu: interface.mtu, protocol, filter: &filter, bytes: ring_bytes };
+        let mtu = interface.mtu.min(PACKET_BYTES_MAX);
+        let spec = RingSpec { interface: interface.index, mtu, protocol, filter: &filter, bytes: ring_bytes };
         let ring = Ring::open(&spec).map_err(|error| match error.kind() {
             io::ErrorKind::PermissionDenied => NoRing::NoRight,
             _ => NoRing::System(interface.name.clone(), error),
