@@ -139,7 +139,7 @@ fn no_ring(stream: usize, address: SocketAddr, why: &NoRing) -> Failure {
             let program = std::env::current_exe().map_or("konkordia".into(), |path| path.display().to_string());
             format!(
                 "sudo setcap cap_net_raw,cap_net_admin+ep {program}\n\
-                 (in a service: AmbientCapabilities=CAP_NET_RAW CAP_NET_ADMIN; in a container: --cap-add NET_RAW)"
+                 (in a service: see the lines for AF_PACKET in konkordia.service; in a container: --cap-add NET_RAW)"
             )
         }
         NoRing::NotEthernet(_) | NoRing::System(..) | NoRing::Port(_) => {

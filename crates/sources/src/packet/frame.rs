@@ -1,6 +1,6 @@
 //! Ethernet frames that hold a UDP datagram: bytes in, payload or the reason of a refusal out.
 //!
-//! Facts (docs/protocols.md, "Ethernet, IP and UDP"):
+//! Facts (docs/protocols.md 8):
 //! - Ethernet: two addresses of 6 bytes, then the type of what follows; a VLAN tag (IEEE 802.1Q) is a type of its own,
 //!   2 bytes of which the low 12 bits are the number of the VLAN, and again a type. Number 0 only gives a priority.
 //! - IPv4 (RFC 791): the length of the header is in words of 4 bytes; a fragment has the flag "more fragments" or an

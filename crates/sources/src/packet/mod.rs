@@ -114,8 +114,9 @@ impl PacketReceiver {
         let filter = filter::program(address);
         let mtu = interface.mtu.min(PACKET_BYTES_MAX);
         let spec = RingSpec { interface: interface.index, mtu, protocol, filter: &filter, bytes: ring_bytes };
-        let ring = Ring::open(&spec).map_err(|error| match error.kind() {
-            io::ErrorKind::PermissionDenied => NoRing::NoRight,
+        let ring = Ring::open(&spec).map_err(|error| match error.raw_os_error() {
+            // The second comes from RestrictAddressFamilies of systemd.
+            Some(libc::EPERM | libc::EAFNOSUPPORT) => NoRing::NoRight,
             _ => NoRing::System(interface.name.clone(), error),
         })?;
         let refusals = Arc::default();
