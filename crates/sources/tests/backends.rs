@@ -20,7 +20,7 @@ use konkordia_sim::rng::Rng;
 use konkordia_sources::backend::{self, Stream};
 use konkordia_sources::packet::frame::Refused;
 use konkordia_sources::udp::UdpSender;
-use place::{V4, V6, addresses, play, set, wire};
+use place::{V4, V6, addresses, play, set, wire, wire_of_all_processors};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -461,6 +461,40 @@ fn what_finds_no_room_is_counted_exactly_and_reception_goes_on() {
                 assert!(got.iter().all(|d| d.0.len() == 8240 && d.0.iter().all(|byte| *byte == d.0[0])));
                 assert!(finish(&wire, (from, to), &mut streams[0], Received::new()).is_empty());
             }
+        });
+    });
+}
+
+#[test]
+fn what_several_processors_send_at_once_comes_or_is_counted() {
+    play("what_several_processors_send_at_once_comes_or_is_counted", None, || {
+        let _wire = wire_of_all_processors();
+        let (from, to) = addresses(V4);
+        each(&[to], BUFFER_BYTES, |backend, mut streams| {
+            const OF_EACH: u64 = 5000;
+            let source = &mut streams[0].source;
+            let mut got = Vec::new();
+            std::thread::scope(|scope| {
+                for first in [0, OF_EACH] {
+                    scope.spawn(move || {
+                        let wire = Wire::open("det").unwrap();
+                        for number in first..first + OF_EACH {
+                            wire.send(&frame(from, to, &number.to_le_bytes())).unwrap();
+                        }
+                    });
+                }
+                let begun = Instant::now();
+                while got.len() as u64 + source.dropped() < 2 * OF_EACH {
+                    let mut take = |bytes: &[u8], _| got.push(u64::from_le_bytes(bytes.try_into().unwrap()));
+                    source.receive(Duration::from_millis(2), &mut take).unwrap();
+                    assert!(begun.elapsed() < PATIENCE, "{}: {} came", backend.name(), got.len());
+                }
+            });
+            let (all, dropped) = (got.len() as u64, source.dropped());
+            got.sort_unstable();
+            got.dedup();
+            assert_eq!((got.len() as u64, all + dropped), (all, 2 * OF_EACH), "{}", backend.name());
+            assert!(got.last().is_some_and(|last| *last < 2 * OF_EACH));
         });
     });
 }

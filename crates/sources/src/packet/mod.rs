@@ -22,13 +22,15 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Most datagrams of one call of [`Source::receive`]: as many as a socket hands over with GRO.
 const BATCH: usize = 256;
 /// The longest IP packet that a slot holds: the largest jumbo frames of network cards. Loopback allows more, but what is
 /// longer there are several datagrams in one.
 const PACKET_BYTES_MAX: usize = 9600;
+/// The kernel fills a slot within microseconds after it has counted the frame, unless it loses its processor.
+const ANNOUNCED_WAIT: Duration = Duration::from_secs(1);
 /// While the interface is down, it is looked at this often at most.
 const DOWN_WAIT: Duration = Duration::from_millis(10);
 
@@ -197,6 +199,7 @@ impl PacketReceiver {
 
 impl Source for PacketReceiver {
     fn receive(&mut self, timeout: Duration, take: &mut dyn FnMut(&[u8], Sender)) -> io::Result<usize> {
+        let mut announced = None;
         loop {
             let (frames, datagrams) = self.take(take);
             if frames > 0 {
@@ -207,6 +210,7 @@ impl Source for PacketReceiver {
             }
             if frames > 0 {
                 // Only refused frames. To refuse one takes less time than the kernel takes to receive it, so this ends.
+                announced = None;
                 continue;
             }
             // A frame may be in a later slot although the next one is still being written by another processor. Only
@@ -214,6 +218,9 @@ impl Source for PacketReceiver {
             self.count()?;
             if self.placed == self.taken {
                 break;
+            }
+            if announced.get_or_insert_with(Instant::now).elapsed() > ANNOUNCED_WAIT {
+                return Err(io::Error::other("the kernel has counted a frame that is not in its ring"));
             }
             std::thread::yield_now();
         }
