@@ -1,9 +1,6 @@
 use super::super::frame::{Arrival, Refused, datagram};
+use super::super::frames::{ethernet, fragments, frame, ip, udp};
 use super::*;
-
-#[path = "../../tests/common/frames.rs"]
-mod frames;
-use frames::{ethernet, fragments, frame, ip, udp};
 
 /// Runs a program as the kernel does for a frame to `receiver`: a load outside of the frame refuses it.
 fn run_for(program: &[sock_filter], frame: &[u8], receiver: u32) -> u32 {

@@ -1,8 +1,5 @@
+use super::super::frames::{ethernet, fragments, frame, ip, seal_ipv4, udp};
 use super::*;
-
-#[path = "../../tests/common/frames.rs"]
-mod frames;
-use frames::{ethernet, fragments, frame, ip, seal_ipv4, udp};
 
 fn v4() -> (SocketAddr, SocketAddr) {
     ("10.7.0.1:32410".parse().unwrap(), "10.7.0.2:50010".parse().unwrap())

@@ -10,6 +10,9 @@
 
 mod filter;
 pub mod frame;
+#[cfg(test)]
+#[path = "../../tests/common/frames.rs"]
+mod frames;
 
 use crate::sys;
 use crate::sys::interfaces::{self, Interface};

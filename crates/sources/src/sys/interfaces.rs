@@ -27,7 +27,7 @@ pub(crate) fn index_of(name: &str) -> Option<u32> {
 
 /// The interface that has an address, if there is one.
 pub(crate) fn with_address(address: IpAddr) -> io::Result<Option<Interface>> {
-    name_with_address(address)?.map(|name| interface(name)).transpose()
+    name_with_address(address)?.map(interface).transpose()
 }
 
 /// What the system knows of an interface. `/sys` is not asked: it may be that of another network namespace.
