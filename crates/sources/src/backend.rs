@@ -59,10 +59,7 @@ pub struct Streams {
 /// # Errors
 /// The backend that was named is not possible here, or a port cannot be bound.
 pub fn open(receive: Receive, addresses: &[SocketAddr], buffer_bytes: usize) -> Result<Streams, Failure> {
-    let open = |backend| {
-        let stream = |(stream, address): (usize, &SocketAddr)| open_stream(backend, stream, *address, buffer_bytes);
-        addresses.iter().enumerate().map(stream).collect::<Result<Vec<_>, _>>()
-    };
+    let open = |backend| open_all(backend, addresses, buffer_bytes);
     let (backend, why, streams) = match receive {
         Receive::Only(backend) => {
             (backend, format!("[source] receive = \"{}\" asks for it; {}", backend.name(), facts(backend)), open(backend)?)
@@ -94,20 +91,28 @@ fn facts(backend: Backend) -> &'static str {
     }
 }
 
-fn open_stream(backend: Backend, stream: usize, address: SocketAddr, buffer_bytes: usize) -> Result<Stream, Failure> {
+/// Opens all streams through one backend.
+fn open_all(backend: Backend, addresses: &[SocketAddr], buffer_bytes: usize) -> Result<Vec<Stream>, Failure> {
+    let each = |open: fn(usize, SocketAddr, usize) -> Result<Stream, Failure>| {
+        addresses.iter().enumerate().map(|(stream, address)| open(stream, *address, buffer_bytes)).collect()
+    };
     match backend {
-        Backend::Socket => {
-            let bound = UdpReceiver::bind(address, buffer_bytes).and_then(|receiver| Ok((receiver.local_addr()?, receiver)));
-            let (address, receiver) = bound.map_err(|error| no_port(stream, address, &error))?;
-            let buffer_bytes = receiver.receive_buffer_bytes();
-            Ok(Stream { source: Box::new(receiver), address, buffer_bytes, refusals: None })
-        }
-        Backend::Packet => {
-            let receiver = PacketReceiver::open(address, buffer_bytes).map_err(|why| no_ring(stream, address, &why))?;
-            let (address, buffer_bytes, refusals) = (receiver.local_addr(), receiver.ring_bytes(), receiver.refusals());
-            Ok(Stream { source: Box::new(receiver), address, buffer_bytes, refusals: Some(refusals) })
-        }
+        Backend::Socket => each(socket),
+        Backend::Packet => each(ring),
     }
+}
+
+fn socket(stream: usize, address: SocketAddr, buffer_bytes: usize) -> Result<Stream, Failure> {
+    let bound = UdpReceiver::bind(address, buffer_bytes).and_then(|receiver| Ok((receiver.local_addr()?, receiver)));
+    let (address, receiver) = bound.map_err(|error| no_port(stream, address, &error))?;
+    let buffer_bytes = receiver.receive_buffer_bytes();
+    Ok(Stream { source: Box::new(receiver), address, buffer_bytes, refusals: None })
+}
+
+fn ring(stream: usize, address: SocketAddr, buffer_bytes: usize) -> Result<Stream, Failure> {
+    let receiver = PacketReceiver::open(address, buffer_bytes).map_err(|why| no_ring(stream, address, &why))?;
+    let (address, buffer_bytes, refusals) = (receiver.local_addr(), receiver.ring_bytes(), receiver.refusals());
+    Ok(Stream { source: Box::new(receiver), address, buffer_bytes, refusals: Some(refusals) })
 }
 
 /// A port that cannot be bound.
