@@ -64,7 +64,10 @@ pub fn open(receive: Receive, addresses: &[SocketAddr], buffer_bytes: usize) -> 
         Receive::Only(backend) => {
             (backend, format!("[source] receive = \"{}\" asks for it; {}", backend.name(), facts(backend)), open(backend)?)
         }
-        Receive::Auto => first_of(&Backend::AUTO, open)?,
+        Receive::Auto => {
+            let (backend, why, streams) = first_of(&Backend::AUTO, open)?;
+            (backend, format!("chosen by \"auto\"; {why}"), streams)
+        }
     };
     let refusals = streams.iter().filter_map(|stream: &Stream| stream.refusals.clone()).collect();
     Ok(Streams { receiving: Receiving { backend, why, refusals }, streams })
@@ -190,6 +193,9 @@ mod tests {
             "{}",
             opened.receiving.line()
         );
+        let chosen = open(Receive::Auto, &[local], 1 << 20).unwrap().receiving;
+        assert!(chosen.line().contains(": chosen by \"auto\"; "), "{}", chosen.line());
+        assert_eq!(chosen.refused(), []);
         let failure = open(Receive::Auto, &[opened.streams[0].address], 1 << 20).err().unwrap();
         assert!(failure.what.starts_with("cannot listen on 127.0.0.1") && failure.fix.contains("ss -ulpn"), "{failure}");
     }
