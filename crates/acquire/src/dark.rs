@@ -295,8 +295,8 @@ fn live(
     let mut plan = plan::plan(&config);
     // Dark frames are used even if packets are missing.
     plan.missing = konkordia_core::ledger::MissingPolicy::Keep;
-    let receivers = arm::bind(&config, plan.streams(), arm::Ports::Configured)?;
-    let sources: Vec<Box<dyn Source>> = receivers.into_iter().map(|r| Box::new(r) as Box<dyn Source>).collect();
+    let opened = arm::open(&config, plan.streams(), arm::Ports::Configured)?;
+    let sources: Vec<Box<dyn Source>> = opened.streams.into_iter().map(|stream| stream.source).collect();
     let last = usize::from(config.first_port) + plan.streams() - 1;
     let place = format!("{}:{} to {last}", config.address, config.first_port);
     let of = wanted.map_or(String::new(), |stage| format!(" of {}", stage.name().to_uppercase()));

@@ -150,7 +150,7 @@ const KEYS: &[(&str, &[&str])] = &[
     ("run", &["images", "start_timeout_s", "stall_timeout_s"]),
 ];
 /// Keys of `[source]` for UDP.
-const UDP_SOURCE: [&str; 5] = ["kind", "address", "first_port", "receive_buffer_mib", "senders"];
+const UDP_SOURCE: [&str; 6] = ["kind", "address", "first_port", "receive_buffer_mib", "receive", "senders"];
 const FOLDER_SOURCE: [&str; 5] = ["folder", "suffixes", "remove", "settle_ms", "poll_ms"];
 const MESSAGE_SOURCE: [&str; 7] = ["upstreams", "bind", "socket", "join", "positions", "image_rows", "image_columns"];
 

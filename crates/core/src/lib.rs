@@ -25,6 +25,7 @@
 
 pub mod array;
 pub mod assembler;
+pub mod backend;
 pub mod endpoint;
 pub mod experiment;
 pub mod failure;

@@ -21,6 +21,7 @@ use konkordia_config::Config;
 use konkordia_config::archive_copy::ArchiveCopy;
 use konkordia_config::service::DetectorConfig;
 use konkordia_config::settings::ServiceSettings;
+use konkordia_core::backend::{Backend, Receive};
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::plan::{Compression, FirstFrame, Plan};
 use konkordia_core::setup::Finding;
@@ -28,6 +29,7 @@ use konkordia_core::state::{Event, State};
 use konkordia_engine::contain::contain;
 use konkordia_engine::control::Control;
 use konkordia_repack::archive_copy;
+use konkordia_sources::backend::Receiving;
 use serde_json::{Value, json};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -130,7 +132,7 @@ impl Driver for Udp {
 
     fn launch(&mut self, base: &mut Base, ready: Ready) -> Result<(), Failure> {
         let Ready { prepared, parameters, gates, live } = ready;
-        let Prepared { armed, files, raw_copy, plan, addresses, notes, .. } = prepared;
+        let Prepared { armed, files, raw_copy, plan, addresses, receiving, notes, .. } = prepared;
         let run = base.runs + 1;
         let control = armed.control();
         if let (Some(frames), FirstFrame::Auto) = (self.stragglers.clone(), plan.first_frame) {
@@ -155,7 +157,9 @@ impl Driver for Udp {
             looked: Instant::now(),
         };
         let stray = crate::machine::datagrams_to_closed_ports();
-        let closing = Closing { config: parameters.config, files, raw_copy, addresses, run, writes: parameters.write, stray };
+        let through = through(&parameters.config, &receiving);
+        let writes = parameters.write;
+        let closing = Closing { config: parameters.config, files, raw_copy, addresses, receiving, run, writes, stray };
         let (outbox, output_queues) = (self.outbox.clone(), Arc::clone(&base.fanout.output_queues));
         let (events, detector) = (base.machine.events.clone(), base.config.name.clone());
         let of_actor = Arc::clone(&live);
@@ -187,7 +191,7 @@ impl Driver for Udp {
         base.runs = run;
         let early = current.gates.wait(current.names.len());
         base.machine.shared.begin(of_actor);
-        announce(base, &current, &notes, early);
+        announce(base, &current, &notes, early, &through);
         self.current = Some(current);
         Ok(())
     }
@@ -285,8 +289,14 @@ impl Driver for Udp {
     }
 }
 
+/// Through what packets are received, where that is not the usual.
+fn through(config: &Config, receiving: &Receiving) -> String {
+    let is_usual = receiving.backend == Backend::Socket && config.receive == Receive::Auto;
+    if is_usual { String::new() } else { format!("; packets come through {}", receiving.line()) }
+}
+
 /// Publishes that a run is armed.
-fn announce(base: &mut Base, current: &Current, notes: &[String], early: u64) {
+fn announce(base: &mut Base, current: &Current, notes: &[String], early: u64, through: &str) {
     let (run, machine) = (current.run, &mut base.machine);
     let listens = current.names.clone();
     machine
@@ -303,7 +313,7 @@ fn announce(base: &mut Base, current: &Current, notes: &[String], early: u64) {
         machine.report("warning", Severity::Warning, message, json!({ "run": run, "packets": early }));
     }
     let images = current.images.map_or("images until stopped".into(), |n| format!("{} images", konkordia_core::text::count(n)));
-    machine.apply(Event::Arm, Some(StatusMessage::info(format!("armed for {images}"))));
+    machine.apply(Event::Arm, Some(StatusMessage::info(format!("armed for {images}{through}"))));
 }
 
 impl Udp {

@@ -30,7 +30,7 @@ use konkordia_engine::control::Control;
 use konkordia_engine::run::{Consumers, RunOutcome, end_of_run};
 use konkordia_sinks::clock;
 use konkordia_sinks::hdf5::{FileReport, LedgerRecord, Metadata, RunFiles, master_path};
-use konkordia_sources::udp::UdpReceiver;
+use konkordia_sources::backend::Receiving;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
@@ -44,10 +44,10 @@ const FROM_OTHER_SENDERS: &str = "from_strangers_packets";
 /// Most batches that are thrown away before a run begins.
 const DRAIN_BATCHES_MAX: usize = 100_000;
 
-/// Stands in front of a socket. It throws away packets from before the run was armed, and delivers nothing after a
+/// Stands in front of a source. It throws away packets from before the run was armed, and delivers nothing after a
 /// cancel.
 struct Gate {
-    inner: UdpReceiver,
+    inner: Box<dyn Source>,
     common: Arc<Gates>,
     is_open: bool,
 }
@@ -386,6 +386,8 @@ pub struct Closing {
     pub raw_copy: Option<RawCopy>,
     /// Where the streams arrived.
     pub addresses: Vec<std::net::SocketAddr>,
+    /// Through what they were received.
+    pub receiving: Receiving,
     /// Number of the run.
     pub run: u64,
     /// Files are written.
@@ -400,6 +402,7 @@ pub fn finish(closing: &Closing, outcome: &RunOutcome, images_seen: u64, reason:
     let is_cancelled = reason.cancelled && outcome.ended == Ended::Stopped;
     let ended = if is_cancelled { Ended::Cancelled.name() } else { outcome.ended_name() };
     let mut record = report::ledger_record(&closing.config, &names, outcome, clock::now());
+    report::add_refused(&mut record, &closing.receiving);
     if reason.cancelled {
         record.ended = ended.into();
     }
@@ -413,7 +416,8 @@ pub fn finish(closing: &Closing, outcome: &RunOutcome, images_seen: u64, reason:
     if let Err(error) = raw {
         failure.get_or_insert(error);
     }
-    let report = Report::new(&closing.config, &names, outcome, file).with_stray(closing.stray, outcome);
+    let report = Report::new(&closing.config, &names, outcome, file);
+    let report = report.with_receiving(&closing.receiving).with_stray(closing.stray, outcome);
     let mut kept = report.file().map(|file| (file.master.clone(), file.images, file.chunk_bytes));
     if is_nothing && failure.is_none() {
         report.file().into_iter().for_each(remove);

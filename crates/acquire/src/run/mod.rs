@@ -14,6 +14,7 @@ use konkordia_core::series::Ended;
 use konkordia_engine::run::{RunFailure, RunOutcome};
 use konkordia_sinks::clock;
 use konkordia_sinks::hdf5::RunFiles;
+use konkordia_sources::backend::Receiving;
 use raw_copy::RawCopy;
 use report::Report;
 use std::net::SocketAddr;
@@ -25,15 +26,17 @@ use std::net::SocketAddr;
 pub fn close(
     config: &Config,
     addresses: &[SocketAddr],
+    receiving: &Receiving,
     outcome: &RunOutcome,
     files: &RunFiles,
     raw_copy: Option<&RawCopy>,
 ) -> Result<Report, Failure> {
     let names: Vec<String> = addresses.iter().map(report::stream_name).collect();
-    let record = report::ledger_record(config, &names, outcome, clock::now());
+    let mut record = report::ledger_record(config, &names, outcome, clock::now());
+    report::add_refused(&mut record, receiving);
     let file = files.finish(&record).transpose();
     let raw = raw_copy.and_then(RawCopy::finish).transpose();
-    Ok(Report::new(config, &names, outcome, file?).with_raw(raw?))
+    Ok(Report::new(config, &names, outcome, file?).with_receiving(receiving).with_raw(raw?))
 }
 
 /// The exit code for the end of a run, and the failure to report, if there is one.

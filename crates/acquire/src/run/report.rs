@@ -4,6 +4,7 @@ use super::raw_copy::RawReport;
 use super::setup::{self, SetupReport};
 use crate::machine;
 use konkordia_config::{Config, plan};
+use konkordia_core::backend::Backend;
 use konkordia_core::failure::Exit;
 use konkordia_core::ledger::{RunLedger, StreamLedger};
 use konkordia_core::sender::{OtherSenders, Sender};
@@ -12,6 +13,8 @@ use konkordia_core::setup::{Port, Seen, WRONG_SETUP, What, wrong_setup};
 use konkordia_core::text;
 use konkordia_engine::run::RunOutcome;
 use konkordia_sinks::hdf5::{FileReport, LedgerRecord, StreamRecord};
+use konkordia_sources::backend::Receiving;
+use konkordia_sources::packet::frame::Refused;
 use serde_json::{Map, Value, json};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -35,6 +38,8 @@ pub struct Report {
     senders: Vec<(Option<Sender>, OtherSenders)>,
     advice: Vec<String>,
     notes: Vec<String>,
+    /// Through what the packets came; null if they did not come over a network.
+    receiving: Value,
 }
 
 /// Name of a stream that arrives at a port.
@@ -62,6 +67,11 @@ pub fn ledger_record(config: &Config, names: &[String], outcome: &RunOutcome, no
         end_time: Some(now),
         images_expected: outcome.images,
     }
+}
+
+/// Adds the frames that were refused before they were datagrams.
+pub fn add_refused(record: &mut LedgerRecord, receiving: &Receiving) {
+    record.totals.extend(receiving.refused().iter().map(|(why, frames)| (format!("refused_{}", why.name()), *frames)));
 }
 
 /// Stands for a header field that was never received. It is larger than every value of such a field.
@@ -133,6 +143,7 @@ impl Report {
             senders: (0..names.len()).map(|n| outcome.seen.get(n).map_or_else(Default::default, senders)).collect(),
             advice: advice(config, names, outcome),
             notes: Vec::new(),
+            receiving: Value::Null,
         }
     }
 
@@ -157,6 +168,24 @@ impl Report {
                 format!("{count} datagrams came to ports of this machine on which nobody listens: compare [source] first_port, [detector] modules and interfaces with the detector"),
             );
         }
+        self
+    }
+
+    /// Adds through what the packets came, and which frames were refused there.
+    pub fn with_receiving(mut self, receiving: &Receiving) -> Self {
+        if receiving.backend == Backend::Packet && self.ledger.total().kernel_dropped > 0 {
+            // The first advice is on the buffer of a socket.
+            self.advice[0] = format!(
+                "{} packets were dropped because a ring was full: write a larger receive_buffer_mib in [source] and see docs/troubleshooting.md",
+                text::count(self.ledger.total().kernel_dropped)
+            );
+        }
+        let refused = receiving.refused();
+        let line = |(why, frames): &(Refused, u64)| format!("{} frames were refused: {}", text::count(*frames), why.advice());
+        let lines: Vec<String> = refused.iter().map(line).collect();
+        self.advice.splice(0..0, lines);
+        let counts: Map<_, _> = refused.iter().map(|(why, frames)| (why.name().to_string(), json!(frames))).collect();
+        self.receiving = json!({ "backend": receiving.backend.name(), "why": receiving.why, "refused": counts });
         self
     }
 
@@ -337,6 +366,7 @@ impl Report {
             "raw_bytes": self.raw.as_ref().map(|r| r.bytes),
             "chunk_bytes": self.file.as_ref().map(|f| f.chunk_bytes), "advice": self.advice, "notes": self.notes,
             "setup": self.setup.iter().map(SetupReport::to_json).collect::<Vec<_>>(), "headline": self.headline(),
+            "receive": self.receiving,
         })
     }
 }

@@ -36,7 +36,7 @@ pub fn command(args: &ReceiveArgs) -> Result<Exit, Failure> {
     }
     let prepared = arm::prepare(&config, Ports::Configured, console::note)?;
     announce(args, &config, &prepared);
-    let Prepared { armed, files, raw_copy, plan, addresses, .. } = prepared;
+    let Prepared { armed, files, raw_copy, plan, addresses, receiving, .. } = prepared;
     stopper.follow(armed.control());
     let control = armed.control();
     let names: Vec<String> = addresses.iter().map(report::stream_name).collect();
@@ -56,7 +56,8 @@ pub fn command(args: &ReceiveArgs) -> Result<Exit, Failure> {
         live.report(&outcome.findings);
     }
     let (exit, failure) = exit_of(&outcome, plan.images().is_some(), stopper.is_stopped());
-    let report = close(&config, &addresses, &outcome, &files, raw_copy.as_ref()).map(|r| r.with_stray(stray, &outcome));
+    let report = close(&config, &addresses, &receiving, &outcome, &files, raw_copy.as_ref());
+    let report = report.map(|report| report.with_stray(stray, &outcome));
     match &report {
         Ok(report) if args.json => console::json(&report.to_json(exit), true),
         Ok(report) => console::to_stdout(&report.to_text()),
@@ -89,9 +90,10 @@ fn apply(args: &ReceiveArgs, config: &mut Config) -> Result<(), Failure> {
 
 /// Prints the plan, the notes and `armed`.
 fn announce(args: &ReceiveArgs, config: &Config, prepared: &Prepared) {
-    let Prepared { plan: run_plan, notes, .. } = prepared;
+    let Prepared { plan: run_plan, notes, receiving, .. } = prepared;
     if !args.quiet {
         console::to_stderr(&plan::describe(config, run_plan));
+        console::to_stderr(&format!("  {:<12} {}", "receive", receiving.line()));
     }
     for note in notes {
         console::note(note);
@@ -100,6 +102,7 @@ fn announce(args: &ReceiveArgs, config: &Config, prepared: &Prepared) {
         let event = json!({
             "event": "armed", "plan": plan::to_json(config, run_plan), "notes": notes,
             "receive_buffer_bytes": prepared.receive_buffer_bytes,
+            "receive": { "backend": receiving.backend.name(), "why": receiving.why },
         });
         console::json(&event, true);
     } else {
