@@ -1,4 +1,4 @@
-//! Sources of bytes: UDP sockets that receive and send datagrams in large batches, ZeroMQ sockets and folders that hand
+//! Sources of bytes: UDP sockets that receive and send datagrams in large batches, AF_XDP, ZeroMQ sockets and folders that hand
 //! over whole messages, and sources that replay kept ones. It never looks into a datagram or a message and knows no
 //! detector. Read [`udp::UdpReceiver`] and [`zmq::ZmqSource`] first.
 
@@ -9,4 +9,5 @@ pub mod memory;
 pub mod replay;
 mod sys;
 pub mod udp;
+pub mod xdp;
 pub mod zmq;
