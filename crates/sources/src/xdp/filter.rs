@@ -6,7 +6,7 @@
 //! (802.1Q, 802.1ad), IPv4 without options and not a fragment, or IPv6 without extension headers; UDP; the address (if
 //! one is given) and a port of the streams. If in addition its checksum of the IPv4 header is right and its lengths agree
 //! with each other and with the frame, it goes to a socket; if not, it is *malformed* and goes to the kernel, which
-//! drops and counts such packets itself. The UDP checksum is not looked at here: data beyond the first buffer of a
+//! drops and counts such packets itself. Datagrams that the kernel has joined go back to it too. The UDP checksum is not looked at here: data beyond the first buffer of a
 //! jumbo frame would have to be copied. The reader checks it (`reader.rs`).
 
 use super::assembler::{Assembler, If, Instruction, Register::*, Size};
@@ -21,6 +21,8 @@ pub(crate) struct Filter {
     pub address: IpAddr,
     /// The port of each stream.
     pub ports: Vec<u16>,
+    /// Bytes of the longest frame that the interface can receive.
+    pub frame_bytes_max: u32,
 }
 
 /// The maps that the program uses.
@@ -33,7 +35,7 @@ pub(crate) struct MapFds {
 }
 
 /// Numbers in the map of counters; their indices are below.
-pub(crate) const COUNTERS: usize = 4;
+pub(crate) const COUNTERS: usize = 5;
 /// Frames that are not the detector's.
 pub(crate) const PASSED: usize = 0;
 /// Datagrams that went to a socket.
@@ -42,6 +44,9 @@ pub(crate) const REDIRECTED: usize = 1;
 pub(crate) const MALFORMED: usize = 2;
 /// Datagrams on a queue that has no socket; the kernel gets them.
 pub(crate) const WITHOUT_SOCKET: usize = 3;
+/// Frames longer than the interface can receive, with a datagram to a port of the streams: several datagrams that the
+/// kernel has joined (GRO, or GSO of a sender on the same machine). The kernel gets them, and divides them again.
+pub(crate) const JOINED: usize = 4;
 
 // Results of XDP programs (`enum xdp_action`).
 pub(crate) const XDP_PASS: i32 = 2;
@@ -96,7 +101,7 @@ pub(crate) fn program(filter: &Filter, maps: MapFds) -> Vec<Instruction> {
         ipv6(&mut a, filter.address);
     }
     ports(&mut a, &filter.ports);
-    lengths(&mut a);
+    lengths(&mut a, filter.frame_bytes_max);
     ipv4_checksum(&mut a);
     redirect(&mut a, filter.ports.len(), maps);
     a.finish()
@@ -222,7 +227,7 @@ fn sequences(ports: &[u16]) -> Vec<(u16, i32, i32)> {
 }
 
 /// The lengths in the headers agree, and the frame has as many bytes.
-fn lengths(a: &mut Assembler) {
+fn lengths(a: &mut Assembler, frame_bytes_max: u32) {
     a.load(Size::Bits16, R0, R8, 4);
     a.u16_from_network(R0);
     a.jump_if(If::Less, R0, 8, "malformed");
@@ -233,6 +238,7 @@ fn lengths(a: &mut Assembler) {
     a.copy(R1, R6);
     // Of all buffers of the frame; those behind the first are out of reach of the loads above.
     a.call(XDP_GET_BUFF_LEN);
+    a.jump_if(If::Greater, R0, frame_bytes_max as i32, "joined");
     a.load(Size::Bits64, R1, R10, NEEDED);
     a.jump_if_register(If::Less, R0, R1, "malformed");
 }
@@ -269,6 +275,11 @@ fn redirect(a: &mut Assembler, streams: usize, maps: MapFds) {
     a.store_value(Size::Bits32, R10, COUNTER, REDIRECTED as i32);
     a.jump_if(If::Equal, R6, XDP_REDIRECT, "count");
     a.store_value(Size::Bits32, R10, COUNTER, WITHOUT_SOCKET as i32);
+    a.jump("count");
+
+    a.label("joined");
+    a.set(R6, XDP_PASS);
+    a.store_value(Size::Bits32, R10, COUNTER, JOINED as i32);
     a.jump("count");
 
     a.label("malformed");

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 
 fn filter(address: IpAddr, ports: &[u16]) -> Filter {
-    Filter { mac: MAC, address, ports: ports.to_vec() }
+    Filter { mac: MAC, address, ports: ports.to_vec(), frame_bytes_max: 1522 }
 }
 
 /// The program in the kernel, with its counters.
@@ -137,6 +137,8 @@ fn what_is_not_a_whole_datagram_goes_to_the_kernel() {
     assert_eq!(loaded.run(&good[..41]), PASSED, "no UDP header");
     assert_eq!(loaded.run(&good[..14]), PASSED, "Ethernet only");
     assert_eq!(loaded.run(&good[..200]), MALFORMED, "cut");
+    assert_eq!(loaded.run(&frame(&Layers::default(), &[1; 1480])), TAKEN, "the longest frame");
+    assert_eq!(loaded.run(&frame(&Layers::default(), &[1; 1481])), JOINED, "longer than a frame can be");
     let mut padded = frame(&Layers::default(), &[1]);
     padded.resize(60, 0);
     assert_eq!(loaded.run(&padded), TAKEN, "padding");

@@ -128,7 +128,9 @@ pub fn open(interface: &str, ports: &[u16], options: &Options) -> Result<Vec<Xdp
         let fix = format!("give queues that exist, or make more: sudo ethtool -L {interface} combined N");
         return Err(Failure::new(Exit::Configuration, format!("{interface} has no queue {queue}"), why, fix));
     }
-    let opening = Opening { filter: Filter { mac: facts.mac, address: options.address, ports }, facts, queues, options };
+    let frame_bytes_max = facts.mtu + OVERHEAD_BYTES as u32;
+    let filter = Filter { mac: facts.mac, address: options.address, ports, frame_bytes_max };
+    let opening = Opening { filter, facts, queues, options };
     let mut notes = Vec::new();
     for (number, way) in options.ways.list().iter().enumerate() {
         match opening.try_way(*way) {
@@ -167,8 +169,7 @@ struct Opened {
 impl Opening<'_> {
     /// Bytes of a chunk: with a small MTU a packet fits half a page.
     fn chunk_bytes(&self) -> u32 {
-        let frame_bytes = self.facts.mtu + OVERHEAD_BYTES as u32 + HEADROOM_BYTES;
-        if frame_bytes <= 2048 { 2048 } else { 4096 }
+        if self.filter.frame_bytes_max + HEADROOM_BYTES <= 2048 { 2048 } else { 4096 }
     }
 
     fn ring_entries(&self) -> u32 {
@@ -271,7 +272,7 @@ impl Opening<'_> {
         let copy = if way.is_zero_copy { libc::XDP_ZEROCOPY } else { libc::XDP_COPY };
         let flags = copy | libc::XDP_USE_NEED_WAKEUP;
         let bind = |flags| sys::bind(socket.as_fd(), self.facts.index, queue, flags, None);
-        let fits_a_chunk = self.facts.mtu + OVERHEAD_BYTES as u32 + HEADROOM_BYTES <= self.chunk_bytes();
+        let fits_a_chunk = self.filter.frame_bytes_max + HEADROOM_BYTES <= self.chunk_bytes();
         match bind(flags | libc::XDP_USE_SG) {
             Err(error) if fits_a_chunk && matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP)) => {
                 bind(flags)

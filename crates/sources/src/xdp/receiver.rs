@@ -56,6 +56,10 @@ pub struct Traffic {
     pub malformed: u64,
     /// For the streams, on a queue that has no socket; the ordinary sockets of the streams got them.
     pub without_socket: u64,
+    /// For the streams, but several datagrams in one frame, as the kernel joins them (GRO, or GSO of a sender on the same
+    /// machine), or longer than the MTU was when the receivers were opened; the kernel divided them, and the ordinary
+    /// sockets got them.
+    pub joined: u64,
 }
 
 /// What was lost of one stream since it was opened, in datagrams.
@@ -120,7 +124,8 @@ pub struct XdpReceiver {
     joined: Vec<u8>,
     descriptors: Vec<libc::pollfd>,
     calls: u32,
-    is_gone: bool,
+    /// Why the sockets are of no use any more.
+    failed: Option<io::Error>,
     losses: Losses,
 }
 
@@ -223,7 +228,7 @@ impl XdpReceiver {
             joined: vec![0; PAYLOAD_BYTES_MAX],
             descriptors,
             calls: 0,
-            is_gone: false,
+            failed: None,
             losses: Losses::default(),
         }
     }
@@ -252,6 +257,7 @@ impl XdpReceiver {
             redirected: read(filter::REDIRECTED)?,
             malformed: read(filter::MALFORMED)?,
             without_socket: read(filter::WITHOUT_SOCKET)?,
+            joined: read(filter::JOINED)?,
         })
     }
 
@@ -275,23 +281,18 @@ impl XdpReceiver {
 
     /// Waits until something can be read.
     fn wait(&mut self, timeout: Duration) -> io::Result<()> {
-        if self.is_gone {
-            return Err(self.gone(&io::Error::from_raw_os_error(libc::ENETDOWN)));
+        // The kernel tells a socket that its interface is gone, but does not report that to those who poll.
+        if self.failed.is_none() {
+            self.failed = self.queues.iter().find_map(|queue| sys::take_error(queue.socket.as_fd()));
+        }
+        if let Some(error) = &self.failed {
+            return Err(self.gone(error));
         }
         if self.attached.busy_poll && self.poll_busily(timeout) {
             return Ok(());
         }
         let timeout = if self.attached.busy_poll { Duration::ZERO } else { timeout };
-        sys::wait(&mut self.descriptors, timeout)?;
-        for (descriptor, queue) in self.descriptors.iter().zip(&self.queues) {
-            if descriptor.revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0
-                && let Some(error) = sys::take_error(queue.socket.as_fd())
-            {
-                self.is_gone = true;
-                return Err(self.gone(&error));
-            }
-        }
-        Ok(())
+        sys::wait(&mut self.descriptors, timeout)
     }
 
     fn gone(&self, error: &io::Error) -> io::Error {
