@@ -126,7 +126,11 @@ fn fold(mut sum: u64) -> u16 {
 
 /// Copies the part `range` of what the pieces make one after the other to the beginning of `into`, and returns it.
 /// `None` if `into` is too small or the pieces are too short.
-pub(crate) fn gather<'a, 'p>(pieces: impl Iterator<Item = &'p [u8]>, range: &Range<usize>, into: &'a mut [u8]) -> Option<&'a [u8]> {
+pub(crate) fn gather<'a, 'p>(
+    pieces: impl Iterator<Item = &'p [u8]>,
+    range: &Range<usize>,
+    into: &'a mut [u8],
+) -> Option<&'a [u8]> {
     let into = into.get_mut(..range.len())?;
     let (mut start, mut done) = (0, 0);
     for piece in pieces {

@@ -19,8 +19,6 @@ use std::time::Duration;
 const FREE_CHUNKS: u32 = 4096;
 /// Bytes that the kernel leaves free before the packet in each chunk (XDP_PACKET_HEADROOM).
 const HEADROOM_BYTES: u32 = 256;
-/// Bytes of the ordinary socket of each stream, which has little to do.
-const REST_BUFFER_BYTES: usize = 4 << 20;
 /// Receive rings have at least and at most this many entries.
 const RING_ENTRIES: (u32, u32) = (64, 1 << 20);
 /// How often and after which time a queue is tried again that another socket still has. The kernel cleans up behind a
@@ -48,7 +46,8 @@ pub struct Options {
     /// The address to which the detector sends; `0.0.0.0` = any over IPv4, `::` = any.
     pub address: IpAddr,
     /// Bytes of packet memory for each stream on each queue. It is locked; with Q queues it is needed Q times, because
-    /// the card decides by which queue a stream comes.
+    /// the card decides by which queue a stream comes. The ordinary socket of a stream asks for as much, which is not
+    /// locked.
     pub buffer_bytes: usize,
     /// The queues that get sockets; `None` = all. Datagrams on other queues come through the ordinary socket.
     pub queues: Option<Vec<u32>>,
@@ -111,7 +110,7 @@ pub fn open(interface: &str, ports: &[u16], options: &Options) -> Result<Vec<Xdp
     let failure = |refusal: Refusal| refusal.failure(interface);
     let bind = |port: u16| {
         let address = SocketAddr::new(options.address, port);
-        UdpReceiver::bind_without_gro(address, REST_BUFFER_BYTES).map_err(Refusal::of(Step::Port(port)))
+        UdpReceiver::bind_without_gro(address, options.buffer_bytes).map_err(Refusal::of(Step::Port(port)))
     };
     let rest = ports.iter().map(|port| bind(*port)).collect::<Result<Vec<_>, _>>().map_err(failure)?;
     let local = |socket: &UdpReceiver| socket.local_addr().map(|address| address.port());
@@ -187,11 +186,10 @@ impl Opening<'_> {
         let streams = self.filter.ports.len();
         let keys = (self.queues.iter().max().map_or(0, |queue| queue + 1) * streams as u32).max(1);
         let sockets = sys::create_map(MapKind::Sockets, 4, 4, keys).map_err(Refusal::of(Step::Maps))?;
-        let counters =
-            sys::create_map(MapKind::PerCpuArray, 4, 8, COUNTERS as u32).map_err(Refusal::of(Step::Maps))?;
+        let counters = sys::create_map(MapKind::PerCpuArray, 4, 8, COUNTERS as u32).map_err(Refusal::of(Step::Maps))?;
         let maps = MapFds { sockets: sockets.as_raw_fd(), counters: counters.as_raw_fd() };
-        let program = sys::load_program(&program(&self.filter, maps))
-            .map_err(|(error, log)| Refusal { step: Step::Load, error, log })?;
+        let program =
+            sys::load_program(&program(&self.filter, maps)).map_err(|(error, log)| Refusal { step: Step::Load, error, log })?;
         let mut of_streams: Vec<Vec<StreamQueue>> = (0..streams).map(|_| Vec::new()).collect();
         for &queue in &self.queues {
             for (stream, opened) in self.open_queue(queue, way)?.into_iter().enumerate() {
@@ -231,8 +229,8 @@ impl Opening<'_> {
         let rings = Refusal::of(Step::Rings);
         let owner = Arc::new(self.socket(entries)?);
         let bytes = chunk_count as usize * chunk_bytes as usize;
-        let (memory, mut chunks) = PacketMemory::register(owner.as_fd(), chunk_bytes, chunk_count)
-            .map_err(Refusal::of(Step::Memory { bytes }))?;
+        let (memory, mut chunks) =
+            PacketMemory::register(owner.as_fd(), chunk_bytes, chunk_count).map_err(Refusal::of(Step::Memory { bytes }))?;
         // As long as the memory has chunks, so that all of them can always be given back.
         let fill_entries = chunk_count.next_power_of_two();
         sys::set_ring(owner.as_fd(), libc::XDP_UMEM_FILL_RING, fill_entries).map_err(&rings)?;
@@ -274,9 +272,7 @@ impl Opening<'_> {
         let bind = |flags| sys::bind(socket.as_fd(), self.facts.index, queue, flags, None);
         let fits_a_chunk = self.filter.frame_bytes_max + HEADROOM_BYTES <= self.chunk_bytes();
         match bind(flags | libc::XDP_USE_SG) {
-            Err(error) if fits_a_chunk && matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP)) => {
-                bind(flags)
-            }
+            Err(error) if fits_a_chunk && matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP)) => bind(flags),
             other => other,
         }
     }

@@ -23,8 +23,7 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     fn new(bytes: usize, flags: libc::c_int, fd: libc::c_int, offset: libc::off_t) -> io::Result<Self> {
         // SAFETY: a new mapping at a place that the kernel chooses; it touches no memory that is in use.
-        let start =
-            unsafe { libc::mmap(ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, fd, offset) };
+        let start = unsafe { libc::mmap(ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, fd, offset) };
         match NonNull::new(start.cast::<u8>()) {
             Some(start) if start.as_ptr().cast() != libc::MAP_FAILED => Ok(Self { start, bytes }),
             _ => Err(io::Error::last_os_error()),
@@ -194,16 +193,7 @@ pub(crate) fn prefer_busy_poll(socket: BorrowedFd<'_>, poll_us: u32, packets_max
 /// Makes the kernel look at the fill ring, and receive in the case of busy polling.
 pub(crate) fn wake(socket: BorrowedFd<'_>) {
     // SAFETY: no memory is passed; without a buffer the call only wakes the driver.
-    unsafe {
-        libc::recvfrom(
-            socket.as_raw_fd(),
-            ptr::null_mut(),
-            0,
-            libc::MSG_DONTWAIT,
-            ptr::null_mut(),
-            ptr::null_mut(),
-        )
-    };
+    unsafe { libc::recvfrom(socket.as_raw_fd(), ptr::null_mut(), 0, libc::MSG_DONTWAIT, ptr::null_mut(), ptr::null_mut()) };
 }
 
 /// The error that made the socket useless, if any; it is taken from the socket.
@@ -387,8 +377,7 @@ pub(crate) fn attach(program: BorrowedFd<'_>, index: u32, hook: Hook) -> io::Res
         attach_type: u32,
         flags: u32,
     }
-    let mut attach =
-        Attach { program: program.as_raw_fd() as u32, interface: index, attach_type: BPF_XDP, flags: hook as u32 };
+    let mut attach = Attach { program: program.as_raw_fd() as u32, interface: index, attach_type: BPF_XDP, flags: hook as u32 };
     // SAFETY: the structure has the fields of BPF_LINK_CREATE in their order, and points to nothing.
     owned(unsafe { bpf(LINK_CREATE, &mut attach) }?)
 }

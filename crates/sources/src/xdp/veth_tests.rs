@@ -4,11 +4,15 @@
 use super::made::{Layers, frame};
 use super::sys::{self, Interface, PacketSocket};
 use super::{Options, Ways, XdpReceiver, open};
+use crate::udp::UdpSender;
 use konkordia_core::failure::Failure;
 use konkordia_core::ports::Source;
+use konkordia_core::sender::Sender;
+use std::io::Write;
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 const INSIDE: &str = "KONKORDIA_TEST_INSIDE";
@@ -191,40 +195,126 @@ fn fragments(frame: &[u8], first_bytes: usize) -> [Vec<u8>; 2] {
 fn a_stream_that_nobody_reads_loses_only_its_own_datagrams_and_each_is_counted() {
     in_own_network(&[], || {
         let cable = Cable::new(9000);
-        for ways in [Ways::Native, Ways::Generic] {
+        // Datagrams in one chunk and in three.
+        for (ways, bytes, waiting) in
+            [(Ways::Native, 8240, 85), (Ways::Native, 100, 256), (Ways::Generic, 8240, 85), (Ways::Generic, 100, 256)]
+        {
             let ports = [PORT, PORT + 1, PORT + 7];
             let mut options = options(ways);
             options.buffer_bytes = 256 * 4096;
             let mut receivers = open("near", &ports, &options).unwrap();
             let sent = 6000;
-            let mut got = [0; 2];
             for number in 0..sent {
                 for port in ports {
-                    cable.send(&Layers { port, ..Layers::default() }, &payload(8240, number + usize::from(port)));
+                    cable.send(&Layers { port, ..Layers::default() }, &payload(bytes, number + usize::from(port)));
                 }
-                for (stream, count) in got.iter_mut().enumerate() {
-                    let expected = payload(8240, number + usize::from(ports[stream]));
-                    let more = take(&mut receivers[stream], 1);
-                    assert_eq!(more, [expected], "stream {stream}, number {number}");
-                    *count += more.len();
+                for (receiver, port) in receivers.iter_mut().zip(ports).take(2) {
+                    let expected = payload(bytes, number + usize::from(port));
+                    assert_eq!(take(receiver, 1), [expected], "{ways:?} {port}, number {number}");
                 }
             }
-            assert_eq!(got, [sent; 2]);
             let late = receivers[2].dropped();
             let rest = take(&mut receivers[2], sent - late as usize).len();
-            // 3 of 256 chunks each.
-            assert_eq!((rest, late), (85, sent as u64 - 85), "{:?}", receivers[2].losses());
+            assert_eq!((rest, late), (waiting, (sent - waiting) as u64), "{ways:?} {:?}", receivers[2].losses());
             assert_eq!(receivers[2].losses().ring_full, late);
             assert_eq!(receivers[0].dropped() + receivers[1].dropped(), 0);
             // It takes part again when it is read, and a stream that goes leaves the others alone.
             receivers.remove(0);
-            for stream in 0..2 {
-                cable.send(&Layers { port: ports[stream + 1], ..Layers::default() }, &[9; 8240]);
-                assert_eq!(take(&mut receivers[stream], 1), [[9; 8240]]);
+            for (receiver, port) in receivers.iter_mut().zip(&ports[1..]) {
+                cable.send(&Layers { port: *port, ..Layers::default() }, &[9; 8240]);
+                assert_eq!(take(receiver, 1), [[9; 8240]]);
             }
             cable.send(&Layers { port: PORT, ..Layers::default() }, &[9; 100]);
-            assert!(is_empty(&mut receivers[0]) && is_empty(&mut receivers[1]));
+            assert!(receivers.iter_mut().all(is_empty));
             assert_eq!(receivers[0].traffic().unwrap().without_socket, 1);
+        }
+    });
+}
+
+/// The streams share the free chunks of the queue. The sender is never further ahead than the rings are long.
+#[test]
+fn streams_are_read_by_threads_of_their_own() {
+    in_own_network(&[], || {
+        const SENT: usize = 20_000;
+        const AHEAD: usize = 100;
+        let cable = Cable::new(9000);
+        let ports: Vec<u16> = (0..4).map(|stream| PORT + stream).collect();
+        let receivers = open("near", &ports, &options(Ways::Any)).unwrap();
+        let length = |number: usize| [8240, 100, 3900, 4096][number % 4];
+        let taken: Vec<AtomicUsize> = ports.iter().map(|_| AtomicUsize::new(0)).collect();
+        let start = Instant::now();
+        let is_late = || start.elapsed() > Duration::from_secs(120);
+        std::thread::scope(|scope| {
+            let read = |mut receiver: XdpReceiver, taken: &AtomicUsize| {
+                let mut next = 0;
+                while next < SENT && !is_late() {
+                    let mut take = |datagram: &[u8], _: Sender| {
+                        let (first, bytes) = (datagram[0], datagram.len());
+                        assert_eq!((first, bytes), (next as u8, length(next)), "number {next}");
+                        assert!(datagram.iter().all(|byte| *byte == first), "number {next} is of two datagrams");
+                        next += 1;
+                    };
+                    receiver.receive(Duration::from_millis(2), &mut take).unwrap();
+                    taken.store(next, Ordering::Relaxed);
+                }
+                (next, receiver.dropped())
+            };
+            let threads: Vec<_> =
+                receivers.into_iter().zip(&taken).map(|(receiver, taken)| scope.spawn(move || read(receiver, taken))).collect();
+            for number in 0..SENT {
+                while taken.iter().any(|taken| taken.load(Ordering::Relaxed) + AHEAD < number) && !is_late() {
+                    std::thread::sleep(Duration::from_micros(100));
+                }
+                for port in &ports {
+                    cable.send(&Layers { port: *port, ..Layers::default() }, &vec![number as u8; length(number)]);
+                }
+            }
+            for thread in threads {
+                assert_eq!(thread.join().unwrap(), (SENT, 0));
+            }
+        });
+    });
+}
+
+/// A sender on the same machine may send several datagrams as one frame; the kernel divides it.
+#[test]
+fn datagrams_that_the_kernel_has_joined_are_divided() {
+    const SEND: &str = "KONKORDIA_TEST_SEND";
+    in_own_network(&[], || {
+        if std::env::var_os(SEND).is_some() {
+            // In a further network, with the other end of the cable, when it has been put there.
+            std::io::stdin().read_line(&mut String::new()).unwrap();
+            ip("address add 10.7.0.2/24 dev far");
+            ip("link set far up");
+            let mut sender = UdpSender::connect(([10, 7, 0, 1], PORT).into()).unwrap();
+            let all: Vec<u8> = (0..70).flat_map(|number| payload(8240, number)).collect();
+            return sender.send_segments(&all, 8240).unwrap();
+        }
+        for (ways, is_joined) in [(Ways::Native, false), (Ways::Generic, true)] {
+            let _cable = Cable::new(9000);
+            let mut receiver = open("near", &[PORT], &options(ways)).unwrap().remove(0);
+            let mut child = Command::new("unshare")
+                .arg("-n")
+                .arg(std::env::current_exe().unwrap())
+                .args(std::env::args().skip(1))
+                .env(SEND, "1")
+                .stdin(Stdio::piped())
+                .stdout(Stdio::null())
+                .spawn()
+                .unwrap();
+            // `unshare` makes the network before it becomes the test, which says nothing until it is told.
+            let namespace = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/net")).unwrap();
+            let (start, pid) = (Instant::now(), child.id().to_string());
+            while namespace(&pid) == namespace("self") && start.elapsed() < Duration::from_secs(10) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            ip(&format!("link set far netns {pid}"));
+            child.stdin.take().unwrap().write_all(b"\n").unwrap();
+            let got = take(&mut receiver, 70);
+            assert!(child.wait().unwrap().success());
+            assert_eq!(got, (0..70).map(|number| payload(8240, number)).collect::<Vec<_>>(), "{ways:?}");
+            assert_eq!(receiver.traffic().unwrap().joined > 0, is_joined, "{:?}", receiver.traffic());
+            assert_eq!(receiver.dropped(), 0);
         }
     });
 }
