@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 
 const INSIDE: &str = "KONKORDIA_TEST_INSIDE";
 const PORT: u16 = 50_000;
+/// Longest wait for what must come.
+const LONG: Duration = Duration::from_secs(30);
 
 /// Runs the calling test again in a network namespace of its own, through `prefix` (a program that changes rights, for
 /// example), and then the scene in it.
@@ -56,6 +58,7 @@ impl Cable {
         for name in ["far", "near"] {
             ip(&format!("link set {name} up"));
         }
+        wait_for_cable();
         ip("address add 10.7.0.1/24 dev near");
         ip("address add fd07::1/64 dev near nodad");
         Self(PacketSocket::open(interface("far").index).unwrap())
@@ -78,6 +81,17 @@ impl Cable {
     }
 }
 
+/// The kernel notices a cable a little later than it is there, and drops what is sent before.
+fn wait_for_cable() {
+    let start = Instant::now();
+    while ["far", "near"].iter().any(|name| !ip(&format!("link show {name}")).contains("state UP")) {
+        assert!(start.elapsed() < LONG, "{}", ip("link show"));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // Waits for the lock under which the kernel notices it.
+    ip("link set far txqueuelen 1000");
+}
+
 fn interface(name: &str) -> Interface {
     Interface::read(name, UdpSocket::bind("127.0.0.1:0").or_else(|_| UdpSocket::bind("0.0.0.0:0")).unwrap().as_fd()).unwrap()
 }
@@ -89,7 +103,7 @@ fn options(ways: Ways) -> Options {
 /// Receives until `count` datagrams have come, at most for some seconds.
 fn take(receiver: &mut XdpReceiver, count: usize) -> Vec<Vec<u8>> {
     let (start, mut got) = (Instant::now(), Vec::new());
-    while got.len() < count && start.elapsed() < Duration::from_secs(5) {
+    while got.len() < count && start.elapsed() < LONG {
         receiver.receive(Duration::from_millis(20), &mut |datagram, _| got.push(datagram.to_vec())).unwrap();
     }
     got
@@ -286,9 +300,16 @@ fn datagrams_that_the_kernel_has_joined_are_divided() {
             std::io::stdin().read_line(&mut String::new()).unwrap();
             ip("address add 10.7.0.2/24 dev far");
             ip("link set far up");
+            let start = Instant::now();
+            while !ip("link show far").contains("state UP") && start.elapsed() < LONG {
+                std::thread::sleep(Duration::from_millis(10));
+            }
             let mut sender = UdpSender::connect(([10, 7, 0, 1], PORT).into()).unwrap();
             let all: Vec<u8> = (0..70).flat_map(|number| payload(8240, number)).collect();
-            return sender.send_segments(&all, 8240).unwrap();
+            sender.send_segments(&all, 8240).unwrap();
+            // The cable must stay until everything has arrived.
+            std::io::stdin().read_line(&mut String::new()).unwrap();
+            return;
         }
         for (ways, is_joined) in [(Ways::Native, false), (Ways::Generic, true)] {
             let _cable = Cable::new(9000);
@@ -305,13 +326,20 @@ fn datagrams_that_the_kernel_has_joined_are_divided() {
             // `unshare` makes the network before it becomes the test, which says nothing until it is told.
             let namespace = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/net")).unwrap();
             let (start, pid) = (Instant::now(), child.id().to_string());
-            while namespace(&pid) == namespace("self") && start.elapsed() < Duration::from_secs(10) {
+            while namespace(&pid) == namespace("self") && start.elapsed() < LONG {
                 std::thread::sleep(Duration::from_millis(5));
             }
             ip(&format!("link set far netns {pid}"));
-            child.stdin.take().unwrap().write_all(b"\n").unwrap();
+            let mut input = child.stdin.take().unwrap();
+            input.write_all(b"\n").unwrap();
             let got = take(&mut receiver, 70);
+            drop(input);
             assert!(child.wait().unwrap().success());
+            // The network of the sender goes with it, and both ends of the cable, a little later.
+            let start = Instant::now();
+            while std::fs::read_to_string("/proc/self/net/dev").unwrap().contains("near:") && start.elapsed() < LONG {
+                std::thread::sleep(Duration::from_millis(10));
+            }
             assert_eq!(got, (0..70).map(|number| payload(8240, number)).collect::<Vec<_>>(), "{ways:?}");
             assert_eq!(receiver.traffic().unwrap().joined > 0, is_joined, "{:?}", receiver.traffic());
             assert_eq!(receiver.dropped(), 0);
@@ -372,6 +400,7 @@ fn an_mtu_that_changes_and_an_interface_that_goes_are_survived() {
             ip("link set near down");
             assert!(is_empty(&mut receiver));
             ip("link set near up");
+            wait_for_cable();
             exchange(&mut receiver, 8240);
             ip("link delete far");
             for _ in 0..2 {
@@ -440,7 +469,7 @@ fn the_program_is_detached_when_receivers_go_and_when_the_process_is_killed() {
             .unwrap();
         let until = |wanted: bool| {
             let start = Instant::now();
-            while has_program() != wanted && start.elapsed() < Duration::from_secs(10) {
+            while has_program() != wanted && start.elapsed() < LONG {
                 std::thread::sleep(Duration::from_millis(10));
             }
             has_program() == wanted
