@@ -48,8 +48,8 @@ impl UdpReceiver {
         Ok(receiver)
     }
 
-    /// As [`UdpReceiver::bind`], but the kernel joins no datagrams: it would do so before a program of XDP in the network
-    /// stack sees them.
+    /// As [`UdpReceiver::bind`], but the kernel joins no datagrams: it would do so before a program of XDP in the
+    /// network stack sees them.
     pub(crate) fn bind_without_gro(address: SocketAddr, receive_buffer_bytes: usize) -> io::Result<Self> {
         let socket = UdpSocket::bind(address)?;
         let receive_buffer_bytes = sys::set_receive_buffer(&socket, receive_buffer_bytes)?;

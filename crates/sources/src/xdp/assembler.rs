@@ -21,8 +21,8 @@ pub(crate) struct Instruction {
     pub immediate: i32,
 }
 
-/// A register. R0 has results, R1 to R5 are arguments that a call destroys, R6 to R9 survive calls, R10 is the end of the
-/// stack.
+/// A register. R0 has results, R1 to R5 are arguments that a call destroys, R6 to R9 survive calls, R10 is the end of
+/// the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Register {

@@ -45,8 +45,8 @@ impl Refusal {
         self.error.raw_os_error().unwrap_or(0)
     }
 
-    /// True if another, slower way could still be possible: it was binding or attaching that failed, and neither because
-    /// of rights nor because of other programs.
+    /// True if another, slower way could still be possible: it was binding or attaching that failed, and neither
+    /// because of rights nor because of other programs.
     pub(crate) fn leaves_other_ways(&self) -> bool {
         let is_about_the_way = matches!(self.step, Step::Bind { .. } | Step::Attach);
         is_about_the_way && !matches!(self.code(), EPERM | EACCES | EBUSY | EEXIST | ENODEV | ENETDOWN)
@@ -91,7 +91,9 @@ impl Refusal {
             (_, ENODEV) => "the interface has been removed; check it with `ip link`".into(),
             (_, ENETDOWN) => format!("switch the interface on: sudo ip link set {interface} up"),
             (Step::Socket, EAFNOSUPPORT) => {
-                "this kernel was built without AF_XDP (CONFIG_XDP_SOCKETS); use another backend, or another kernel".into()
+                "this kernel was built without AF_XDP (CONFIG_XDP_SOCKETS), or systemd forbids it (RestrictAddressFamilies: \
+                 add AF_XDP); use another backend otherwise"
+                    .into()
             }
             (Step::Memory { bytes }, ENOBUFS) => format!(
                 "raise the limit of locked memory to at least {} KiB (`ulimit -l`, LimitMEMLOCK= of systemd), or give the \

@@ -1,13 +1,14 @@
 //! The XDP program that picks the detector's datagrams out of the traffic of an interface. It runs in the kernel for
-//! every frame, before the network stack. Datagrams to the ports of the streams go to their sockets; everything else goes
-//! on to the kernel unchanged.
+//! every frame, before the network stack. Datagrams to the ports of the streams go to their sockets; everything else
+//! goes on to the kernel unchanged.
 //!
 //! What is a datagram of the detector: an Ethernet frame to this interface (or to a group), with at most two VLAN tags
 //! (802.1Q, 802.1ad), IPv4 without options and not a fragment, or IPv6 without extension headers; UDP; the address (if
-//! one is given) and a port of the streams. If in addition its checksum of the IPv4 header is right and its lengths agree
-//! with each other and with the frame, it goes to a socket; if not, it is *malformed* and goes to the kernel, which
-//! drops and counts such packets itself. Datagrams that the kernel has joined go back to it too. The UDP checksum is not looked at here: data beyond the first buffer of a
-//! jumbo frame would have to be copied. The reader checks it (`reader.rs`).
+//! one is given) and a port of the streams. If in addition its checksum of the IPv4 header is right and its lengths
+//! agree with each other and with the frame, it goes to a socket; if not, it is *malformed* and goes to the kernel,
+//! which drops and counts such packets itself. Datagrams that the kernel has joined go back to it too. The UDP checksum
+//! is not looked at here: data beyond the first buffer of a jumbo frame would have to be copied. The reader checks it
+//! (`reader.rs`).
 
 use super::assembler::{Assembler, If, Instruction, Register::*, Size};
 use std::net::IpAddr;

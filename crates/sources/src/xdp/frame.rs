@@ -1,6 +1,6 @@
 //! The Ethernet frames that the filter sends to a socket: where the payload of the datagram lies, who sent it, and
-//! whether its checksum is right. The filter has checked the headers already (`filter.rs`); they are checked again here,
-//! because memory is only read where this code has seen that it may be.
+//! whether its checksum is right. The filter has checked the headers already (`filter.rs`); they are checked again
+//! here, because memory is only read where this code has seen that it may be.
 //!
 //! Formats: Ethernet with 802.1Q and 802.1ad tags; IPv4, RFC 791; IPv6, RFC 8200; UDP, RFC 768; checksums, RFC 1071.
 

@@ -1,12 +1,12 @@
-//! Receiving with AF_XDP: a program in the kernel (`filter.rs`) sees every frame of a network interface before the network
-//! stack does, and puts the detector's datagrams into memory of this process; all other traffic goes on to the kernel
-//! unchanged. A datagram costs no system call, and is copied once less than with a socket: never, if the card writes to
-//! that memory itself (zero-copy) and the datagram lies in one chunk.
+//! Receiving with AF_XDP: a program in the kernel (`filter.rs`) sees every frame of a network interface before the
+//! network stack does, and puts the detector's datagrams into memory of this process; all other traffic goes on to the
+//! kernel unchanged. A datagram costs no system call, and is copied once less than with a socket: never, if the card
+//! writes to that memory itself (zero-copy) and the datagram lies in one chunk.
 //!
-//! What is where: each queue of the interface has *packet memory* in chunks of 4096 bytes (2048 if the MTU is small) and
-//! one ring of free chunks, which its streams share. Each stream has a socket with a receive ring on each queue
-//! (`rings.rs`, `receiver.rs`). A stream that is too slow fills its own ring only: the memory has chunks for all rings. A
-//! datagram that is longer than a chunk (jumbo frames) comes in several, which are put together in memory of the
+//! What is where: each queue of the interface has *packet memory* in chunks of 4096 bytes (2048 if the MTU is small)
+//! and one ring of free chunks, which its streams share. Each stream has a socket with a receive ring on each queue
+//! (`rings.rs`, `receiver.rs`). A stream that is too slow fills its own ring only: the memory has chunks for all rings.
+//! A datagram that is longer than a chunk (jumbo frames) comes in several, which are put together in memory of the
 //! receiver.
 //!
 //! Each stream also has an ordinary socket on its port. It reserves the port, and gets what the program leaves to the
@@ -30,7 +30,7 @@ mod receiver;
 mod rings;
 mod sys;
 
-pub use opening::{Options, Ways, open};
+pub use opening::{Options, Ways, interface_of, open};
 pub use receiver::{Losses, Report, Traffic, XdpReceiver};
 
 #[cfg(test)]

@@ -143,6 +143,14 @@ pub fn open(interface: &str, ports: &[u16], options: &Options) -> Result<Vec<Xdp
     unreachable!("each list of ways has a last one, and that returned")
 }
 
+/// The interface that has this address, for [`open`]. `None` for `0.0.0.0` and `::`, which are of no interface.
+///
+/// # Errors
+/// The kernel does not say.
+pub fn interface_of(address: IpAddr) -> io::Result<Option<String>> {
+    sys::interface_of(address)
+}
+
 /// What is the same for all ways.
 struct Opening<'a> {
     facts: Interface,

@@ -1,5 +1,5 @@
-//! The source of one stream: reads the receive rings of the stream, one for each queue of the interface, and beside them
-//! an ordinary socket on the same port.
+//! The source of one stream: reads the receive rings of the stream, one for each queue of the interface, and beside
+//! them an ordinary socket on the same port.
 
 use super::filter;
 use super::frame::{self, Datagram};
@@ -30,8 +30,8 @@ const REST_INTERVAL: u32 = 32;
 pub struct Report {
     /// Name of the interface.
     pub interface: String,
-    /// The program runs in the driver; otherwise the kernel makes its own form of each packet first, which costs most
-    /// of the gain.
+    /// The program runs in the driver; otherwise in the network stack, after the kernel has made its own form of each
+    /// packet.
     pub is_native: bool,
     /// The network card writes packets to the memory of this process; otherwise the kernel copies them.
     pub is_zero_copy: bool,
@@ -56,9 +56,9 @@ pub struct Traffic {
     pub malformed: u64,
     /// For the streams, on a queue that has no socket; the ordinary sockets of the streams got them.
     pub without_socket: u64,
-    /// For the streams, but several datagrams in one frame, as the kernel joins them (GRO, or GSO of a sender on the same
-    /// machine), or longer than the MTU was when the receivers were opened; the kernel divided them, and the ordinary
-    /// sockets got them.
+    /// For the streams, but several datagrams in one frame, as the kernel joins them (GRO, or GSO of a sender on the
+    /// same machine), or longer than the MTU was when the receivers were opened; the kernel divided them, and the
+    /// ordinary sockets got them.
     pub joined: u64,
 }
 

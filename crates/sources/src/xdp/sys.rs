@@ -1,10 +1,11 @@
-//! The system calls of AF_XDP: sockets, mapped memory, maps and programs of eBPF, facts of an interface. What the kernel
-//! writes into memory that is shared with it is in `rings.rs`.
+//! The system calls of AF_XDP: sockets, mapped memory, maps and programs of eBPF, facts of an interface. What the
+//! kernel writes into memory that is shared with it is in `rings.rs`.
 
 use super::assembler::Instruction;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::mem::size_of;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::time::Duration;
@@ -96,7 +97,8 @@ fn set_option<T: Copy>(socket: BorrowedFd<'_>, level: libc::c_int, option: libc:
 fn get_option<T: Copy>(socket: BorrowedFd<'_>, level: libc::c_int, option: libc::c_int, value: &mut T) -> io::Result<usize> {
     let mut length = size_of::<T>() as libc::socklen_t;
     let to = ptr::from_mut(value).cast();
-    // SAFETY: `value` and `length` live during the call and agree in size; all bytes are valid for the types used below.
+    // SAFETY: `value` and `length` live during the call and agree in size; all bytes are valid for the types used
+    // below.
     done(unsafe { libc::getsockopt(socket.as_raw_fd(), level, option, to, &raw mut length) })?;
     Ok(length as usize)
 }
@@ -180,7 +182,8 @@ pub(crate) fn is_zero_copy(socket: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0)
 }
 
-/// Lets this process run the driver's receive loop instead of waiting for interrupts (Documentation/networking/napi.rst).
+/// Lets this process run the driver's receive loop instead of waiting for interrupts
+/// (Documentation/networking/napi.rst).
 pub(crate) fn prefer_busy_poll(socket: BorrowedFd<'_>, poll_us: u32, packets_max: u32) -> io::Result<()> {
     const SO_BUSY_POLL: libc::c_int = 46;
     const SO_PREFER_BUSY_POLL: libc::c_int = 69;
@@ -366,8 +369,8 @@ pub(crate) enum Hook {
     Native = 1 << 2,
 }
 
-/// Attaches a program to an interface for as long as the descriptor is open. It is closed at the latest when the process
-/// ends, for whatever reason.
+/// Attaches a program to an interface for as long as the descriptor is open. It is closed at the latest when the
+/// process ends, for whatever reason.
 pub(crate) fn attach(program: BorrowedFd<'_>, index: u32, hook: Hook) -> io::Result<OwnedFd> {
     const BPF_XDP: u32 = 37;
     #[repr(C)]
@@ -415,6 +418,45 @@ impl Interface {
         let is_up = number(ask(SIOCGIFFLAGS)?) & libc::IFF_UP as u32 != 0;
         let queues = queues(any_socket, name);
         Ok(Self { name: name.into(), index, mtu, mac, is_up, queues })
+    }
+}
+
+/// The interface that has this address.
+pub(crate) fn interface_of(address: IpAddr) -> io::Result<Option<String>> {
+    let mut list = ptr::null_mut();
+    // SAFETY: `list` lives during the call, which makes it point to a list of its own.
+    done(unsafe { libc::getifaddrs(&raw mut list) })?;
+    let (mut entry, mut found) = (list.cast_const(), None);
+    // SAFETY: the list ends with a null pointer; its entries are valid until it is freed below.
+    while let Some(interface) = unsafe { entry.as_ref() } {
+        // SAFETY: the address of an entry is null, or a structure of the size that its family has.
+        if found.is_none() && unsafe { ip_of(interface.ifa_addr) } == Some(address) {
+            // SAFETY: the name of an entry is a C string that lives as long as the list.
+            found = Some(unsafe { CStr::from_ptr(interface.ifa_name) }.to_string_lossy().into_owned());
+        }
+        entry = interface.ifa_next;
+    }
+    // SAFETY: the list came from `getifaddrs`, is freed once, and nothing points into it any more.
+    unsafe { libc::freeifaddrs(list) };
+    Ok(found)
+}
+
+/// `address` must be null or point to an address as large as its family says.
+unsafe fn ip_of(address: *const libc::sockaddr) -> Option<IpAddr> {
+    // SAFETY: the caller's promise; every address begins with its family.
+    let family = libc::c_int::from(unsafe { address.as_ref() }?.sa_family);
+    match family {
+        libc::AF_INET => {
+            // SAFETY: the family says that this is a `sockaddr_in`; it need not be aligned for more than its beginning.
+            let v4 = unsafe { address.cast::<libc::sockaddr_in>().read_unaligned() };
+            Some(Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr)).into())
+        }
+        libc::AF_INET6 => {
+            // SAFETY: as above for a `sockaddr_in6`.
+            let v6 = unsafe { address.cast::<libc::sockaddr_in6>().read_unaligned() };
+            Some(Ipv6Addr::from(v6.sin6_addr.s6_addr).into())
+        }
+        _ => None,
     }
 }
 

@@ -1,9 +1,9 @@
-//! Real packets over a pair of virtual interfaces, each test in a network of its own. Where the process may not do that,
-//! the tests say so and check nothing.
+//! Real packets over a pair of virtual interfaces, each test in a network of its own. Where the process may not do
+//! that, the tests say so and check nothing.
 
 use super::made::{Layers, frame};
 use super::sys::{self, Interface, PacketSocket};
-use super::{Options, Ways, XdpReceiver, open};
+use super::{Options, Ways, XdpReceiver, interface_of, open};
 use crate::udp::UdpSender;
 use konkordia_core::failure::Failure;
 use konkordia_core::ports::Source;
@@ -426,6 +426,11 @@ fn what_cannot_be_opened_says_why() {
         ip("link set lo up");
         assert!(refused("lo", &[PORT], &any).fix.contains("Ethernet"));
         let _cable = Cable::new(9000);
+        for (address, name) in
+            [("10.7.0.1", Some("near")), ("fd07::1", Some("near")), ("127.0.0.1", Some("lo")), ("0.0.0.0", None)]
+        {
+            assert_eq!(interface_of(address.parse().unwrap()).unwrap().as_deref(), name, "{address}");
+        }
         let queue = Options { queues: Some(vec![5]), ..any.clone() };
         assert!(refused("near", &[PORT], &queue).what.contains("no queue 5"));
         ip("link set near down");
