@@ -226,7 +226,7 @@ mod tests {
         Instruction { code, registers, offset, immediate }
     }
 
-    /// What `clang -target bpf` and `llvm-objdump -d` give for the same operations.
+    /// Put together by hand from RFC 9669, sections 3 to 5.
     #[test]
     fn instructions_are_encoded_as_the_kernel_reads_them() {
         let mut a = Assembler::default();

@@ -54,7 +54,12 @@ struct Cable(PacketSocket);
 
 impl Cable {
     fn new(mtu: u32) -> Self {
-        ip(&format!("link add far mtu {mtu} type veth peer name near mtu {mtu} address 02:00:00:00:00:01"));
+        Self::with_queues(mtu, 1)
+    }
+
+    fn with_queues(mtu: u32, queues: u32) -> Self {
+        let common = format!("mtu {mtu} numtxqueues {queues} numrxqueues {queues}");
+        ip(&format!("link add far {common} type veth peer name near {common} address 02:00:00:00:00:01"));
         for name in ["far", "near"] {
             ip(&format!("link set {name} up"));
         }
@@ -343,6 +348,31 @@ fn datagrams_that_the_kernel_has_joined_are_divided() {
             assert_eq!(got, (0..70).map(|number| payload(8240, number)).collect::<Vec<_>>(), "{ways:?}");
             assert_eq!(receiver.traffic().unwrap().joined > 0, is_joined, "{:?}", receiver.traffic());
             assert_eq!(receiver.dropped(), 0);
+        }
+    });
+}
+
+#[test]
+fn every_queue_is_read() {
+    in_own_network(&[], || {
+        let cable = Cable::with_queues(9000, 2);
+        let ports: Vec<u16> = (0..8).map(|stream| PORT + stream).collect();
+        for ways in [Ways::Native, Ways::Generic] {
+            // Of how many streams the datagrams came by an ordinary socket, because their queue had no other.
+            let mut ordinary = Vec::new();
+            for queues in [None, Some(vec![0]), Some(vec![1])] {
+                let mut receivers = open("near", &ports, &Options { queues, ..options(ways) }).unwrap();
+                for (receiver, port) in receivers.iter_mut().zip(&ports) {
+                    cable.send(&Layers { port: *port, ..Layers::default() }, &payload(8240, 1));
+                    assert_eq!(take(receiver, 1), [payload(8240, 1)], "{ways:?} {port}");
+                }
+                let traffic = receivers[0].traffic().unwrap();
+                assert_eq!(traffic.redirected + traffic.without_socket, 8, "{traffic:?}");
+                ordinary.push(traffic.without_socket);
+            }
+            // The kernel spreads the ports over the queues.
+            assert_eq!((ordinary[0], ordinary[1] + ordinary[2]), (0, 8), "{ways:?} {ordinary:?}");
+            assert!(ways == Ways::Generic || ordinary[1] > 0 && ordinary[2] > 0, "{ordinary:?}");
         }
     });
 }
