@@ -1,5 +1,5 @@
-//! The system calls of the UDP sources; the files beside this one hold those of the other sources. Nothing else in this
-//! crate is `unsafe`.
+//! The system calls of the UDP sources; the files beside this one, and `xdp/sys.rs` and `xdp/rings.rs`, hold those of
+//! the other sources. Nothing else in this crate is `unsafe`.
 
 pub(crate) mod allocator;
 pub(crate) mod inotify;
