@@ -10,6 +10,7 @@ use super::read::{self, Document, Table};
 pub use super::shared_keys::resolve;
 use super::shared_keys::{check_prefix, layout, missing, overwrite, quarter_turns, required, start_timeout_ns, sync_interval};
 use super::xfel_train;
+use konkordia_core::backend::Receive;
 use konkordia_core::experiment::{Experiment, Metadata};
 use konkordia_core::geometry::{DoublePixels, GeometryError, ImageGeometry, Placement};
 use konkordia_core::ledger::MissingPolicy;
@@ -41,6 +42,8 @@ pub struct Config {
     pub first_port: u16,
     /// Receive buffer to ask of the kernel, per stream.
     pub receive_buffer_bytes: usize,
+    /// Through what packets are received.
+    pub receive: Receive,
     /// Calibration, if any.
     pub calibration: Option<CalibrationFiles>,
     /// How the words of the detector become pixels.
@@ -99,6 +102,9 @@ pub struct Config {
 
 impl Config {
     /// Checks `text`. `file` names it in messages; relative paths start at its folder.
+    ///
+    /// # Errors
+    /// Everything that is wrong in the text.
     pub fn parse(text: &str, file: &Path) -> Result<Self, Diagnostics> {
         let mut d = Diagnostics::new(&file.display().to_string(), text);
         let document = read::read(text, &mut d);
@@ -177,6 +183,7 @@ impl Reader<'_> {
             address: address?,
             first_port,
             receive_buffer_bytes: (source.integer("receive_buffer_mib").unwrap_or(256) as usize) << 20,
+            receive: source.text("receive").and_then(Receive::from_name).unwrap_or_default(),
             calibration,
             recipe,
             pixel,

@@ -4,6 +4,7 @@
 pub use super::schema_key::{Key, Kind};
 use super::schema_key::{key, quantity};
 use super::{schema_experiment, schema_service};
+use konkordia_core::backend::Receive;
 use konkordia_core::plan::Compression;
 
 /// The tables in the order of the documentation. Those of [`ARRAYS`] may stand several times, `detectors` holds one
@@ -271,6 +272,13 @@ const KEYS: &[Key] = &[
         Kind::Integer(1, 4096),
         "256",
         "receive buffer to ask of the kernel for each stream, in MiB; it grants at most net.core.rmem_max",
+    ),
+    key(
+        "source",
+        "receive",
+        Kind::Choice(&Receive::NAMES),
+        "auto",
+        "through what packets are received: \"socket\" = UDP sockets; \"packet\" = rings of AF_PACKET, which need CAP_NET_RAW and the `address` of a network card; see Receive backends below",
     ),
     key(
         "source",

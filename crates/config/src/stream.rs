@@ -10,6 +10,7 @@ use super::transform::{self, TransformOptions};
 use konkordia_core::experiment::Metadata;
 use konkordia_core::geometry::Placement;
 use konkordia_core::ledger::MissingPolicy;
+use konkordia_core::order::PARTS_MAX;
 use konkordia_core::output::{Layout, Overwrite};
 use konkordia_core::protocol::Protocol;
 use konkordia_core::series::{Accept, Positions};
@@ -149,7 +150,7 @@ const KEYS: &[(&str, &[&str])] = &[
     ("run", &["images", "start_timeout_s", "stall_timeout_s"]),
 ];
 /// Keys of `[source]` for UDP.
-const UDP_SOURCE: [&str; 5] = ["kind", "address", "first_port", "receive_buffer_mib", "senders"];
+const UDP_SOURCE: [&str; 6] = ["kind", "address", "first_port", "receive_buffer_mib", "receive", "senders"];
 const FOLDER_SOURCE: [&str; 5] = ["folder", "suffixes", "remove", "settle_ms", "poll_ms"];
 const MESSAGE_SOURCE: [&str; 7] = ["upstreams", "bind", "socket", "join", "positions", "image_rows", "image_columns"];
 
@@ -300,6 +301,11 @@ fn messages(document: &Document, d: &mut Diagnostics) -> Option<StreamSource> {
         if let Err(why) = konkordia_core::endpoint::check(address) {
             d.add(t.span("upstreams"), format!("source.upstreams: {why}"), "", "correct the address");
         }
+    }
+    if upstreams.len() > PARTS_MAX as usize {
+        let what = format!("source.upstreams: {} addresses; a stream has at most {PARTS_MAX} upstreams", upstreams.len());
+        let fix = "join some of them before, for example the ports of a module in one receiver";
+        d.add(t.span("upstreams"), what, "each part of an image has a bit in one word of 64 bits", fix);
     }
     let socket = if t.text("socket") == Some("sub") { Socket::Sub } else { Socket::Pull };
     Some(StreamSource::Messages { upstreams, bind: t.flag("bind").unwrap_or(false), socket })

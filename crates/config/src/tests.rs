@@ -2,6 +2,7 @@
 
 use super::Config;
 use super::plan::plan;
+use konkordia_core::backend::Receive;
 use konkordia_core::plan::{FirstFrame, Recipe};
 use std::path::Path;
 
@@ -40,8 +41,8 @@ fn the_example_is_valid() {
     // Every key of a UDP run is in the example, as a value or as a comment; the exceptions are listed here.
     let other_tables = ["source.module", "transform", "stream", "control", "service", "detectors", "goniometer", "experiment"];
     let shown = |k: &&super::schema::Key| {
-        let of_streams =
-            k.table == "source" && !["kind", "address", "first_port", "receive_buffer_mib", "senders"].contains(&k.name);
+        let of_streams = k.table == "source"
+            && !["kind", "address", "first_port", "receive_buffer_mib", "receive", "senders"].contains(&k.name);
         let of_service = other_tables.contains(&k.table) || matches!(k.name, "write" | "create_folders" | "format" | "dset_name");
         !of_streams
             && !of_service
@@ -249,6 +250,17 @@ fn what_contradicts_itself_is_refused() {
     refused("[output]", "[source]\nfirst_port = 65535\n[detector.x]\n[output]", "unknown key 'x'");
     refused("[output]", "[run]\nimages = 0\n[output]", "0 is not between 1 and");
     refused("[detector]", "energy_kev = 1\n[detector]", "move it into [detector]");
+}
+
+#[test]
+fn packets_are_received_through_what_the_file_names() {
+    let of =
+        |line: &str| parse(&GOOD.replacen("[output]", &format!("[source]\n{line}\n[output]"), 1)).map(|config| config.receive);
+    assert_eq!(of(""), Ok(Receive::Auto));
+    for name in Receive::NAMES {
+        assert_eq!(of(&format!("receive = \"{name}\"")), Ok(Receive::from_name(name).unwrap()));
+    }
+    assert!(of("receive = \"pcap\"").unwrap_err().contains("\"auto\", \"socket\", \"packet\""));
 }
 
 #[test]

@@ -10,6 +10,7 @@ use konkordia_core::sender::Sender;
 use libc::{EINVAL, EIO, EMSGSIZE, EOPNOTSUPP};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 /// Buffers of one `recvmmsg` call.
@@ -41,11 +42,18 @@ impl UdpReceiver {
     /// # Errors
     /// The address is in use, is not one of this machine, or needs a privilege.
     pub fn bind(address: SocketAddr, receive_buffer_bytes: usize) -> io::Result<Self> {
+        let receiver = Self::bind_without_gro(address, receive_buffer_bytes)?;
+        // Kernels before 5.0 have no GRO for UDP: datagrams then come one by one, which is slower but right.
+        let _ = sys::enable_gro(&receiver.socket);
+        Ok(receiver)
+    }
+
+    /// As [`UdpReceiver::bind`], but the kernel joins no datagrams: it would do so before a program of XDP in the
+    /// network stack sees them.
+    pub(crate) fn bind_without_gro(address: SocketAddr, receive_buffer_bytes: usize) -> io::Result<Self> {
         let socket = UdpSocket::bind(address)?;
         let receive_buffer_bytes = sys::set_receive_buffer(&socket, receive_buffer_bytes)?;
         sys::enable_drop_counter(&socket)?;
-        // Kernels before 5.0 have no GRO for UDP: datagrams then come one by one, which is slower but right.
-        let _ = sys::enable_gro(&socket);
         Ok(Self {
             socket,
             receive_buffer_bytes,
@@ -66,6 +74,12 @@ impl UdpReceiver {
     /// The socket is broken.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
+    }
+}
+
+impl AsFd for UdpReceiver {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 

@@ -2,13 +2,13 @@
 //! behind as possible.
 
 use super::raw_copy::{RawCopy, RawSpec};
-use super::sink::{FileSink, SharedWriter};
 use super::{memory_limit, recorded};
 use crate::readiness;
 use konkordia_calibration::guard::Note;
 use konkordia_calibration::{self as calibration, Loaded};
 use konkordia_config::{Config, plan};
-use konkordia_core::failure::{Exit, Failure, reason};
+use konkordia_core::backend::{Backend, Receive};
+use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::plan::{Negative, Plan, Recipe};
 use konkordia_core::ports::{FrameSink, Sink, Source};
 use konkordia_core::text;
@@ -17,8 +17,10 @@ use konkordia_engine::run::{Armed, Consumers, RunParts, WorkerKind, arm};
 use konkordia_kernels::isa::Isa;
 use konkordia_sinks::clock;
 use konkordia_sinks::durable::ToDisk;
-use konkordia_sinks::hdf5::{FileSpec, TileInfo, Writer, unknown};
-use konkordia_sources::udp::{UdpReceiver, kernel_receive_buffer_bytes_max};
+use konkordia_sinks::hdf5::{ExtraColumn, FileSpec, RunFiles, TileInfo, Writer, unknown};
+use konkordia_sources::backend::{self, Receiving, Streams};
+use konkordia_sources::udp::kernel_receive_buffer_bytes_max;
+use konkordia_wire::formats::PacketFormat;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -28,12 +30,14 @@ pub struct Prepared {
     pub armed: Armed,
     /// Its plan.
     pub plan: Arc<Plan>,
-    /// Closes the files.
-    pub writer: SharedWriter,
+    /// Its files.
+    pub files: RunFiles,
     /// Closes the files of raw frames, if raw frames are kept.
     pub raw_copy: Option<RawCopy>,
     /// The address on which each stream is received.
     pub addresses: Vec<SocketAddr>,
+    /// Through what they are received.
+    pub receiving: Receiving,
     /// Receive buffer that the kernel gave to each stream, in payload bytes.
     pub receive_buffer_bytes: usize,
     /// What the host had counted when everything was ready, for [`super::close`].
@@ -63,9 +67,12 @@ pub struct RunInputs {
 
 /// Makes the plan, checks that there is enough memory, and loads the calibration. An automatic negative offset in the
 /// plan is computed from the calibration.
+///
+/// # Errors
+/// There is too little memory, or the calibration cannot be read or does not fit the detector.
 pub fn run_inputs(config: &Config) -> Result<RunInputs, Failure> {
     let mut plan = plan::plan(config);
-    memory_limit::check(&plan)?;
+    memory_limit::check(&plan, 0)?;
     let loaded = calibration::for_config(config)?;
     if config.options.negative_offset_auto {
         plan.processing.negative = Negative::Offset(auto_offset(&loaded)?);
@@ -91,44 +98,44 @@ pub struct Additions<'a> {
     pub note: &'a dyn Fn() -> Note,
     /// Who gets the images beside the file.
     pub consumers: &'a dyn Fn() -> Consumers,
-    /// Wraps the socket of each stream.
-    pub wrap: &'a dyn Fn(UdpReceiver) -> Box<dyn Source>,
+    /// Wraps the source of each stream.
+    pub wrap: &'a dyn Fn(Box<dyn Source>) -> Box<dyn Source>,
 }
 
-/// Loads the calibration, binds the sockets, creates the files and allocates the buffers. After an error nothing is
-/// left behind, except files without images if they had been created already.
+/// Loads the calibration, opens the streams, creates the files and allocates the buffers. `note` gets remarks on the
+/// images while the run goes on.
 ///
-/// `note` gets remarks on the images while the run goes on.
+/// # Errors
+/// One of these is not possible; the failure says which and what to do. Nothing is left behind, except files without
+/// images if they had been created already.
 pub fn prepare(config: &Config, ports: Ports, note: fn(&str)) -> Result<Prepared, Failure> {
-    let plain = Additions {
-        write: true,
-        disk: None,
-        note: &|| Box::new(note),
-        consumers: &Consumers::default,
-        wrap: &|receiver| Box::new(receiver),
-    };
+    let plain =
+        Additions { write: true, disk: None, note: &|| Box::new(note), consumers: &Consumers::default, wrap: &|source| source };
     prepare_with(config, ports, &plain)
 }
 
 /// As [`prepare`], with the changes of a service.
+///
+/// # Errors
+/// As of [`prepare`]; also if the disk is too small or too slow.
 pub fn prepare_with(config: &Config, ports: Ports, additions: &Additions<'_>) -> Result<Prepared, Failure> {
     let RunInputs { plan, loaded, mut notes } = run_inputs(config)?;
     if let Some(disk) = additions.disk {
         notes.extend(disk(&plan)?);
     }
     let plan = Arc::new(plan);
-    let receivers = bind(config, plan.streams(), ports)?;
-    let addresses = receivers.iter().map(UdpReceiver::local_addr).collect::<Result<Vec<_>, _>>().map_err(|e| {
-        Failure::new(Exit::Io, "cannot read the address of a socket", reason(&e), "try again; the system is out of some resource")
-    })?;
-    let given = receivers.iter().map(UdpReceiver::receive_buffer_bytes).min().unwrap_or(0);
-    notes.extend(buffer_note(config.receive_buffer_bytes, given));
+    memory_limit::check(&plan, ring_bytes(config, plan.streams()))?;
+    let Streams { receiving, streams } = open(config, plan.streams(), ports)?;
+    let addresses: Vec<SocketAddr> = streams.iter().map(|stream| stream.address).collect();
+    let given = streams.iter().map(|stream| stream.buffer_bytes).min().unwrap_or(0);
+    notes.extend(buffer_note(receiving.backend, config.receive_buffer_bytes, given));
     // Created before the HDF5 file: raw files without a frame are removed when a later step fails.
     let begin = clock::now();
     let raw = (config.keep_raw && additions.write).then(|| RawSpec::of(config, &plan, begin.clone()));
     let raw_copy = raw.clone().map(RawCopy::create).transpose()?;
-    let writer = if additions.write {
+    let files = if additions.write {
         let mut spec = file_spec(config, &plan, &loaded);
+        spec.conversion.push(("received_through".into(), receiving.line()));
         spec.metadata.start_time = Some(begin);
         let mut writer = Writer::create(spec)?;
         writer.set_to_disk(ToDisk::Beside(config.sync_interval))?;
@@ -137,17 +144,17 @@ pub fn prepare_with(config: &Config, ports: Ports, additions: &Additions<'_>) ->
         }
         notes.extend(unknown::notes(&config.metadata));
         notes.extend(raw.and_then(|raw| raw_space_note(&raw, writer.space().free)));
-        SharedWriter::new(writer)
+        RunFiles::new(writer)
     } else {
-        SharedWriter::default()
+        RunFiles::default()
     };
-    let sources = receivers.into_iter().map(additions.wrap).collect();
-    let file: Box<dyn Sink> = Box::new(FileSink::new(writer.clone(), &plan));
+    let sources = streams.into_iter().map(|stream| (additions.wrap)(stream.source)).collect();
     let frame_sinks = raw_copy.iter().map(|copy| Box::new(copy.clone()) as Box<dyn FrameSink>).collect();
-    let parts = Parts { sources, sinks: (file, frame_sinks), consumers: (additions.consumers)(), isa: Isa::detect() };
+    let parts =
+        Parts { sources, sinks: (Box::new(files.sink()), frame_sinks), consumers: (additions.consumers)(), isa: Isa::detect() };
     let armed = arm_all(&plan, loaded, parts, (additions.note)())?;
     let host = super::host::counters(&addresses);
-    Ok(Prepared { armed, plan, writer, raw_copy, addresses, receive_buffer_bytes: given, host, notes })
+    Ok(Prepared { armed, plan, files, raw_copy, addresses, receiving, receive_buffer_bytes: given, host, notes })
 }
 
 /// What a run is made of besides its plan and calibration.
@@ -200,38 +207,40 @@ fn auto_offset(loaded: &Loaded) -> Result<i32, Failure> {
     })
 }
 
-/// Opens a socket for each stream.
-pub fn bind(config: &Config, streams: usize, ports: Ports) -> Result<Vec<UdpReceiver>, Failure> {
-    let bind = |stream: usize| {
-        let port = if ports == Ports::Free { 0 } else { config.first_port + stream as u16 };
-        let address = SocketAddr::new(config.address, port);
-        UdpReceiver::bind(address, config.receive_buffer_bytes).map_err(|error| {
-            use std::io::ErrorKind as K;
-            let fix = match error.kind() {
-                K::AddrInUse => {
-                    format!("`ss -ulpn 'sport = :{port}'` shows the program that uses it; stop it, or change [source] first_port")
-                }
-                K::AddrNotAvailable => "give an address of this machine (`ip address` lists them), or 0.0.0.0 for any".into(),
-                K::PermissionDenied => "ports below 1024 need root rights; change [source] first_port".into(),
-                _ => "look at the system log (dmesg)".into(),
-            };
-            Failure::new(Exit::Io, format!("cannot listen on {address} (stream {stream})"), reason(&error), fix)
-        })
-    };
-    (0..streams).map(bind).collect()
+/// Opens the streams.
+///
+/// # Errors
+/// An address or port cannot be used, for example because another program has it, or a right is missing.
+pub fn open(config: &Config, streams: usize, ports: Ports) -> Result<Streams, Failure> {
+    let port = |stream: usize| if ports == Ports::Free { 0 } else { config.first_port + stream as u16 };
+    let addresses: Vec<SocketAddr> = (0..streams).map(|stream| SocketAddr::new(config.address, port(stream))).collect();
+    backend::open(config.receive, &addresses, config.receive_buffer_bytes)
 }
 
-/// The kernel silently limits a receive buffer to its maximum; this note reports it.
-fn buffer_note(asked: usize, given: usize) -> Option<String> {
+/// Memory that the rings of the streams take beside the plan. The buffers of sockets are only limits.
+fn ring_bytes(config: &Config, streams: usize) -> u64 {
+    let has_rings = config.receive == Receive::Only(Backend::Packet);
+    if has_rings { config.receive_buffer_bytes as u64 * streams as u64 } else { 0 }
+}
+
+/// The kernel silently limits the buffer of a socket to its maximum, and a ring to the memory that it has; this note
+/// reports it.
+fn buffer_note(backend: Backend, asked: usize, given: usize) -> Option<String> {
     if given >= asked {
         return None;
     }
-    let limit = kernel_receive_buffer_bytes_max().map_or("unknown".into(), |n| n.to_string());
-    Some(format!(
-        "the kernel gave a receive buffer of {} instead of {} (net.core.rmem_max is {limit}); to raise it:\n  sudo sysctl -w net.core.rmem_max={asked}",
-        text::bytes(given as u64),
-        text::bytes(asked as u64)
-    ))
+    let (given, wanted) = (text::bytes(given as u64), text::bytes(asked as u64));
+    Some(match backend {
+        Backend::Socket => {
+            let limit = kernel_receive_buffer_bytes_max().map_or("unknown".into(), |n| n.to_string());
+            format!(
+                "the kernel gave a receive buffer of {given} instead of {wanted} (net.core.rmem_max is {limit}); to raise it:\n  sudo sysctl -w net.core.rmem_max={asked}"
+            )
+        }
+        Backend::Packet => {
+            format!("the kernel gave rings of {given} instead of {wanted}: it has no more memory for them; end other programs")
+        }
+    })
 }
 
 /// Raw frames are not compressed, so their size is known before the run.
@@ -242,10 +251,16 @@ fn raw_space_note(raw: &RawSpec, free: u64) -> Option<String> {
     })
 }
 
-/// See [`readiness::space_note`].
+/// Real images compress well, so too little space for uncompressed images is only a remark.
 pub fn space_note(writer: &Writer) -> Option<String> {
     let space = writer.space();
     readiness::space_note(space.free, space.images_uncompressed?)
+}
+
+/// The additional columns of the files of a run: those of a selection of frames, where there is one, and the results.
+pub fn extra_columns(plan: &Plan, has_selection: bool) -> Vec<ExtraColumn> {
+    let selection = ExtraColumn::of_selection().into_iter().filter(|_| has_selection);
+    selection.chain(plan.result_kinds().into_iter().map(Into::into)).collect()
 }
 
 /// The description of the files to write. The start time of the run is left out.
@@ -284,8 +299,8 @@ pub fn file_spec(config: &Config, plan: &Plan, loaded: &Loaded) -> FileSpec {
         software: concat!("konkordia ", env!("CARGO_PKG_VERSION")).into(),
         configuration: config.text.clone(),
         conversion: recorded::conversion(config, plan),
-        frame_columns: super::sink::frame_columns(plan).to_vec(),
-        extra_columns: super::sink::extra_columns(plan, !plan.processing.selection.is_plain()),
+        frame_columns: PacketFormat::of(format.kind).description().columns.to_vec(),
+        extra_columns: extra_columns(plan, !plan.processing.selection.is_plain()),
         series: None,
         scale: recorded::scale(config, plan),
         underload: recorded::underload(plan),

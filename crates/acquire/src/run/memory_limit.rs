@@ -20,12 +20,12 @@ struct Left {
     fix: &'static str,
 }
 
-/// Refuses a run for which there is not enough memory.
+/// Refuses a run for which there is not enough memory; `ring_bytes` are those of rings between kernel and program.
 ///
 /// # Errors
 /// There is too little memory. The failure says how much the run needs, which limit is too low, and how to raise it.
-pub fn check(plan: &Plan) -> Result<(), Failure> {
-    let needed = plan.memory().iter().map(|item| item.bytes).sum::<u64>() + BESIDE_BYTES;
+pub fn check(plan: &Plan, ring_bytes: u64) -> Result<(), Failure> {
+    let needed = plan.memory().iter().map(|item| item.bytes).sum::<u64>() + ring_bytes + BESIDE_BYTES;
     let root = Path::new("/");
     let all = [of_process(root, getrlimit(Resource::As).current), of_group(root), of_machine(root)];
     match all.into_iter().flatten().min_by_key(|left| left.bytes) {

@@ -4,6 +4,7 @@ use super::raw_copy::RawReport;
 use super::setup::{self, SetupReport};
 use crate::machine;
 use konkordia_config::{Config, plan};
+use konkordia_core::backend::Backend;
 use konkordia_core::failure::Exit;
 use konkordia_core::ledger::{RunLedger, StreamLedger};
 use konkordia_core::sender::{OtherSenders, Sender};
@@ -12,6 +13,8 @@ use konkordia_core::setup::{Port, Seen, WRONG_SETUP, What, wrong_setup};
 use konkordia_core::text;
 use konkordia_engine::run::RunOutcome;
 use konkordia_sinks::hdf5::{FileReport, LedgerRecord, StreamRecord};
+use konkordia_sources::backend::Receiving;
+use konkordia_sources::packet::frame::Refused;
 use serde_json::{Map, Value, json};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -37,6 +40,8 @@ pub struct Report {
     senders: Vec<(Option<Sender>, OtherSenders)>,
     advice: Vec<String>,
     notes: Vec<String>,
+    /// Through what the packets came; null if they did not come over a network.
+    receiving: Value,
 }
 
 /// Name of a stream that arrives at a port.
@@ -60,10 +65,15 @@ pub fn ledger_record(config: &Config, names: &[String], outcome: &RunOutcome, no
         totals,
         streams: streams.collect(),
         balances: balances(),
-        ended: ended(outcome.ended_name(), &setup::tell(config, names, &outcome.findings)),
+        ended: ended(outcome.ended_name(), &setup::reports(config, names, &outcome.findings)),
         end_time: Some(now),
         images_expected: outcome.images,
     }
+}
+
+/// Adds the frames that were refused before they were datagrams.
+pub fn add_refused(record: &mut LedgerRecord, receiving: &Receiving) {
+    record.totals.extend(receiving.refused().iter().map(|(why, frames)| (format!("refused_{}", why.name()), *frames)));
 }
 
 /// Stands for a header field that was never received. It is larger than every value of such a field.
@@ -77,8 +87,8 @@ fn header_rows(seen: Option<&Seen>) -> [(String, u64); 3] {
 }
 
 /// Why a run ended, followed by what is wrong with its set-up.
-pub fn ended(name: &str, told: &[SetupReport]) -> String {
-    let wrong: Vec<String> = told.iter().filter(|told| told.is_wrong).map(|told| told.what.clone()).collect();
+pub fn ended(name: &str, setup: &[SetupReport]) -> String {
+    let wrong: Vec<String> = setup.iter().filter(|finding| finding.is_wrong).map(|finding| finding.what.clone()).collect();
     if wrong.is_empty() { name.to_string() } else { format!("{name}{WRONG_SETUP}{}", wrong.join("; ")) }
 }
 
@@ -132,10 +142,11 @@ impl Report {
             file,
             raw: None,
             host: Vec::new(),
-            setup: setup::tell(config, names, &outcome.findings),
+            setup: setup::reports(config, names, &outcome.findings),
             senders: (0..names.len()).map(|n| outcome.seen.get(n).map_or_else(Default::default, senders)).collect(),
             advice: advice(config, names, outcome),
             notes: Vec::new(),
+            receiving: Value::Null,
         }
     }
 
@@ -163,6 +174,24 @@ impl Report {
         self
     }
 
+    /// Adds through what the packets came, and which frames were refused there.
+    pub fn with_receiving(mut self, receiving: &Receiving) -> Self {
+        if receiving.backend == Backend::Packet && self.ledger.total().kernel_dropped > 0 {
+            // The first advice is on the buffer of a socket.
+            self.advice[0] = format!(
+                "{} packets were dropped because a ring was full: write a larger receive_buffer_mib in [source] and see docs/troubleshooting.md",
+                text::count(self.ledger.total().kernel_dropped)
+            );
+        }
+        let refused = receiving.refused();
+        let line = |(why, frames): &(Refused, u64)| format!("{} frames were refused: {}", text::count(*frames), why.advice());
+        let lines: Vec<String> = refused.iter().map(line).collect();
+        self.advice.splice(0..0, lines);
+        let counts: Map<_, _> = refused.iter().map(|(why, frames)| (why.name().to_string(), json!(frames))).collect();
+        self.receiving = json!({ "backend": receiving.backend.name(), "why": receiving.why, "refused": counts });
+        self
+    }
+
     /// What is wrong with the set-up, the gravest first.
     pub fn setup(&self) -> &[SetupReport] {
         &self.setup
@@ -170,9 +199,9 @@ impl Report {
 
     /// The most important line: a wrong set-up, otherwise where data were lost; `None` if all is well.
     pub fn headline(&self) -> Option<String> {
-        let told = self.setup.iter().find(|told| told.is_wrong).or(self.setup.first());
-        let told = told.map(|told| format!("wrong set-up: {}", told.what));
-        told.or_else(|| self.advice.first().cloned()).or_else(|| self.cause_of_gaps().cloned())
+        let finding = self.setup.iter().find(|finding| finding.is_wrong).or(self.setup.first());
+        let wrong = finding.map(|finding| format!("wrong set-up: {}", finding.what));
+        wrong.or_else(|| self.advice.first().cloned()).or_else(|| self.cause_of_gaps().cloned())
     }
 
     /// The first note on the input of a conversion, which says what is missing there; `None` if no image lacks
@@ -226,8 +255,8 @@ impl Report {
     /// The report as text.
     pub fn to_text(&self) -> String {
         let mut out = String::new();
-        for told in &self.setup {
-            out.push_str(&format!("wrong set-up: {}\n  fix: {}\n", told.what, told.fix));
+        for finding in &self.setup {
+            out.push_str(&format!("wrong set-up: {}\n  fix: {}\n", finding.what, finding.fix));
         }
         if self.setup.is_empty() {
             out.extend(self.headline().map(|line| format!("{line}\n")));
@@ -265,8 +294,8 @@ impl Report {
         }
         out.extend(self.host_line());
         out.push_str(&format!("\nended     {}", self.ended));
-        let told_first = usize::from(self.setup.is_empty());
-        for line in self.advice.iter().skip(told_first) {
+        let shown_first = usize::from(self.setup.is_empty());
+        for line in self.advice.iter().skip(shown_first) {
             out.push_str(&format!("\nadvice    {line}"));
         }
         for line in &self.notes {
@@ -357,6 +386,7 @@ impl Report {
             "chunk_bytes": self.file.as_ref().map(|f| f.chunk_bytes), "advice": self.advice, "notes": self.notes,
             "setup": self.setup.iter().map(SetupReport::to_json).collect::<Vec<_>>(), "headline": self.headline(),
             "host": self.host.iter().map(|(name, n)| (name.clone(), json!(n))).collect::<Map<_, _>>(),
+            "receive": self.receiving,
         })
     }
 }
@@ -387,7 +417,7 @@ fn advice(config: &Config, names: &[String], outcome: &RunOutcome) -> Vec<String
         list.push("nothing arrived on any port: is the detector sending to this address, and is a firewall in the way? docs/troubleshooting.md, Nothing arrives".into());
         return list;
     }
-    list.extend(setup::tell(config, names, &outcome.findings).iter().map(SetupReport::text));
+    list.extend(setup::reports(config, names, &outcome.findings).iter().map(SetupReport::text));
     let odd = total.malformed_total();
     if odd > 0 && outcome.findings.is_empty() {
         let line = "datagrams are not packets of this detector: damaged, or from another sender (docs/troubleshooting.md)";

@@ -251,8 +251,8 @@ impl<'a> Bench<'a> {
         // Files in memory must not accumulate; files on a disk are deleted only if that is asked for.
         let delete = self.args.delete_finished || self.args.dir.is_none();
         let prepared = arm::prepare(&config, Ports::Free, console::note)?;
-        let (addresses, host) = (prepared.addresses.clone(), prepared.host.clone());
-        let (writer, slots, receive_buffer_bytes) = (prepared.writer.clone(), prepared.plan.slots, prepared.receive_buffer_bytes);
+        let (addresses, receiving, host) = (prepared.addresses.clone(), prepared.receiving.clone(), prepared.host.clone());
+        let (files, slots, receive_buffer_bytes) = (prepared.files.clone(), prepared.plan.slots, prepared.receive_buffer_bytes);
         let (mut slots_used_max, mut memory_bytes, mut looks) = (0, (0, 0), 0u32);
         let mut watch = |control: &Control| {
             slots_used_max = slots_used_max.max(control.progress().slots_used);
@@ -270,7 +270,7 @@ impl<'a> Bench<'a> {
         if let (_, Some(failure)) = exit_of(&outcome, false, false) {
             return Err(failure);
         }
-        let report = konkordia_acquire::run::close(&config, &addresses, &host, &outcome, &writer, None)?;
+        let report = konkordia_acquire::run::close(&config, &addresses, &receiving, &host, &outcome, &files, None)?;
         delete_data_files(self.folder, Which::All);
         let (ledger, total) = (&outcome.ledger, outcome.ledger.total());
         let attempt = Attempt {

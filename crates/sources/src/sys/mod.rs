@@ -1,9 +1,12 @@
-//! The system calls of the UDP sources; the files beside this one hold those of the other sources. Nothing else in this
-//! crate is `unsafe`.
+//! The system calls of the UDP sources; the files beside this one, and `xdp/sys.rs` and `xdp/rings.rs`, hold those of
+//! the other sources. Nothing else in this crate is `unsafe`.
 
 pub(crate) mod allocator;
 pub(crate) mod inotify;
+pub(crate) mod interfaces;
 pub(crate) mod limits;
+pub(crate) mod options;
+pub(crate) mod packet;
 pub(crate) mod zmq;
 
 use std::io;
@@ -155,10 +158,7 @@ pub(crate) fn wait_readable(from: &impl AsRawFd, timeout: Duration) -> io::Resul
 }
 
 fn set_option(socket: &UdpSocket, level: libc::c_int, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
-    let length = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: `value` lives during the call and has the stated length.
-    let code = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const value).cast(), length) };
-    if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    options::set(socket, level, option, &value)
 }
 
 /// Asks for a receive buffer (beyond `rmem_max` if the process may) and returns what the kernel gave, without its

@@ -1,0 +1,37 @@
+//! Options of sockets.
+
+use std::io;
+use std::mem::size_of;
+use std::os::fd::AsRawFd;
+
+/// Sets an option to a value of a plain C type.
+pub(crate) fn set<T: Copy>(socket: &impl AsRawFd, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
+    let length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: `value` lives during the call and has the stated length; the kernel only reads it.
+    let code = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const *value).cast(), length) };
+    if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// From now on the kernel passes only what the filter keeps.
+pub(crate) fn attach_filter(socket: &impl AsRawFd, filter: &[libc::sock_filter]) -> io::Result<()> {
+    let length = u16::try_from(filter.len()).map_err(io::Error::other)?;
+    // The kernel copies the instructions during the call and does not write to them.
+    let program = libc::sock_fprog { len: length, filter: filter.as_ptr().cast_mut() };
+    set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+}
+
+/// Takes the error that waits at a socket, if there is one.
+pub(crate) fn take_error(socket: &impl AsRawFd) -> Option<io::Error> {
+    let mut code: libc::c_int = 0;
+    let mut length = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: `code` and `length` live during the call and agree in size.
+    let done = unsafe {
+        let (level, option) = (libc::SOL_SOCKET, libc::SO_ERROR);
+        libc::getsockopt(socket.as_raw_fd(), level, option, (&raw mut code).cast(), &raw mut length)
+    };
+    match (done, code) {
+        (0, 0) => None,
+        (0, code) => Some(io::Error::from_raw_os_error(code)),
+        _ => Some(io::Error::last_os_error()),
+    }
+}

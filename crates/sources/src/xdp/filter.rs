@@ -1,0 +1,312 @@
+//! The XDP program that picks the detector's datagrams out of the traffic of an interface. It runs in the kernel for
+//! every frame, before the network stack. Datagrams to the ports of the streams go to their sockets; everything else
+//! goes on to the kernel unchanged.
+//!
+//! What is a datagram of the detector: an Ethernet frame to this interface (or to a group), with at most two VLAN tags
+//! (802.1Q, 802.1ad), IPv4 without options and not a fragment, or IPv6 without extension headers; UDP; the address (if
+//! one is given) and a port of the streams. If in addition its checksum of the IPv4 header is right and its lengths
+//! agree with each other and with the frame, it goes to a socket; if not, it is *malformed* and goes to the kernel,
+//! which drops and counts such packets itself. Datagrams that the kernel has joined go back to it too. The UDP checksum
+//! is not looked at here: data beyond the first buffer of a jumbo frame would have to be copied. The reader checks it
+//! (`reader.rs`).
+
+use super::assembler::{Assembler, If, Instruction, Register::*, Size};
+use std::net::IpAddr;
+
+/// Which traffic is taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Filter {
+    /// The Ethernet address of the interface.
+    pub mac: [u8; 6],
+    /// The address to which datagrams are sent; `0.0.0.0` = any over IPv4, `::` = any.
+    pub address: IpAddr,
+    /// The port of each stream.
+    pub ports: Vec<u16>,
+    /// Bytes of the longest frame that the interface can receive.
+    pub frame_bytes_max: u32,
+}
+
+/// The maps that the program uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MapFds {
+    /// Sockets (`BPF_MAP_TYPE_XSKMAP`): the one of stream s for queue q is number `q x streams + s`.
+    pub sockets: i32,
+    /// [`COUNTERS`] numbers of 64 bits for each CPU (`BPF_MAP_TYPE_PERCPU_ARRAY`).
+    pub counters: i32,
+}
+
+/// Numbers in the map of counters; their indices are below.
+pub(crate) const COUNTERS: usize = 5;
+/// Frames that are not the detector's.
+pub(crate) const PASSED: usize = 0;
+/// Datagrams that went to a socket.
+pub(crate) const REDIRECTED: usize = 1;
+/// Datagrams to a port of the streams whose IPv4 header or lengths are wrong; the kernel gets them.
+pub(crate) const MALFORMED: usize = 2;
+/// Datagrams on a queue that has no socket; the kernel gets them.
+pub(crate) const WITHOUT_SOCKET: usize = 3;
+/// Frames longer than the interface can receive, with a datagram to a port of the streams: several datagrams that the
+/// kernel has joined (GRO, or GSO of a sender on the same machine). The kernel gets them, and divides them again.
+pub(crate) const JOINED: usize = 4;
+
+// Results of XDP programs (`enum xdp_action`).
+pub(crate) const XDP_PASS: i32 = 2;
+pub(crate) const XDP_REDIRECT: i32 = 4;
+
+// Helper functions of the kernel (`enum bpf_func_id`).
+const MAP_LOOKUP_ELEM: i32 = 1;
+const REDIRECT_MAP: i32 = 51;
+const XDP_GET_BUFF_LEN: i32 = 188;
+
+// Offsets in `struct xdp_md`.
+const DATA: i16 = 0;
+const DATA_END: i16 = 4;
+const RX_QUEUE_INDEX: i16 = 16;
+
+/// EtherTypes as they are loaded: in network order.
+const IPV4: i32 = 0x0800_u16.to_be() as i32;
+const IPV6: i32 = 0x86dd_u16.to_be() as i32;
+const VLAN: i32 = 0x8100_u16.to_be() as i32;
+const SERVICE_VLAN: i32 = 0x88a8_u16.to_be() as i32;
+const UDP: i32 = 17;
+/// Bits of the fragment field that no whole packet has: more fragments, and the offset.
+const FRAGMENT: i32 = 0x3fff_u16.to_be() as i32;
+
+// What the program keeps on the stack, as offsets from R10.
+/// Bytes of the frame up to the end of the IP packet, as its headers say.
+const NEEDED: i16 = -8;
+/// Index of the counter.
+const COUNTER: i16 = -12;
+
+/// The program. Its registers: R6 context, R7 start of the IP header, R8 start of the UDP header, R9 stream; before the
+/// first call R2 start and R3 end of the frame's first buffer, R4 bytes before the UDP header, R5 bytes of the UDP
+/// datagram as the IP header says.
+///
+/// # Panics
+/// If there are no ports.
+pub(crate) fn program(filter: &Filter, maps: MapFds) -> Vec<Instruction> {
+    assert!(!filter.ports.is_empty(), "a filter without ports");
+    let mut a = Assembler::default();
+    ethernet(&mut a, filter.mac);
+    if !matches!(filter.address, IpAddr::V6(ip) if !ip.is_unspecified()) {
+        a.jump_if(If::Equal, R5, IPV4, "ipv4");
+    }
+    if filter.address.is_ipv6() {
+        a.jump_if(If::Equal, R5, IPV6, "ipv6");
+    }
+    a.jump("pass");
+    if !matches!(filter.address, IpAddr::V6(ip) if !ip.is_unspecified()) {
+        ipv4(&mut a, filter.address);
+    }
+    if filter.address.is_ipv6() {
+        ipv6(&mut a, filter.address);
+    }
+    ports(&mut a, &filter.ports);
+    lengths(&mut a, filter.frame_bytes_max);
+    ipv4_checksum(&mut a);
+    redirect(&mut a, filter.ports.len(), maps);
+    a.finish()
+}
+
+/// Jumps to "pass" unless `bytes` from `start` lie in the first buffer. Without this the kernel refuses to load the
+/// loads that follow.
+fn require(a: &mut Assembler, start: super::assembler::Register, bytes: i32) {
+    a.copy(R0, start);
+    a.add(R0, bytes);
+    a.jump_if_register(If::Greater, R0, R3, "pass");
+}
+
+/// Destination and tags. Afterwards R5 is the EtherType in network order.
+fn ethernet(a: &mut Assembler, mac: [u8; 6]) {
+    a.copy(R6, R1);
+    a.load(Size::Bits32, R2, R6, DATA);
+    a.load(Size::Bits32, R3, R6, DATA_END);
+    require(a, R2, 14);
+    // Groups (multicast, broadcast) have the lowest bit of the first byte.
+    a.load(Size::Bits8, R0, R2, 0);
+    a.jump_if(If::AnyBit, R0, 1, "for us");
+    a.load(Size::Bits32, R0, R2, 0);
+    a.jump_if_u32(If::Unequal, R0, u32::from_ne_bytes([mac[0], mac[1], mac[2], mac[3]]), "pass");
+    a.load(Size::Bits16, R0, R2, 4);
+    a.jump_if(If::Unequal, R0, i32::from(u16::from_ne_bytes([mac[4], mac[5]])), "pass");
+    a.label("for us");
+    a.load(Size::Bits16, R5, R2, 12);
+    a.copy(R7, R2);
+    a.add(R7, 14);
+    a.set(R4, 14);
+    for tag in 0..2 {
+        a.jump_if(If::Equal, R5, VLAN, format!("tag {tag}"));
+        a.jump_if(If::Unequal, R5, SERVICE_VLAN, "untagged");
+        a.label(format!("tag {tag}"));
+        require(a, R7, 4);
+        a.load(Size::Bits16, R5, R7, 2);
+        a.add(R7, 4);
+        a.add(R4, 4);
+    }
+    a.label("untagged");
+}
+
+fn ipv4(a: &mut Assembler, address: IpAddr) {
+    a.label("ipv4");
+    require(a, R7, 20 + 8);
+    // Version 4 and a header of 5 words: no options.
+    a.load(Size::Bits8, R0, R7, 0);
+    a.jump_if(If::Unequal, R0, 0x45, "pass");
+    a.load(Size::Bits8, R0, R7, 9);
+    a.jump_if(If::Unequal, R0, UDP, "pass");
+    a.load(Size::Bits16, R0, R7, 6);
+    a.jump_if(If::AnyBit, R0, FRAGMENT, "pass");
+    if let IpAddr::V4(ip) = address
+        && !ip.is_unspecified()
+    {
+        a.load(Size::Bits32, R0, R7, 16);
+        a.jump_if_u32(If::Unequal, R0, u32::from_ne_bytes(ip.octets()), "pass");
+    }
+    a.copy(R8, R7);
+    a.add(R8, 20);
+    a.add(R4, 20);
+    a.load(Size::Bits16, R5, R7, 2);
+    a.u16_from_network(R5);
+    // A total length below that of the header becomes a huge number, which `lengths` finds.
+    a.add(R5, -20);
+    a.jump("udp");
+}
+
+fn ipv6(a: &mut Assembler, address: IpAddr) {
+    a.label("ipv6");
+    require(a, R7, 40 + 8);
+    a.load(Size::Bits8, R0, R7, 0);
+    a.shift_right(R0, 4);
+    a.jump_if(If::Unequal, R0, 6, "pass");
+    a.load(Size::Bits8, R0, R7, 6);
+    a.jump_if(If::Unequal, R0, UDP, "pass");
+    if let IpAddr::V6(ip) = address
+        && !ip.is_unspecified()
+    {
+        for (word, bytes) in (0i16..).zip(ip.octets().as_chunks::<4>().0) {
+            a.load(Size::Bits32, R0, R7, 24 + 4 * word);
+            a.jump_if_u32(If::Unequal, R0, u32::from_ne_bytes(*bytes), "pass");
+        }
+    }
+    a.copy(R8, R7);
+    a.add(R8, 40);
+    a.add(R4, 40);
+    a.load(Size::Bits16, R5, R7, 4);
+    a.u16_from_network(R5);
+    a.jump("udp");
+}
+
+/// The stream of the destination port into R9.
+fn ports(a: &mut Assembler, ports: &[u16]) {
+    a.label("udp");
+    a.load(Size::Bits16, R1, R8, 2);
+    a.u16_from_network(R1);
+    // Streams have consecutive ports as a rule: one comparison for each sequence of them.
+    for (first, stream, count) in sequences(ports) {
+        let next = format!("not {stream}");
+        a.copy(R9, R1);
+        a.add(R9, -i32::from(first));
+        a.jump_if(If::Greater, R9, count - 1, next.clone());
+        a.add(R9, stream);
+        a.jump("found");
+        a.label(next);
+    }
+    a.jump("pass");
+    a.label("found");
+}
+
+/// Divides the ports into sequences of consecutive ones: first port, its stream, length.
+fn sequences(ports: &[u16]) -> Vec<(u16, i32, i32)> {
+    let mut found: Vec<(u16, i32, i32)> = Vec::new();
+    for (stream, &port) in (0..).zip(ports) {
+        match found.last_mut() {
+            Some((first, _, count)) if i32::from(*first) + *count == i32::from(port) => *count += 1,
+            _ => found.push((port, stream, 1)),
+        }
+    }
+    found
+}
+
+/// The lengths in the headers agree, and the frame has as many bytes.
+fn lengths(a: &mut Assembler, frame_bytes_max: u32) {
+    a.load(Size::Bits16, R0, R8, 4);
+    a.u16_from_network(R0);
+    a.jump_if(If::Less, R0, 8, "malformed");
+    a.jump_if_register(If::Greater, R0, R5, "malformed");
+    a.jump_if(If::Greater, R5, 0xffff, "malformed");
+    a.add_register(R4, R5);
+    a.store(Size::Bits64, R10, NEEDED, R4);
+    a.copy(R1, R6);
+    // Of all buffers of the frame; those behind the first are out of reach of the loads above.
+    a.call(XDP_GET_BUFF_LEN);
+    a.jump_if(If::Greater, R0, frame_bytes_max as i32, "joined");
+    a.load(Size::Bits64, R1, R10, NEEDED);
+    a.jump_if_register(If::Less, R0, R1, "malformed");
+}
+
+/// The sum of the 16-bit words of an IPv4 header, with its carries, has all bits set (RFC 791, 3.1; RFC 1071).
+fn ipv4_checksum(a: &mut Assembler) {
+    a.load(Size::Bits8, R0, R7, 0);
+    a.jump_if(If::Unequal, R0, 0x45, "right");
+    a.load(Size::Bits32, R0, R7, 0);
+    for word in 1..5 {
+        a.load(Size::Bits32, R1, R7, 4 * word);
+        a.add_register(R0, R1);
+    }
+    // Five words of 32 bits: 35 bits, then 20, 17, 16.
+    for _ in 0..3 {
+        a.copy(R1, R0);
+        a.shift_right(R1, 16);
+        a.and(R0, 0xffff);
+        a.add_register(R0, R1);
+    }
+    a.jump_if(If::Unequal, R0, 0xffff, "malformed");
+    a.label("right");
+}
+
+/// To the socket of queue and stream, or to the kernel if there is none; then the counter.
+fn redirect(a: &mut Assembler, streams: usize, maps: MapFds) {
+    a.load(Size::Bits32, R2, R6, RX_QUEUE_INDEX);
+    a.multiply(R2, streams as i32);
+    a.add_register(R2, R9);
+    a.load_map(R1, maps.sockets);
+    a.set(R3, XDP_PASS);
+    a.call(REDIRECT_MAP);
+    a.copy(R6, R0);
+    a.store_value(Size::Bits32, R10, COUNTER, REDIRECTED as i32);
+    a.jump_if(If::Equal, R6, XDP_REDIRECT, "count");
+    a.store_value(Size::Bits32, R10, COUNTER, WITHOUT_SOCKET as i32);
+    a.jump("count");
+
+    a.label("joined");
+    a.set(R6, XDP_PASS);
+    a.store_value(Size::Bits32, R10, COUNTER, JOINED as i32);
+    a.jump("count");
+
+    a.label("malformed");
+    a.set(R6, XDP_PASS);
+    a.store_value(Size::Bits32, R10, COUNTER, MALFORMED as i32);
+    a.jump("count");
+
+    a.label("pass");
+    a.set(R6, XDP_PASS);
+    a.store_value(Size::Bits32, R10, COUNTER, PASSED as i32);
+
+    a.label("count");
+    a.load_map(R1, maps.counters);
+    a.copy(R2, R10);
+    a.add(R2, i32::from(COUNTER));
+    a.call(MAP_LOOKUP_ELEM);
+    a.jump_if(If::Equal, R0, 0, "out");
+    // Each CPU has numbers of its own, and is not interrupted here by another frame.
+    a.load(Size::Bits64, R1, R0, 0);
+    a.add(R1, 1);
+    a.store(Size::Bits64, R0, 0, R1);
+    a.label("out");
+    a.copy(R0, R6);
+    a.exit();
+}
+
+#[cfg(test)]
+#[path = "filter_tests.rs"]
+mod tests;
