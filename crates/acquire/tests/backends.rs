@@ -9,7 +9,7 @@ use konkordia_acquire::run::close;
 use konkordia_core::backend::{Backend, Receive};
 use konkordia_core::failure::Exit;
 use konkordia_core::plan::Compression;
-use konkordia_doctor::lost::FILE_WAITED_MS;
+use konkordia_doctor::lost::{FILE_WAITED_MS, RECEIVE_MS};
 use konkordia_kernels::{ElementSize, Isa, codec};
 use konkordia_sim::packet::{DetectorKind, PacketModel, Packetiser};
 use konkordia_sim::reference::{Reference, RunLayout};
@@ -109,7 +109,7 @@ fn run(folder: &Path, receive: Receive, name: &str, all: &[Vec<u8>]) -> Option<(
     };
     let summary = reader.summary();
     // What the host and the disk did meanwhile is no part of the comparison.
-    let is_own = |(name, _): &(String, u64)| !name.starts_with("host_") && name != FILE_WAITED_MS;
+    let is_own = |(name, _): &(String, u64)| !name.starts_with("host_") && ![FILE_WAITED_MS, RECEIVE_MS].contains(&name.as_str());
     let ledger = summary.ledger.iter().filter(|total| is_own(total)).cloned().collect();
     Some((summary.spec.clone().unwrap(), ledger, (0..IMAGES).map(words).collect()))
 }

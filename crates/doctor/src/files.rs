@@ -85,6 +85,14 @@ impl Files {
     }
 }
 
+#[cfg(test)]
+impl Files {
+    /// These texts by their paths.
+    pub(crate) fn of(texts: &[(&str, &str)]) -> Self {
+        Self { texts: texts.iter().map(|(path, text)| ((*path).to_owned(), Ok((*text).to_owned()))).collect() }
+    }
+}
+
 /// Calls `take` with every path that fits `pattern`; parts without a `*` are not looked up.
 fn expand(root: &Path, done: &str, pattern: &str, take: &mut dyn FnMut(&str)) {
     let (part, rest) = pattern.split_once('/').map_or((pattern, None), |(part, rest)| (part, Some(rest)));

@@ -22,7 +22,7 @@
 //! use konkordia_doctor::lost::{Account, Place, causes};
 //!
 //! let totals = [("packets_missing", 12), ("kernel_dropped", 12)].map(|(name, n)| (name.to_owned(), n)).into();
-//! let found = causes(&Account { totals, streams: Vec::new() });
+//! let found = causes(&Account { totals, ..Account::default() });
 //! assert_eq!((found[0].place, found[0].lost), (Place::Socket, 12));
 //! ```
 
@@ -38,3 +38,4 @@ pub mod parse;
 pub mod script;
 pub mod snapshot;
 mod sys;
+pub mod virtualisation;

@@ -5,6 +5,7 @@
 //! before it.
 
 use crate::counters::names;
+use konkordia_core::backend::Backend;
 use std::collections::BTreeMap;
 
 /// Where data were lost, from the detector to the disk.
@@ -14,7 +15,7 @@ pub enum Place {
     Stream,
     /// Detector, cable, switch.
     Wire,
-    /// Fragments or checksums: damaged on the way, found here.
+    /// Fragments, checksums, lengths, joined datagrams: changed on the way, found here.
     Damaged,
     /// The receive ring of the network card.
     NicRing,
@@ -22,7 +23,7 @@ pub enum Place {
     Driver,
     /// Between card and socket.
     Backlog,
-    /// The buffer of the socket.
+    /// The buffer of the socket, or the ring of the stream where one takes its place.
     Socket,
     /// Packets that are not of this detector as it is configured.
     SetUp,
@@ -62,7 +63,7 @@ impl Place {
                 "look at cable and optics, at the counters of the switch (drops, pause frames) and at the detector; docs/troubleshooting.md, Lost before the socket"
             }
             Self::Damaged => {
-                "set the MTU of detector, switch and card to 9000, so that nothing is sent in fragments; look at cable and optics"
+                "set the MTU of detector, switch and card to 9000, so that nothing is sent in fragments; let the card join nothing (ethtool -K IF lro off rx-udp-gro-forwarding off); look at cable and optics"
             }
             Self::NicRing => {
                 "a longer ring (ethtool -G), more queues, interrupts near the card, net.core.netdev_budget; konkordia doctor --iface"
@@ -70,14 +71,14 @@ impl Place {
             Self::Driver => "`ethtool -S` before and after a run names the reason",
             Self::Backlog => "raise net.core.netdev_max_backlog; spread the queues of the card over more processors",
             Self::Socket => {
-                "raise net.core.rmem_max and [source] receive_buffer_mib, and give each receive thread a processor of its own (pin_streams); konkordia doctor"
+                "raise [source] receive_buffer_mib (for sockets net.core.rmem_max too), and give each receive thread a processor of its own (pin_streams); konkordia doctor"
             }
             Self::SetUp => "compare the configuration with the detector; docs/troubleshooting.md, Wrong set-up",
             Self::Late => {
                 "a longer [processing] deadline_ms or window_images; look for what reorders or holds back packets on the way"
             }
             Self::Slots => {
-                "more [processing] workers, fewer other programs (konkordia bench kernels); a larger [run] buffer_mib bridges short pauses"
+                "more [processing] workers, fewer other programs (konkordia bench kernels); a larger [run] buffer_mib bridges short pauses; with [output] keep_raw the disk may be the reason"
             }
             Self::Disk => {
                 "a faster disk or better compression (konkordia bench disk); room, if it was full; a larger [run] buffer_mib bridges short pauses"
@@ -132,13 +133,17 @@ pub struct Account {
     pub totals: BTreeMap<String, u64>,
     /// Name of each stream, and the datagrams that it received; may be empty if it is not known.
     pub streams: Vec<(String, u64)>,
+    /// Through what the packets came; empty if it is not known.
+    pub backend: String,
 }
 
 /// Total of the ledger: milliseconds in which images could not go on because the file still held all of them.
 pub const FILE_WAITED_MS: &str = "file_waited_ms";
+/// Total of the ledger: milliseconds from the first packet to the last.
+pub const RECEIVE_MS: &str = "receive_ms";
 
-/// Waiting for the file so long in a run with refused images shows that the file was the reason.
-const WAITED_MS_MIN: u64 = 50;
+/// Waiting for the file less than this explains nothing.
+const WAITED_MS_MIN: u64 = 10;
 /// Bytes that the kernel joins at most; a joined buffer that is dropped counts once.
 const JOINED_BYTES_MAX: u64 = 65_535;
 
@@ -162,7 +167,21 @@ impl Account {
         ["packets_missing", "images_unwritten", "images_not_received"].iter().any(|name| self.total(name) > 0)
     }
 
-    /// Datagrams that one dropped buffer may have held.
+    /// The file was the reason that images were refused: it held up the others for at least half the time in which
+    /// they were refused, which is in proportion to their packets.
+    fn waited_for_file(&self) -> bool {
+        let (refused, waited_ms) = (u128::from(self.total("no_slot")), u128::from(self.total(FILE_WAITED_MS)));
+        let (expected, receive_ms) = (u128::from(self.total("packets_expected")), u128::from(self.total(RECEIVE_MS)));
+        waited_ms >= u128::from(WAITED_MS_MIN)
+            && waited_ms.saturating_mul(2).saturating_mul(expected) >= refused.saturating_mul(receive_ms)
+    }
+
+    /// The packets came through sockets.
+    fn has_sockets(&self) -> bool {
+        [Backend::Socket.name(), ""].contains(&self.backend.as_str())
+    }
+
+    /// Datagrams that one buffer of the kernel may have held.
     fn joined_max(&self) -> u64 {
         let datagram = self.total("received_bytes").checked_div(self.total("received")).unwrap_or(0);
         JOINED_BYTES_MAX.checked_div(datagram).unwrap_or(1).clamp(1, 64)
@@ -213,13 +232,46 @@ fn own(account: &Account, left: &mut Left) {
     let of_stream = total("packets_expected") / account.streams.len().max(1) as u64;
     let why = |_| format!("nothing was received on {}", silent.join(", "));
     left.take(Place::Stream, of_stream.saturating_mul(silent.len() as u64), Counted, why);
-    let (dropped, joined) = (total("kernel_dropped"), account.joined_max());
-    let why = |lost| match lost > dropped {
-        true => format!("the kernel dropped {dropped} buffers because the socket was full, each with up to {joined} packets"),
-        false => format!("the kernel dropped {dropped} packets because the socket was full"),
+    refused(account, left);
+    dropped(account, left);
+}
+
+/// Frames that a ring refused. A socket gets none of them.
+fn refused(account: &Account, left: &mut Left) {
+    let of = |why: &str| account.total(&format!("refused_{why}"));
+    for (name, what) in [
+        ("fragment", "datagrams came in fragments, which a ring cannot put together"),
+        ("checksum", "datagrams had a wrong checksum"),
+        ("length", "frames had lengths that contradict each other"),
+    ] {
+        let frames = of(name);
+        left.take(Place::Damaged, frames, Certainty::Counted, |_| format!("{frames} {what}"));
+    }
+    let joined = of("joined");
+    let why = |_| format!("{joined} frames held several datagrams that somebody had joined to one");
+    left.take(Place::Damaged, joined.saturating_mul(account.joined_max()), Certainty::Likely, why);
+    let vlan = of("vlan");
+    let why = |_| format!("{vlan} frames had the tag of a VLAN: [source] address must be that of the interface of the VLAN");
+    left.take(Place::SetUp, vlan, Certainty::Counted, why);
+}
+
+/// What the kernel dropped at our sockets or rings. A socket counts datagrams with wrong checksums there too.
+fn dropped(account: &Account, left: &mut Left) {
+    use Certainty::{Counted, Likely};
+    let mut dropped = account.total("kernel_dropped");
+    if account.has_sockets() {
+        let sums = account.total(names::WRONG_CHECKSUMS);
+        left.take(Place::Damaged, sums, Likely, |_| format!("{sums} datagrams had a wrong checksum"));
+        dropped = dropped.saturating_sub(sums);
+    }
+    // A ring takes no joined ones.
+    let (joined, full) = if account.has_sockets() { (account.joined_max(), "socket") } else { (1, "ring of the stream") };
+    let why = |lost: u64| match lost > dropped {
+        true => format!("the kernel dropped {dropped} buffers because the {full} was full, each with up to {joined} packets"),
+        false => format!("the kernel dropped {dropped} packets because the {full} was full"),
     };
     // What goes beyond the number of buffers depends on how many packets they held.
-    let certainty = if left.packets > dropped { Likely } else { Counted };
+    let certainty = if joined > 1 && left.packets > dropped { Likely } else { Counted };
     left.take(Place::Socket, dropped.saturating_mul(joined), certainty, why);
 }
 
@@ -227,12 +279,12 @@ fn own(account: &Account, left: &mut Left) {
 fn full_ring(account: &Account, left: &mut Left) {
     let (refused, waited_ms) = (account.total("no_slot"), account.total(FILE_WAITED_MS));
     let full = format!("{refused} packets found the ring of images full");
-    if waited_ms >= WAITED_MS_MIN {
+    if account.waited_for_file() {
         let why =
             |_| format!("{full}, and images waited {waited_ms} ms because the file held all buffers: it was written too slowly");
         left.take(Place::Disk, refused, Certainty::Likely, why);
     } else if account.totals.contains_key(FILE_WAITED_MS) {
-        let why = |_| format!("{full}, and the file hardly ever held images up: the processors were too slow");
+        let why = |_| format!("{full}, and images waited only {waited_ms} ms for the file: the processors were too slow");
         left.take(Place::Slots, refused, Certainty::Likely, why);
     } else {
         let why = |_| format!("{full}: the processors or the disk were too slow");
@@ -250,8 +302,6 @@ fn host(account: &Account, left: &mut Left) {
     let fragments = total(names::FRAGMENTS_LOST);
     let why = |_| format!("{fragments} datagrams could not be put together from their fragments");
     left.take(Place::Damaged, fragments, Likely, why);
-    let sums = total(names::WRONG_CHECKSUMS);
-    left.take(Place::Damaged, sums, Likely, |_| format!("{sums} datagrams had a wrong checksum"));
     let (full, cut) = (total(names::NIC_NO_ROOM), total(names::TURNS_CUT_SHORT));
     let budget = match cut {
         0 => String::new(),
@@ -302,7 +352,7 @@ mod tests {
     fn account(more: &[(&str, u64)]) -> Account {
         let base = [("packets_expected", 12_800), ("received", 12_000), ("received_bytes", 12_000 * 8240)];
         let totals = base.iter().chain(more).map(|(name, n)| ((*name).to_owned(), *n)).collect();
-        Account { totals, streams: vec![("udp://a:1".into(), 6000), ("udp://a:2".into(), 6000)] }
+        Account { totals, streams: vec![("udp://a:1".into(), 6000), ("udp://a:2".into(), 6000)], ..Account::default() }
     }
 
     const QUIET: [(&str, u64); 4] =
@@ -326,6 +376,17 @@ mod tests {
             (&[("packets_missing", 256), ("no_slot", 256), (FILE_WAITED_MS, 3)], true, &[(Place::Slots, 256, Likely)]),
             (&[("packets_missing", 256), ("no_slot", 256), (FILE_WAITED_MS, 900)], true, &[(Place::Disk, 256, Likely)]),
             (&[("images_unwritten", 4)], true, &[(Place::Disk, 4, Counted)]),
+            // 5 of 10 seconds were refused; the file held up the images for 0.1, or for 3 seconds.
+            (
+                &[("packets_missing", 6400), ("no_slot", 6400), (FILE_WAITED_MS, 100), (RECEIVE_MS, 10_000)],
+                true,
+                &[(Place::Slots, 6400, Likely)],
+            ),
+            (
+                &[("packets_missing", 6400), ("no_slot", 6400), (FILE_WAITED_MS, 3000), (RECEIVE_MS, 10_000)],
+                true,
+                &[(Place::Disk, 6400, Likely)],
+            ),
             (&[("packets_missing", 5), ("late", 5)], true, &[(Place::Late, 5, Counted)]),
             (&[("packets_missing", 90), ("malformed_length", 90)], true, &[(Place::SetUp, 90, Likely)]),
             (
@@ -338,6 +399,8 @@ mod tests {
             (&[("packets_missing", 70), (names::BACKLOG_DROPPED, 10)], true, &[(Place::Backlog, 70, Likely)]),
             (&[("packets_missing", 3), (names::FRAGMENTS_LOST, 3)], true, &[(Place::Damaged, 3, Likely)]),
             (&[("packets_missing", 3), (names::WRONG_CHECKSUMS, 9)], true, &[(Place::Damaged, 3, Likely)]),
+            // The socket counts them too.
+            (&[("packets_missing", 5), ("kernel_dropped", 5), (names::WRONG_CHECKSUMS, 5)], true, &[(Place::Damaged, 5, Likely)]),
             (&[("packets_missing", 3), (names::NIC_DAMAGED, 2)], true, &[(Place::Wire, 2, Likely), (Place::Wire, 1, Likely)]),
             (&[("packets_missing", 3), (names::NIC_DROPPED, 4)], true, &[(Place::Driver, 3, Possible)]),
             (
@@ -366,6 +429,29 @@ mod tests {
     }
 
     #[test]
+    fn what_a_ring_refused_is_named() {
+        use Certainty::{Counted, Likely};
+        let mut ring =
+            account(&[("packets_missing", 100), ("kernel_dropped", 20), ("refused_fragment", 8), ("refused_checksum", 1)]);
+        ring.totals.extend([
+            ("refused_joined".to_owned(), 10),
+            ("refused_vlan".to_owned(), 1),
+            (names::WRONG_CHECKSUMS.into(), 50),
+        ]);
+        ring.backend = "packet".into();
+        let found: Vec<_> = causes(&ring).iter().map(|cause| (cause.place, cause.lost, cause.certainty)).collect();
+        let expected = [
+            (Place::Damaged, 70, Likely),
+            (Place::Socket, 20, Counted),
+            (Place::Damaged, 8, Counted),
+            (Place::Damaged, 1, Counted),
+            (Place::SetUp, 1, Counted),
+        ];
+        assert_eq!(found, expected);
+        assert!(causes(&ring)[1].why.contains("the ring of the stream was full"));
+    }
+
+    #[test]
     fn a_silent_stream_explains_its_part() {
         let mut account = account(&[("packets_missing", 6500)]);
         account.streams[1].1 = 0;
@@ -385,7 +471,9 @@ mod tests {
             "malformed_b",
             "kernel_dropped",
             "received_bytes",
+            "refused_joined",
             FILE_WAITED_MS,
+            RECEIVE_MS,
         ];
         for n in [0, 1, u64::MAX] {
             let mut account = account(&all.map(|name| (name, n)));

@@ -92,10 +92,22 @@ pub fn has_right(status: &str, bit: u32) -> Option<bool> {
 
 /// The right to change the network: greater receive buffers than the limit.
 pub const CAP_NET_ADMIN: u32 = 12;
+/// The right to see the frames of a network card.
+pub const CAP_NET_RAW: u32 = 13;
 /// The right to lock memory.
 pub const CAP_IPC_LOCK: u32 = 14;
+/// The right to almost everything; before kernel 5.8 it was also the right to load programs into the kernel.
+pub const CAP_SYS_ADMIN: u32 = 21;
 /// The right to raise priorities.
 pub const CAP_SYS_NICE: u32 = 23;
+/// The right to load programs into the kernel.
+pub const CAP_BPF: u32 = 39;
+
+/// Version of a kernel: `6.1.0-18-amd64` is 6.1.
+pub fn release(text: &str) -> Option<(u32, u32)> {
+    let mut parts = text.trim().split(|c: char| !c.is_ascii_digit());
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
 
 /// `/proc/interrupts`: name of each numbered interrupt.
 pub fn interrupts(text: &str) -> BTreeMap<u32, String> {
@@ -228,6 +240,8 @@ mod tests {
         }
         let status = "Name:\tx\nCapEff:\t0000000000001000\n";
         assert_eq!((has_right(status, CAP_NET_ADMIN), has_right(status, CAP_SYS_NICE)), (Some(true), Some(false)));
+        assert_eq!((release("6.1.0-18-amd64\n"), release("5.18-rc1"), release("6")), (Some((6, 1)), Some((5, 18)), None));
+        assert_eq!((release(""), release("x6.1"), release("99999999999.1")), (None, None, None));
         assert_eq!((has_right(status, 64), has_right("CapEff: x", 1), has_right("", 1)), (None, None, None));
     }
 

@@ -4,6 +4,7 @@ use crate::disk::{self, Written};
 use crate::files::Files;
 use crate::sys::{self, Query};
 use crate::{groups, interfaces, parse};
+use konkordia_core::backend::Receive;
 use konkordia_core::failure::reason;
 use std::net::{IpAddr, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -17,7 +18,11 @@ const READ: &[&str] = &[
     "proc/sys/net/core/netdev_budget",
     "proc/sys/net/core/netdev_budget_usecs",
     "proc/sys/net/ipv4/conf/*/rp_filter",
+    "proc/sys/net/netfilter/nf_conntrack_count",
     "proc/sys/kernel/hostname",
+    "proc/sys/kernel/osrelease",
+    "proc/cpuinfo",
+    "proc/modules",
     "proc/net/softnet_stat",
     "proc/net/snmp",
     "proc/net/snmp6",
@@ -32,6 +37,7 @@ const READ: &[&str] = &[
     "proc/meminfo",
     "proc/*/comm",
     "sys/class/net/*/mtu",
+    "sys/class/net/*/type",
     "sys/class/net/*/flags",
     "sys/class/net/*/speed",
     "sys/class/net/*/statistics/rx_*",
@@ -52,12 +58,15 @@ const READ: &[&str] = &[
     "sys/devices/system/clocksource/clocksource0/current_clocksource",
     "sys/devices/system/clocksource/clocksource0/available_clocksource",
     "sys/kernel/mm/transparent_hugepage/enabled",
+    "sys/hypervisor/type",
+    "sys/class/dmi/id/sys_vendor",
 ];
 
 /// Files of which only the names matter. Devices of a bus within a bus (virtio) have their interrupts one folder up.
 const LISTED: &[&str] = &[
     ".dockerenv",
     "run/.containerenv",
+    "run/systemd/container",
     "sys/class/net/*/queues/rx-*",
     "sys/class/net/*/device/msi_irqs/*",
     "sys/class/net/*/device/../msi_irqs/*",
@@ -81,6 +90,8 @@ pub struct Demand {
     pub memory_bytes: Option<u64>,
     /// Processors to which threads are bound.
     pub pinned: Vec<usize>,
+    /// Through what packets are to be received (`[source] receive`).
+    pub receive: Vec<Receive>,
 }
 
 /// Entries of the receive ring of a network card.
@@ -125,6 +136,8 @@ pub struct Interface {
     pub takes_pause: Result<bool, String>,
     /// Packets of a stream are joined.
     pub gro: Result<bool, String>,
+    /// The card compares checksums.
+    pub checksums: Result<bool, String>,
     /// Its queues.
     pub queues: Result<Queues, String>,
     /// UDP ports decide about the queue, not addresses alone.
@@ -202,6 +215,7 @@ pub fn files(root: &Path) -> Files {
     files.read(root, READ);
     files.list(root, LISTED);
     files.list(root, interfaces::LOWER);
+    files.list(root, groups::FOLDERS);
     let paths = groups::files_of_limits(&files);
     paths.iter().for_each(|path| files.add(root, path));
     files
@@ -249,6 +263,7 @@ impl Interface {
             coalescing: ask(Query::Coalescing, 0).map(|a| Coalescing { is_adaptive: a[10] > 0, usecs: a[1], frames: a[2] }),
             takes_pause: ask(Query::Pause, 0).map(|a| a[2] > 0),
             gro: ask(Query::Gro, 0).map(|a| a[1] > 0),
+            checksums: ask(Query::Checksums, 0).map(|a| a[1] > 0),
             queues,
             // The answer has 64 bits; those of the ports are in one of its halves, by the byte order.
             hashes_ports: hash.map(|a| (a[2] | a[3]) & BOTH_PORTS != 0),

@@ -20,6 +20,7 @@ pub(crate) enum Query {
     Coalescing = 0x0e,
     Ring = 0x10,
     Pause = 0x12,
+    Checksums = 0x14,
     /// With the kind of packets.
     FlowHash = 0x29,
     Gro = 0x2b,

@@ -3,6 +3,7 @@
 //! A record is one text: `### PATH` begins the text of a file, `### probes` what the drivers, the clock and the disk
 //! said and what a configuration asks for. The files are laid out in a folder and read from there as from `/`.
 
+use konkordia_core::backend::{Backend, Receive};
 use konkordia_doctor::disk::Written;
 use konkordia_doctor::finding::{Finding, Verdict, to_text};
 use konkordia_doctor::snapshot::{Clock, Coalescing, Demand, Disk, Interface, Plugins, Queues, Ring, Snapshot};
@@ -56,6 +57,7 @@ fn interface(probes: &str, name: String) -> Interface {
         }),
         takes_pause: of("pause").map(|w| w[0] == "on"),
         gro: of("gro").map(|w| w[0] == "on"),
+        checksums: of("checksums").map(|w| w[0] == "on"),
         queues: of("queues").map(|w| Queues { used: number(w[0]), most: number(w[1]) }),
         hashes_ports: of("hash").map(|w| w[0] == "ports"),
         name,
@@ -167,6 +169,29 @@ fn a_badly_tuned_receiver_fails_where_data_will_be_lost() {
 fn a_container_without_rights_skips_what_it_cannot_see() {
     let found = compare("container");
     assert!(count(&found, Verdict::Skip) > 10);
+}
+
+#[test]
+fn a_way_that_is_named_needs_its_rights_and_its_card() {
+    let found = |name: &str, receive: Receive, address: &str| {
+        let mut snapshot = host(&record(name));
+        snapshot.demand.receive = vec![receive];
+        snapshot.demand.addresses = vec![address.parse().unwrap()];
+        let all = checks::all(&snapshot);
+        let of = |check: &str| all.iter().find(|finding| finding.check == check).unwrap().clone();
+        (of("receive"), of("gro"))
+    };
+    let ring = Receive::Only(Backend::Packet);
+    let (receive, gro) = found("badly-tuned.record", ring, "10.0.0.1");
+    assert!(receive.verdict == Verdict::Fail && receive.measured.contains("packet: lacks CAP_NET_RAW"), "{receive:?}");
+    assert!(receive.commands()[0].contains("docs/configuration.md"), "{receive:?}");
+    // Rings do not get joined packets.
+    assert_eq!((gro.verdict, gro.measured.as_str()), (Verdict::Pass, "off"));
+    let (receive, gro) = found("badly-tuned.record", Receive::Auto, "0.0.0.0");
+    assert_eq!((receive.verdict, gro.verdict), (Verdict::Pass, Verdict::Warn));
+    let (receive, _) = found("virtual-machine.record", ring, "0.0.0.0");
+    assert!(receive.verdict == Verdict::Fail && receive.measured.contains("address of one card"), "{receive:?}");
+    assert_eq!(found("virtual-machine.record", ring, "10.0.0.1").0.verdict, Verdict::Pass);
 }
 
 /// A script has every command of what is wrong, one block for each, and nothing of what is right.

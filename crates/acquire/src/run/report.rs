@@ -11,6 +11,7 @@ use konkordia_core::sender::{OtherSenders, Sender};
 use konkordia_core::series::Ended;
 use konkordia_core::setup::{Port, Seen, WRONG_SETUP, What, wrong_setup};
 use konkordia_core::text;
+use konkordia_doctor::lost::RECEIVE_MS;
 use konkordia_engine::run::RunOutcome;
 use konkordia_sinks::hdf5::{FileReport, LedgerRecord, StreamRecord};
 use konkordia_sources::backend::Receiving;
@@ -308,7 +309,11 @@ impl Report {
     fn host_line(&self) -> Option<String> {
         let file = self.file.as_ref().filter(|_| self.ledger.frames.packets_missing > 0 && !self.host.is_empty())?;
         let name = |name: &str| name.trim_start_matches("host_").replace('_', " ");
-        let rose = self.host.iter().filter(|(_, n)| *n > 0).map(|(what, n)| format!("{} {}", text::count(*n), name(what)));
+        let rose = self
+            .host
+            .iter()
+            .filter(|(name, n)| *n > 0 && name != RECEIVE_MS)
+            .map(|(what, n)| format!("{} {}", text::count(*n), name(what)));
         let rose = rose.collect::<Vec<_>>().join(", ");
         let rose = if rose.is_empty() { "no counter rose" } else { rose.as_str() };
         Some(format!("\nhost      {rose}; where the packets went: konkordia doctor --run {}", file.master.display()))

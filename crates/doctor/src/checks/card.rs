@@ -2,7 +2,7 @@
 
 use crate::finding::{Finding, Verdict, quoted};
 use crate::parse::{cpus, cpus_text, interrupts, pcie_gbit};
-use crate::snapshot::{Coalescing, Interface, Queues, Ring, Snapshot};
+use crate::snapshot::{Coalescing, Interface, Ring, Snapshot};
 use konkordia_core::text::count;
 use std::collections::BTreeSet;
 
@@ -69,13 +69,9 @@ fn pause(interface: &Interface) -> Finding {
 
 fn queues(snapshot: &Snapshot, interface: &Interface) -> Finding {
     let name = &interface.name;
-    let listed = snapshot.files.below(&format!("sys/class/net/{name}/queues")).len() as u32;
-    let found = interface.queues.clone().or_else(|reason| match listed {
-        0 => Err(reason),
-        used => Ok(Queues { used, most: used }),
-    });
+    let found = used_queues(snapshot, interface);
     let streams = snapshot.demand.streams;
-    let most = found.as_ref().map_or(0, |queues| u64::from(queues.most));
+    let most = interface.queues.as_ref().map_or(0, |queues| u64::from(queues.most));
     let wanted = match streams {
         Some(streams) => format!("as many as there are streams ({streams}), if the card has them"),
         None => "as many as there are streams, if the card has them".into(),
@@ -83,11 +79,30 @@ fn queues(snapshot: &Snapshot, interface: &Interface) -> Finding {
     let why = "each queue has a processor of its own; streams in one queue share it";
     Finding::of("queues", wanted, why)
         .at(name)
-        .judge(found, |finding, Queues { used, most }| {
-            let is_short = streams.is_some_and(|streams| u64::from(used) < streams) && used < most;
-            finding.is(if is_short { Verdict::Warn } else { Verdict::Pass }, format!("{used} of {most}"))
+        .judge(found, |finding, (used, most)| {
+            let of = most.map_or("; how many there could be is not known".into(), |most| format!(" of {most}"));
+            let verdict = match (streams, most) {
+                (_, Some(most)) if used >= most => Verdict::Pass,
+                (Some(streams), _) if u64::from(used) >= streams => Verdict::Pass,
+                (Some(_), Some(_)) => Verdict::Warn,
+                _ => Verdict::Skip,
+            };
+            let is_unknown = verdict == Verdict::Skip && streams.is_none();
+            let unknown = if is_unknown { "; how many are needed is not known (--config)" } else { "" };
+            finding.is(verdict, format!("{used}{of}{unknown}"))
         })
         .fix(format!("ethtool -L {0} combined {1} || ethtool -L {0} rx {1}", quoted(name), streams.unwrap_or(1).min(most)))
+}
+
+/// The queues in use, and the most that there could be if the driver says so; otherwise the kernel lists those in use.
+pub(super) fn used_queues(snapshot: &Snapshot, interface: &Interface) -> Result<(u32, Option<u32>), String> {
+    match &interface.queues {
+        Ok(queues) => Ok((queues.used, Some(queues.most))),
+        Err(reason) => match snapshot.files.below(&format!("sys/class/net/{}/queues", interface.name)).len() {
+            0 => Err(reason.clone()),
+            listed => Ok((listed as u32, None)),
+        },
+    }
 }
 
 /// The numbers of the interrupts of a card, as its device lists them.
@@ -104,13 +119,15 @@ fn irqs(snapshot: &Snapshot, name: &str) -> Vec<u32> {
     numbers.into_iter().collect()
 }
 
-/// Processors near the card: those of its node, or all if it has none or there is only one.
+/// Processors near the card: those of its memory node, or all where the machine has one node only.
 fn near(snapshot: &Snapshot, name: &str) -> Result<BTreeSet<usize>, String> {
     let files = &snapshot.files;
-    let node = files.number::<i32>(&format!("sys/class/net/{name}/device/numa_node"));
-    let list = match node {
-        Ok(node) if node >= 0 => files.text(&format!("sys/devices/system/node/node{node}/cpulist")),
-        _ => files.text("sys/devices/system/cpu/online"),
+    let node = files.number::<i32>(&format!("sys/class/net/{name}/device/numa_node")).ok().filter(|node| *node >= 0);
+    let list = match (node, files.below("sys/devices/system/node").len()) {
+        (Some(node), _) => files.text(&format!("sys/devices/system/node/node{node}/cpulist")),
+        (None, 0) => Err("the kernel does not list the memory nodes of this machine".into()),
+        (None, 1) => files.text("sys/devices/system/cpu/online"),
+        (None, _) => Err("the interface belongs to no memory node, and this machine has several".into()),
     };
     list.and_then(|list| cpus(list).ok_or_else(|| "a list of processors has another form".into()))
 }
@@ -181,7 +198,8 @@ fn bus(snapshot: &Snapshot, interface: &Interface) -> Finding {
         .at(name)
         .judge(read(), |finding, (now, most)| {
             let gbit = |(speed, lanes): &(String, u32)| pcie_gbit(speed, *lanes);
-            let line = line_gbit.filter(|gbit| *gbit > 0.0).map_or(String::new(), |gbit| format!(", line {gbit:.0} Gbit/s"));
+            let line =
+                line_gbit.filter(|gbit| *gbit > 0.0).map_or(", line not known".into(), |gbit| format!(", line {gbit:.0} Gbit/s"));
             let measured = format!("{} x{} of {} x{}{line}", now.0, now.1, most.0, most.1);
             let Some((is, could)) = gbit(&now).zip(gbit(&most)) else { return finding.skip("the link speed has another form") };
             let is_too_slow = line_gbit.is_some_and(|line| is < line);

@@ -1,27 +1,47 @@
-//! Containers, and the limits of control groups.
+//! Containers, virtual machines, and the limits of control groups.
 
 use crate::finding::{Finding, Verdict};
-use crate::groups::{container, cpu_quota, memory_limit};
+use crate::groups::{cpu_quota, memory_limit};
 use crate::parse::word_after;
 use crate::snapshot::Snapshot;
+use crate::virtualisation::{container, hypervisor};
 use konkordia_core::text::bytes;
 
-/// Container, processors, memory.
+/// Container, virtual machine, processors, memory.
 pub(super) fn check(snapshot: &Snapshot) -> Vec<Finding> {
-    vec![is_one(snapshot), processors(snapshot), memory(snapshot)]
+    vec![in_container(snapshot), virtual_machine(snapshot), processors(snapshot), memory(snapshot)]
 }
 
-fn is_one(snapshot: &Snapshot) -> Finding {
+fn in_container(snapshot: &Snapshot) -> Finding {
     let why = "settings of the kernel, of cards and of processors are those of the host: set them there; \
                with a network of its own (not --network host) every packet takes a longer way";
-    let measured = container(&snapshot.files).map_or("no".into(), |sign| format!("yes: {sign}"));
-    Finding::of("container", "no, or settings made on the host", why).is(Verdict::Pass, measured)
+    Finding::of("container", "no, or the host looked at too", why).judge(container(&snapshot.files), |finding, sign| match sign {
+        Some(sign) => {
+            let unseen =
+                "cards, interrupts, processors and other programs of the host cannot be seen from here: run doctor there";
+            finding.is(Verdict::Skip, format!("yes ({sign}); {unseen}"))
+        }
+        None => finding.is(Verdict::Pass, "no"),
+    })
+}
+
+fn virtual_machine(snapshot: &Snapshot) -> Finding {
+    let why = "a hypervisor takes processors away for a while, and drops packets where this machine counts nothing";
+    let wanted = "no, or processors of its own and a card that is passed through, and the host looked at too";
+    Finding::of("virtual_machine", wanted, why).judge(hypervisor(&snapshot.files), |finding, maker| match maker {
+        Some(maker) => {
+            let unseen = "clock and sleep of the processors, card, bus and switch of the host cannot be seen from here";
+            finding.is(Verdict::Skip, format!("yes ({maker}); {unseen}"))
+        }
+        None => finding.is(Verdict::Pass, "no"),
+    })
 }
 
 fn processors(snapshot: &Snapshot) -> Finding {
     let why = "a process that has used up its share stands still for the rest of the period, and packets are lost meanwhile";
+    let both = snapshot.allowed_cpus().and_then(|allowed| Ok((allowed, cpu_quota(&snapshot.files)?)));
     Finding::of("cpu_quota", "no quota below the processors that may be used", why)
-        .judge(snapshot.allowed_cpus(), |finding, allowed| match cpu_quota(&snapshot.files) {
+        .judge(both, |finding, (allowed, quota)| match quota {
             Some(quota) if quota < allowed.len() as f64 => {
                 finding.is(Verdict::Warn, format!("{quota:.1} of {} processors", allowed.len()))
             }
@@ -45,10 +65,18 @@ fn memory(snapshot: &Snapshot) -> Finding {
     let why = "the memory of a run is taken when it is armed; too little ends this program or another one";
     Finding::of("memory", wanted, why)
         .judge(free, |finding, free| {
-            let most = limit.map_or(free, |limit| limit.min(free));
-            let of = limit.map_or(String::new(), |limit| format!(", limit of the control group {}", bytes(limit)));
-            let verdict = if needed.is_some_and(|needed| needed > most) { Verdict::Fail } else { Verdict::Pass };
-            finding.is(verdict, format!("{} free{of}", bytes(free)))
+            let (most, of) = match &limit {
+                Ok(Some(limit)) => (free.min(*limit), format!(", limit of the control group {}", bytes(*limit))),
+                Ok(None) => (free, String::new()),
+                Err(reason) => (free, format!(", {reason}")),
+            };
+            let verdict = match needed {
+                Some(needed) if needed > most => Verdict::Fail,
+                Some(_) if limit.is_ok() => Verdict::Pass,
+                _ => Verdict::Skip,
+            };
+            let unknown = if needed.is_none() { "; how much is needed is not known (--config)" } else { "" };
+            finding.is(verdict, format!("{} free{of}{unknown}", bytes(free)))
         })
         .fix("# a smaller [run] buffer_mib, or a higher limit (docker: --memory, systemd: MemoryMax=)")
 }

@@ -42,7 +42,16 @@ fn has(snapshot: &Snapshot, right: u32) -> bool {
     snapshot.files.text("proc/self/status").ok().and_then(|status| has_right(status, right)) == Some(true)
 }
 
-fn in_bytes(limit: u64) -> String {
+/// Memory that this process may lock.
+///
+/// # Errors
+/// The kernel does not say; in words.
+pub(super) fn locked_bytes_max(snapshot: &Snapshot) -> Result<u64, String> {
+    let (_, hard) = limit(snapshot, "Max locked memory")?;
+    Ok(if has(snapshot, CAP_IPC_LOCK) { u64::MAX } else { hard })
+}
+
+pub(super) fn in_bytes(limit: u64) -> String {
     if limit == u64::MAX { "unlimited".into() } else { bytes(limit) }
 }
 

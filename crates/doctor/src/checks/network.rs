@@ -2,15 +2,22 @@
 
 use crate::finding::{Finding, Verdict, quoted};
 use crate::snapshot::{Interface, Snapshot};
+use konkordia_core::backend::{Backend, Receive};
 
 /// MTU of jumbo frames.
 const JUMBO: u64 = 9000;
 /// Headers of IPv4 and UDP.
 const HEADERS: u64 = 28;
 
-/// MTU, reverse path filter, joining, flow hash.
+/// MTU, reverse path filter, joining, checksums, flow hash.
 pub(super) fn check(snapshot: &Snapshot, interface: &Interface) -> Vec<Finding> {
-    vec![mtu(snapshot, interface), rp_filter(snapshot, interface), gro(interface), flow_hash(snapshot, interface)]
+    vec![
+        mtu(snapshot, interface),
+        rp_filter(snapshot, interface),
+        gro(snapshot, interface),
+        checksums(interface),
+        flow_hash(snapshot, interface),
+    ]
 }
 
 fn mtu(snapshot: &Snapshot, interface: &Interface) -> Finding {
@@ -49,15 +56,29 @@ fn rp_filter(snapshot: &Snapshot, interface: &Interface) -> Finding {
         .sysctl(key, 2)
 }
 
-fn gro(interface: &Interface) -> Finding {
+fn gro(snapshot: &Snapshot, interface: &Interface) -> Finding {
     let name = &interface.name;
-    let why = "the kernel hands over several packets at once, which costs a fraction of the time for each";
-    Finding::of("gro", "on", why)
+    let why = "the kernel hands several packets to a socket at once, which costs a fraction of the time for each";
+    let has_sockets = snapshot.demand.receive.iter().any(|way| *way != Receive::Only(Backend::Packet));
+    let is_used = snapshot.demand.receive.is_empty() || has_sockets;
+    Finding::of("gro", "on, for sockets", why)
         .at(name)
         .judge(interface.gro.clone(), |finding, is_on| {
-            finding.is(if is_on { Verdict::Pass } else { Verdict::Warn }, if is_on { "on" } else { "off" })
+            finding.is(if is_on || !is_used { Verdict::Pass } else { Verdict::Warn }, if is_on { "on" } else { "off" })
         })
         .fix(format!("ethtool -K {} gro on", quoted(name)))
+}
+
+fn checksums(interface: &Interface) -> Finding {
+    let name = &interface.name;
+    let why = "otherwise a processor reads every packet once more to compare its checksum";
+    Finding::of("checksums", "compared by the card", why)
+        .at(name)
+        .judge(interface.checksums.clone(), |finding, is_on| {
+            let measured = if is_on { "compared by the card" } else { "compared by the processors" };
+            finding.is(if is_on { Verdict::Pass } else { Verdict::Warn }, measured)
+        })
+        .fix(format!("ethtool -K {} rx on", quoted(name)))
 }
 
 fn flow_hash(snapshot: &Snapshot, interface: &Interface) -> Finding {

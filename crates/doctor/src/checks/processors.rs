@@ -3,6 +3,7 @@
 use crate::finding::{Finding, Verdict};
 use crate::parse::{cpus, cpus_text};
 use crate::snapshot::Snapshot;
+use crate::virtualisation::container;
 use std::collections::{BTreeMap, BTreeSet};
 
 const CPUS: &str = "sys/devices/system/cpu";
@@ -69,18 +70,35 @@ fn sleep(snapshot: &Snapshot) -> Finding {
 
 /// Two threads on one core share it.
 fn siblings(snapshot: &Snapshot) -> Finding {
-    let pinned: BTreeSet<usize> = snapshot.demand.pinned.iter().copied().collect();
-    let of = |cpu: &usize| snapshot.files.text(&format!("{CPUS}/cpu{cpu}/topology/thread_siblings_list")).ok().and_then(cpus);
-    let shared: BTreeSet<usize> =
-        pinned.iter().filter(|cpu| of(cpu).is_some_and(|core| core.intersection(&pinned).count() > 1)).copied().collect();
+    let (files, demand) = (&snapshot.files, &snapshot.demand);
+    let pinned: BTreeSet<usize> = demand.pinned.iter().copied().collect();
+    let core = |cpu: &usize| {
+        let path = format!("{CPUS}/cpu{cpu}/topology/thread_siblings_list");
+        files.text(&path).and_then(|text| cpus(text).ok_or_else(|| format!("/{path} has another form")))
+    };
+    let sharing = || {
+        let mut sharing = BTreeSet::new();
+        for cpu in &pinned {
+            if core(cpu)?.intersection(&pinned).count() > 1 {
+                sharing.insert(*cpu);
+            }
+        }
+        Ok::<_, String>(sharing)
+    };
+    let active = files.number::<u8>(&format!("{CPUS}/smt/active"));
+    let value = active.and_then(|active| if active == 1 { sharing().map(Some) } else { Ok(None) });
     let why = "two pinned threads on the two halves of a core get little more than one core";
     Finding::of("smt", "off, or only one pinned thread on each core", why)
-        .judge(snapshot.files.number::<u8>(&format!("{CPUS}/smt/active")), |finding, active| {
-            let state = if active == 1 { "on" } else { "off" };
-            match shared.is_empty() {
-                true => finding.is(Verdict::Pass, state),
-                false => finding.is(Verdict::Warn, format!("{state}; pinned processors {} share cores", cpus_text(&shared))),
+        .judge(value, |finding, sharing| match sharing {
+            None => finding.is(Verdict::Pass, "off"),
+            Some(sharing) if !sharing.is_empty() => {
+                finding.is(Verdict::Warn, format!("on; pinned processors {} share cores", cpus_text(&sharing)))
             }
+            Some(_) if demand.streams.is_none() => {
+                finding.is(Verdict::Skip, "on; which threads are pinned is not known (--config)")
+            }
+            Some(_) if pinned.is_empty() => finding.is(Verdict::Pass, "on; no thread is pinned"),
+            Some(_) => finding.is(Verdict::Pass, "on; each pinned thread has a core of its own"),
         })
         .fix("# [run] pin_streams and pin_workers: `lscpu -e=CPU,CORE,NODE` shows the cores")
 }
@@ -94,9 +112,9 @@ fn irqbalance(snapshot: &Snapshot) -> Finding {
     let finding = Finding::of("irqbalance", "not running", why);
     let finding = match runs {
         true => finding.is(Verdict::Warn, "running"),
-        false if crate::groups::container(&snapshot.files).is_some() => {
-            finding.skip("a container need not see the programs of its host")
-        }
+        false if container(&snapshot.files) != Ok(None) => finding.skip("a container need not see the programs of its host"),
+        // With the option hidepid of /proc only one's own programs are seen.
+        false if snapshot.files.text("proc/1/comm").is_err() => finding.skip("the programs of others cannot be seen"),
         false => finding.is(Verdict::Pass, "not running"),
     };
     finding.fix("systemctl disable --now irqbalance")

@@ -74,6 +74,7 @@ fn demand(service: &ServiceConfig) -> Demand {
         datagram_bytes: configs.iter().map(|config| u64::from(config.geometry.format().datagram_bytes())).max(),
         receive_buffer_bytes: configs.iter().map(|config| config.receive_buffer_bytes as u64).max(),
         memory_bytes: Some(memory),
+        receive: configs.iter().map(|config| config.receive).collect(),
         pinned: configs.iter().flat_map(|config| config.pin_streams.iter().chain(&config.pin_workers).copied()).collect(),
     }
 }

@@ -9,6 +9,9 @@ use konkordia_sinks::hdf5::{LedgerRecord, Reader};
 use serde_json::json;
 use std::path::Path;
 
+/// What the file says of the backend, under `/entry/konkordia/conversion`.
+const RECEIVED_THROUGH: &str = "received_through";
+
 /// Reads the account of the run from its master file. The exit code is 1 if data are missing.
 pub fn command(file: &Path, json: bool) -> Result<Exit, Failure> {
     std::fs::metadata(file).map_err(|error| Failure::io("cannot read", file, &error))?;
@@ -20,7 +23,7 @@ pub fn command(file: &Path, json: bool) -> Result<Exit, Failure> {
     let ledger = reader.ledger().ok_or_else(|| {
         refuse("it has no ledger", "give the master file of a run (..._master.h5); konkordia repair makes one after a kill")
     })?;
-    let account = account(&ledger);
+    let account = account(&ledger, &reader);
     if !account.totals.contains_key("packets_missing") {
         return Err(refuse("it is no run of packets over UDP, or the run was killed", "konkordia inspect shows the ledger"));
     }
@@ -34,11 +37,15 @@ pub fn command(file: &Path, json: bool) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-fn account(ledger: &LedgerRecord) -> Account {
+fn account(ledger: &LedgerRecord, reader: &Reader) -> Account {
+    let mut conversion = reader.summary().spec.iter().flat_map(|spec| &spec.conversion);
+    let through = conversion.find(|(name, _)| name == RECEIVED_THROUGH).map(|(_, text)| text.as_str());
     let received = |counters: &[(String, u64)]| counters.iter().find(|(name, _)| name == "received").map_or(0, |(_, n)| *n);
     Account {
         totals: ledger.totals.iter().cloned().collect(),
         streams: ledger.streams.iter().map(|stream| (one_line(&stream.name), received(&stream.counters))).collect(),
+        // Backend and reason, see `Receiving::line`.
+        backend: through.and_then(|text| text.split(':').next()).unwrap_or_default().to_owned(),
     }
 }
 
@@ -49,7 +56,7 @@ fn to_json(file: &Path, ledger: &LedgerRecord, account: &Account, found: &[Cause
         })
     };
     json!({
-        "file": file, "ended": ledger.ended, "packets_missing": account.packets_missing(),
+        "file": file.display().to_string(), "backend": account.backend, "ended": ledger.ended, "packets_missing": account.packets_missing(),
         "images_unwritten": account.totals.get("images_unwritten"), "images_not_received": account.totals.get("images_not_received"),
         "host_counters": account.has_host_counters(), "causes": found.iter().map(one).collect::<Vec<_>>(), "exit_code": exit as u8,
     })
@@ -79,11 +86,11 @@ fn in_words(place: Place) -> &'static str {
     match place {
         Place::Stream => "a stream on which nothing came",
         Place::Wire => "before this host: detector, cable, switch",
-        Place::Damaged => "damaged or in pieces on the way",
+        Place::Damaged => "damaged, in pieces or joined on the way",
         Place::NicRing => "ring of the network card",
         Place::Driver => "driver of the network card",
         Place::Backlog => "backlog between card and socket",
-        Place::Socket => "buffer of the socket",
+        Place::Socket => "buffer of the socket, or ring in its place",
         Place::SetUp => "not of this detector as it is configured",
         Place::Late => "too late for their image",
         Place::Slots => "ring of images, because of the processors",
