@@ -223,6 +223,7 @@ fn every_finding_is_whole() {
         for finding in found.iter().chain(&empty) {
             let texts = [&finding.measured, &finding.wanted, &finding.why];
             assert!(texts.iter().all(|text| !text.is_empty() && !text.contains(char::is_control)), "{name}: {finding:?}");
+            assert!(finding.verdict != Verdict::Pass || !finding.measured.contains("not known"), "{name}: {finding:?}");
             assert!(!finding.is_wrong() || !finding.commands().is_empty(), "{name}: nothing mends {finding:?}");
         }
         assert_eq!(to_text(&found).lines().filter(|line| !line.starts_with(' ')).count(), found.len() + 1, "{name}");

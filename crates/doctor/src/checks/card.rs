@@ -193,22 +193,21 @@ fn bus(snapshot: &Snapshot, interface: &Interface) -> Finding {
         ))
     };
     let line_gbit = snapshot.files.number::<f64>(&format!("sys/class/net/{name}/speed")).ok().map(|mbit| mbit / 1000.0);
+    // Without a link it is -1.
+    let line_gbit = line_gbit.filter(|gbit| *gbit > 0.0);
     let why = "a card in a slot with fewer lanes, or on a slower link than it could have, cannot move all its packets to memory";
     Finding::of("pcie", "the speed and the lanes that the card could have, and more than the line", why)
         .at(name)
         .judge(read(), |finding, (now, most)| {
             let gbit = |(speed, lanes): &(String, u32)| pcie_gbit(speed, *lanes);
-            let line =
-                line_gbit.filter(|gbit| *gbit > 0.0).map_or(", line not known".into(), |gbit| format!(", line {gbit:.0} Gbit/s"));
+            let line = line_gbit.map_or(", line not known".into(), |gbit| format!(", line {gbit:.0} Gbit/s"));
             let measured = format!("{} x{} of {} x{}{line}", now.0, now.1, most.0, most.1);
             let Some((is, could)) = gbit(&now).zip(gbit(&most)) else { return finding.skip("the link speed has another form") };
-            let is_too_slow = line_gbit.is_some_and(|line| is < line);
-            let verdict = if is_too_slow {
-                Verdict::Fail
-            } else if is < could {
-                Verdict::Warn
-            } else {
-                Verdict::Pass
+            let verdict = match line_gbit {
+                Some(line) if is < line => Verdict::Fail,
+                _ if is < could => Verdict::Warn,
+                Some(_) => Verdict::Pass,
+                None => Verdict::Skip,
             };
             finding.is(verdict, measured)
         })

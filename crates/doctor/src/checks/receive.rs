@@ -120,7 +120,7 @@ pub(super) fn af_xdp(snapshot: &Snapshot, interface: &Interface) -> Finding {
             let verdict = if is_wanted && !missing.is_empty() { Verdict::Fail } else { Verdict::Pass };
             let asked = if is_wanted { "" } else { "not asked for; " };
             let missing = if missing.is_empty() { "possible".into() } else { format!("not possible: {}", missing.join(", ")) };
-            finding.is(verdict, format!("{asked}{missing} ({facts}; whether the driver helps is not known)"))
+            finding.is(verdict, format!("{asked}{missing} ({facts}; the driver decides how much it saves)"))
         })
         .fix("# docs/af-xdp.md, What it needs")
 }
