@@ -213,6 +213,14 @@ fn scripts_mend_what_is_wrong_and_nothing_else() {
     assert!(text.contains("cat >> /etc/sysctl.d/90-konkordia.conf <<'END'\n") && text.contains("\nEND\nsysctl -p "));
 }
 
+#[test]
+fn the_documentation_names_every_check() {
+    let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/doctor.md")).unwrap();
+    for finding in checks::all(&host(&record("tuned.record"))) {
+        assert!(page.contains(&format!("`{}`", finding.check)), "docs/doctor.md says nothing of {}", finding.check);
+    }
+}
+
 /// Every finding says what is, what should be and why, whatever the host looks like, and fits one line each.
 #[test]
 fn every_finding_is_whole() {

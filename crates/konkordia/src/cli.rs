@@ -219,6 +219,7 @@ const RECEIVE_HELP: &str = "Ctrl-C or SIGTERM ends the run and closes the file (
 Exit codes: 0 complete, 1 data incomplete, 2 usage, 3 configuration, 5 wrong state, 6 I/O, 7 timeout, 70 bug, 130 interrupted";
 
 const DOCTOR_HELP: &str = "It changes nothing and needs no rights. --fix-script prints what would mend the host: read it, then run it as root.\n\
+Files read: /proc and /sys, the configuration (--config) or the master file of a run (--run). With a folder a file is written there and removed.\n\
 Exit codes: 0 nothing fails (there may be hints), 1 at least one check fails or the run lost data, 2 usage, 3 configuration, 6 I/O, 70 bug";
 
 /// `konkordia demo`
