@@ -1,5 +1,6 @@
 //! Properties and limits of this machine. Some must be known to compare figures.
 
+use konkordia_doctor::parse;
 use konkordia_kernels::isa::Isa;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -13,13 +14,7 @@ fn first_after(path: &str, key: &str) -> Option<String> {
 
 /// The value of a key in lines such as `key: 12 kB` or `key 12`, in bytes.
 pub fn bytes_after(path: &Path, key: &str) -> Option<u64> {
-    let text = std::fs::read_to_string(path).ok()?;
-    let mut words = text.lines().map(str::split_whitespace).find_map(|mut words| {
-        let found = words.next()?.trim_end_matches(':') == key;
-        found.then_some(words)
-    })?;
-    let value: u64 = words.next()?.parse().ok()?;
-    Some(if words.next() == Some("kB") { value << 10 } else { value })
+    parse::bytes_after(&std::fs::read_to_string(path).ok()?, key)
 }
 
 fn line_of(path: &str) -> Option<String> {
@@ -63,7 +58,7 @@ pub fn facts() -> Value {
 /// UDP datagrams that arrived at ports to which no program listens, since this machine was started.
 pub fn datagrams_to_closed_ports() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/net/snmp").ok()?;
-    konkordia_doctor::parse::snmp(&text, "Udp", "NoPorts")
+    parse::snmp(&text, "Udp", "NoPorts")
 }
 
 /// [`facts`] on one line, for people.

@@ -1,6 +1,7 @@
 //! Texts of the kernel, taken apart. Nothing here panics: a text that is not as expected gives `None`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::str::SplitWhitespace;
 
 /// Largest number of a processor that is believed.
 const CPU_MAX: usize = 65_535;
@@ -65,13 +66,25 @@ pub fn snmp(text: &str, protocol: &str, name: &str) -> Option<u64> {
     value.parse().ok()
 }
 
+/// The words after `key` and its colon, if any, at the beginning of a line.
+fn words_after<'a>(text: &'a str, key: &str) -> Option<SplitWhitespace<'a>> {
+    text.lines().map(str::split_whitespace).find_map(|mut words| {
+        let is_key = words.next()?.trim_end_matches(':') == key;
+        is_key.then_some(words)
+    })
+}
+
 /// The first word after `key` and its colon, if any, at the beginning of a line: `/proc/meminfo`, `/proc/self/status`,
 /// `/proc/net/snmp6`.
 pub fn word_after<'a>(text: &'a str, key: &str) -> Option<&'a str> {
-    text.lines().map(str::split_whitespace).find_map(|mut words| {
-        let is_key = words.next()?.trim_end_matches(':') == key;
-        is_key.then(|| words.next())?
-    })
+    words_after(text, key)?.next()
+}
+
+/// The number after `key`, in bytes: lines such as `key: 12 kB` of `/proc/meminfo`, and `key 12` of `memory.stat`.
+pub fn bytes_after(text: &str, key: &str) -> Option<u64> {
+    let mut words = words_after(text, key)?;
+    let value: u64 = words.next()?.parse().ok()?;
+    if words.next() == Some("kB") { value.checked_mul(1024) } else { Some(value) }
 }
 
 /// Soft and hard limit of `/proc/self/limits`; `None` stands for unlimited.
@@ -227,6 +240,9 @@ mod tests {
             assert_eq!(snmp(wrong, "Udp", name), None, "{wrong:?}");
         }
         assert_eq!(word_after("Udp6InDatagrams 4\nUdp6RcvbufErrors   7\n", "Udp6RcvbufErrors"), Some("7"));
+        let memory = "MemFree:  12 kB\ninactive_file 13\nfar 18446744073709551615 kB\n";
+        assert_eq!((bytes_after(memory, "MemFree"), bytes_after(memory, "inactive_file")), (Some(12 << 10), Some(13)));
+        assert_eq!((bytes_after(memory, "far"), bytes_after(memory, "Mem"), bytes_after("A: x", "A")), (None, None, None));
         assert_eq!((word_after("A:\n", "A"), word_after("", "A"), word_after("A", "A")), (None, None, None));
     }
 

@@ -31,7 +31,6 @@ const READ: &[&str] = &[
     "proc/irq/*/effective_affinity_list",
     "proc/self/limits",
     "proc/self/status",
-    "proc/self/cgroup",
     "proc/self/mountinfo",
     "proc/1/cgroup",
     "proc/meminfo",
@@ -215,9 +214,7 @@ pub fn files(root: &Path) -> Files {
     files.read(root, READ);
     files.list(root, LISTED);
     files.list(root, interfaces::LOWER);
-    files.list(root, groups::FOLDERS);
-    let paths = groups::files_of_limits(&files);
-    paths.iter().for_each(|path| files.add(root, path));
+    groups::read(&mut files, root);
     files
 }
 

@@ -218,7 +218,7 @@ pub fn open(config: &Config, streams: usize, ports: Ports) -> Result<Streams, Fa
 }
 
 /// Memory that the rings of the streams take beside the plan. The buffers of sockets are only limits.
-fn ring_bytes(config: &Config, streams: usize) -> u64 {
+pub fn ring_bytes(config: &Config, streams: usize) -> u64 {
     let has_rings = config.receive == Receive::Only(Backend::Packet);
     if has_rings { config.receive_buffer_bytes as u64 * streams as u64 } else { 0 }
 }

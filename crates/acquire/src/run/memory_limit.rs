@@ -5,8 +5,9 @@ use crate::machine::bytes_after;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::plan::Plan;
 use konkordia_core::text;
+use konkordia_doctor::files::Files;
+use konkordia_doctor::groups::{self, MemoryLeft};
 use rustix::process::{Resource, getrlimit};
-use std::fs::read_to_string;
 use std::path::Path;
 
 /// Memory of a run that its plan does not count: threads, the columns of its files, messages.
@@ -44,10 +45,6 @@ fn refusal(needed: u64, left: &Left) -> Failure {
     )
 }
 
-fn number(root: &Path, path: &str) -> Option<u64> {
-    read_to_string(root.join(path)).ok()?.trim().parse().ok()
-}
-
 fn of_process(root: &Path, limit: Option<u64>) -> Option<Left> {
     let used = bytes_after(&root.join("proc/self/status"), "VmSize")?;
     let fix = "raise the limit of the address space (ulimit -v, LimitAS= of systemd)";
@@ -59,27 +56,14 @@ fn of_machine(root: &Path) -> Option<Left> {
     Some(Left { bytes, of: "the memory that other programs use".into(), fix: "end other programs" })
 }
 
-/// The tightest limit of the control group of this process and the groups above it, in cgroup v1 and v2. File pages
-/// that the kernel can reclaim do not count as used.
+/// The tightest limit of the control group of this process and the groups above it.
 fn of_group(root: &Path) -> Option<Left> {
-    let groups = read_to_string(root.join("proc/self/cgroup")).ok()?;
-    let named = |mark: &str| groups.lines().find_map(|line| Some(line.split_once(':')?.1.strip_prefix(mark)?.trim_matches('/')));
-    let newer = named(":").map(|path| ("sys/fs/cgroup", path, ["memory.max", "memory.current"], "inactive_file"));
-    let files = ["memory.limit_in_bytes", "memory.usage_in_bytes"];
-    let older = named("memory:").map(|path| ("sys/fs/cgroup/memory", path, files, "total_inactive_file"));
-    let layouts = newer.into_iter().chain(older);
-    let left = layouts.flat_map(|(base, path, [most, used], cached)| {
-        let base = root.join(base);
-        Path::new(path).ancestors().filter_map(move |group| {
-            let at = base.join(group);
-            let most = number(&at, most)?;
-            let used = number(&at, used)?.saturating_sub(bytes_after(&at.join("memory.stat"), cached).unwrap_or(0));
-            let of = format!("the limit of {} for the control group /{}", text::bytes(most), group.display());
-            let fix = "raise the limit of the service (MemoryMax= of systemd, memory of the container)";
-            Some(Left { bytes: most.saturating_sub(used), of, fix })
-        })
-    });
-    left.collect::<Vec<_>>().into_iter().min_by_key(|left| left.bytes)
+    let mut files = Files::default();
+    groups::read(&mut files, root);
+    let MemoryLeft { group, limit_bytes, left_bytes } = groups::memory_left(&files).ok()??;
+    let of = format!("the limit of {} for the control group /{group}", text::bytes(limit_bytes));
+    let fix = "raise the limit of the service (MemoryMax= of systemd, memory of the container)";
+    Some(Left { bytes: left_bytes, of, fix })
 }
 
 #[cfg(test)]
@@ -113,26 +97,16 @@ mod tests {
     }
 
     #[test]
-    fn the_tightest_group_counts_in_both_layouts() {
-        let newer = system(&[
+    fn a_group_is_named_with_its_limit() {
+        let root = system(&[
             ("proc/self/cgroup", "0::/daq/receiver.service\n"),
-            ("sys/fs/cgroup/daq/receiver.service/memory.max", "max\n"),
             ("sys/fs/cgroup/daq/memory.max", "10485760\n"),
             ("sys/fs/cgroup/daq/memory.current", "8388608\n"),
             ("sys/fs/cgroup/daq/memory.stat", "anon 1\ninactive_file 1048576\n"),
         ]);
-        let left = of_group(newer.path()).unwrap();
+        let left = of_group(root.path()).unwrap();
         assert_eq!(left.bytes, 3 * MIB);
         assert!(left.of.contains("10.0 MiB") && left.of.ends_with("/daq"), "{left:?}");
-        let older = system(&[
-            ("proc/self/cgroup", "9:name=systemd:/\n4:memory:/jobs/7\n0::/\n"),
-            ("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n"),
-            ("sys/fs/cgroup/memory/memory.usage_in_bytes", "1\n"),
-            ("sys/fs/cgroup/memory/jobs/7/memory.limit_in_bytes", "4194304\n"),
-            ("sys/fs/cgroup/memory/jobs/7/memory.usage_in_bytes", "4194304\n"),
-            ("sys/fs/cgroup/memory/jobs/7/memory.stat", "total_inactive_file 1048576\n"),
-        ]);
-        assert_eq!(of_group(older.path()).unwrap().bytes, MIB);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Containers, virtual machines, and the limits of control groups.
 
 use crate::finding::{Finding, Verdict};
-use crate::groups::{cpu_quota, memory_limit};
-use crate::parse::word_after;
+use crate::groups::{MemoryLeft, cpu_quota, memory_left};
+use crate::parse::bytes_after;
 use crate::snapshot::Snapshot;
 use crate::virtualisation::{container, hypervisor};
 use konkordia_core::text::bytes;
@@ -51,12 +51,10 @@ fn processors(snapshot: &Snapshot) -> Finding {
 }
 
 fn memory(snapshot: &Snapshot) -> Finding {
-    let limit = memory_limit(&snapshot.files);
+    let limit = memory_left(&snapshot.files);
     let meminfo = snapshot.files.text("proc/meminfo");
-    let free = meminfo.and_then(|text| {
-        let kib = word_after(text, "MemAvailable").and_then(|kib| kib.parse::<u64>().ok());
-        kib.and_then(|kib| kib.checked_mul(1024)).ok_or_else(|| "/proc/meminfo has no MemAvailable".into())
-    });
+    let free =
+        meminfo.and_then(|text| bytes_after(text, "MemAvailable").ok_or_else(|| "/proc/meminfo has no MemAvailable".into()));
     let needed = snapshot.demand.memory_bytes;
     let wanted = match needed {
         Some(needed) => format!("at least {} (the plan of the configuration)", bytes(needed)),
@@ -66,7 +64,10 @@ fn memory(snapshot: &Snapshot) -> Finding {
     Finding::of("memory", wanted, why)
         .judge(free, |finding, free| {
             let (most, of) = match &limit {
-                Ok(Some(limit)) => (free.min(*limit), format!(", limit of the control group {}", bytes(*limit))),
+                Ok(Some(MemoryLeft { group, limit_bytes, left_bytes })) => {
+                    let (left, all) = (bytes(*left_bytes), bytes(*limit_bytes));
+                    (free.min(*left_bytes), format!(", {left} left of the {all} of the control group /{group}"))
+                }
                 Ok(None) => (free, String::new()),
                 Err(reason) => (free, format!(", {reason}")),
             };

@@ -5,6 +5,7 @@ mod run;
 
 use crate::console;
 use args::DoctorArgs;
+use konkordia_acquire::run::arm;
 use konkordia_config::service::{self, DetectorKindConfig, ServiceConfig};
 use konkordia_config::{Config, plan};
 use konkordia_core::failure::{Exit, Failure};
@@ -67,7 +68,8 @@ fn demand(service: &ServiceConfig) -> Demand {
         return Demand::default();
     }
     let plans: Vec<_> = configs.iter().map(|config| plan::plan(config)).collect();
-    let memory: u64 = plans.iter().flat_map(|plan| plan.memory()).map(|item| item.bytes).sum();
+    let rings = configs.iter().zip(&plans).map(|(config, plan)| arm::ring_bytes(config, plan.streams()));
+    let memory: u64 = plans.iter().flat_map(|plan| plan.memory()).map(|item| item.bytes).chain(rings).sum();
     Demand {
         addresses: configs.iter().map(|config| config.address).collect(),
         streams: Some(plans.iter().map(|plan| plan.streams() as u64).sum()),
