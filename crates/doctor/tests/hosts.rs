@@ -3,7 +3,7 @@
 //! A record is one text: `### PATH` begins the text of a file, `### probes` what the drivers, the clock and the disk
 //! said and what a configuration asks for. The files are laid out in a folder and read from there as from `/`.
 
-use konkordia_core::backend::{Backend, Receive};
+use konkordia_core::backend::Receive;
 use konkordia_doctor::disk::Written;
 use konkordia_doctor::finding::{Finding, Verdict, to_text};
 use konkordia_doctor::snapshot::{Clock, Coalescing, Demand, Disk, Interface, Plugins, Queues, Ring, Snapshot};
@@ -181,7 +181,7 @@ fn a_way_that_is_named_needs_its_rights_and_its_card() {
         let of = |check: &str| all.iter().find(|finding| finding.check == check).unwrap().clone();
         (of("receive"), of("gro"))
     };
-    let ring = Receive::Only(Backend::Packet);
+    let ring = Receive::from_name("packet").unwrap();
     let (receive, gro) = found("badly-tuned.record", ring, "10.0.0.1");
     assert!(receive.verdict == Verdict::Fail && receive.measured.contains("packet: lacks CAP_NET_RAW"), "{receive:?}");
     assert!(receive.commands()[0].contains("docs/configuration.md"), "{receive:?}");

@@ -59,7 +59,7 @@ fn rp_filter(snapshot: &Snapshot, interface: &Interface) -> Finding {
 fn gro(snapshot: &Snapshot, interface: &Interface) -> Finding {
     let name = &interface.name;
     let why = "the kernel hands several packets to a socket at once, which costs a fraction of the time for each";
-    let has_sockets = snapshot.demand.receive.iter().any(|way| *way != Receive::Only(Backend::Packet));
+    let has_sockets = snapshot.demand.receive.iter().any(|way| matches!(way, Receive::Auto | Receive::Only(Backend::Socket)));
     let is_used = snapshot.demand.receive.is_empty() || has_sockets;
     Finding::of("gro", "on, for sockets", why)
         .at(name)
