@@ -213,6 +213,32 @@ def test_packets_that_were_damaged_on_the_way_are_named(bench):
     assert (cause["place"], cause["lost"], cause["certainty"]) == ("damaged", 5, "likely"), cause
 
 
+def test_joined_datagrams_that_a_ring_refused_are_named(bench):
+    """A sender on the same machine hands 7 datagrams to the kernel as one: a socket gets them divided, a ring does not."""
+    if not may_open_rings():
+        pytest.skip("no right to open a ring: CAP_NET_RAW")
+    tables = raw_tables(images=3, stall_timeout_s=2, first_frame=1)
+    receiver = bench.receive(bench.config(source={"receive": "packet", "receive_buffer_mib": 32}, **tables))
+    udp_segment, to = 103, ("127.0.0.1", bench.port)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        for frame in (1, 2, 3):
+            datagrams = [jungfrau_packet(frame, packet) for packet in range(128)]
+            if frame == 2:
+                sender.setsockopt(socket.IPPROTO_UDP, udp_segment, len(datagrams[0]))
+                sender.sendto(b"".join(datagrams[:7]), to)
+                sender.setsockopt(socket.IPPROTO_UDP, udp_segment, 0)
+                datagrams = datagrams[7:]
+            for datagram in datagrams:
+                sender.sendto(datagram, to)
+    code, report = receiver.finish()
+    balanced(code, report)
+    assert report["receive"]["refused"] == {"joined": 1} and report["images"]["packets_missing"] == 7, report
+    found = lost(bench.master)
+    (cause,) = found["causes"]
+    assert (cause["place"], cause["lost"], cause["certainty"]) == ("damaged", 7, "likely"), cause
+    assert found["backend"] == "packet"
+
+
 def test_a_silent_stream_and_packets_of_another_kind_are_named(bench):
     receiver = bench.receive(bench.config(streams=2, **raw_tables(modules=2, images=5, stall_timeout_s=2, first_frame=1)))
     simulate("jungfrau", "--to", bench.to, "--images", 5, "--rate", 50, "--modules", 2, "--silent", 1)
