@@ -54,7 +54,7 @@ fn check_visible(files: &Files) -> Result<(), String> {
 pub fn cpu_quota(files: &Files) -> Result<Option<f64>, String> {
     check_visible(files)?;
     let of_two = |path: &String| {
-        let (quota, period) = files.text(path).ok()?.trim().split_once(' ')?;
+        let (quota, period) = files.text(path).ok().filter(|_| path.ends_with("/cpu.max"))?.trim().split_once(' ')?;
         share(quota.parse().ok()?, period.parse().ok()?)
     };
     let of_one = |path: &String| {

@@ -172,8 +172,8 @@ mod tests {
         let of = |mask: u64| format!("CapEff:\t{mask:016x}\n");
         let (raw, admin) = (1 << CAP_NET_RAW, 1 << CAP_NET_ADMIN);
         let xdp = RIGHTS[2].1;
-        assert_eq!(lacks(&of(raw | admin | 1 << CAP_SYS_ADMIN), xdp), Ok(vec![]));
-        assert_eq!(lacks(&of(raw | admin | 1 << CAP_BPF), xdp), Ok(vec![]));
+        assert_eq!(lacks(&of(raw | admin | (1 << CAP_SYS_ADMIN)), xdp), Ok(vec![]));
+        assert_eq!(lacks(&of(raw | admin | (1 << CAP_BPF)), xdp), Ok(vec![]));
         assert_eq!(lacks(&of(admin), xdp), Ok(vec!["CAP_NET_RAW", "CAP_BPF"]));
         assert!(lacks("", xdp).is_err());
         assert_eq!(lacks("", RIGHTS[0].1), Ok(vec![]));
