@@ -191,6 +191,12 @@ pub enum Command {
   konkordia bench pipeline --seconds 20 --dir /dev/shm
   konkordia bench pipeline --rate 1100 --seconds 60 --delete-finished --json")]
     Bench(BenchCommand),
+    /// Says what a detector needs of machines (cores, network, memory, disks, hosts), and models its pipeline.
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia size --detector jungfrau-10m --rate 2200
+  konkordia size --detector jungfrau-4m --record pipeline.json --host-cores 32 --json
+  konkordia size --detector jungfrau-10m --model --disk-stall-ms 500 --png model.png")]
+    Size(crate::size::args::SizeArgs),
     /// Prints the script with which a shell completes commands.
     #[command(help_template = TEMPLATE, before_help = "Examples:
   konkordia completion bash > ~/.local/share/bash-completion/completions/konkordia

@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_sent_says_why_and_what_to_do() {
-        let said = |failure: Failure| (failure.why.to_string(), failure.fix.to_string());
+        let said = |failure: Failure| (failure.why, failure.fix);
         let (why, fix) = said(simulate(&["--preset", "eiger2-4m"]).unwrap_err());
         assert!(why.contains("messages") && fix.contains("konkordia stream --preset eiger2-4m"), "{why} {fix}");
         let (why, fix) = said(stream(&["--preset", "jungfrau-4m"]).unwrap_err());

@@ -174,8 +174,7 @@ impl Server {
     /// The next pause after `from_s`.
     fn draw_pause(&mut self, from_s: f64) {
         let is_any = self.pauses.every_s > 0.0 && self.pauses.length_s > 0.0;
-        self.next_pause_s =
-            if is_any { from_s - self.pauses.every_s * (1.0 - self.rng.uniform()).ln() } else { f64::INFINITY };
+        self.next_pause_s = if is_any { from_s - self.pauses.every_s * (1.0 - self.rng.uniform()).ln() } else { f64::INFINITY };
     }
 
     /// Begins at `ready_s`, or when it has done what came before; returns begin and end.

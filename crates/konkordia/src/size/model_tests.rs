@@ -32,7 +32,17 @@ fn model(headroom: f64) -> Model {
 fn one_queue(utilisation: f64) -> Model {
     let nothing = Service::default();
     let work = Service { mean_s: PERIOD_S * utilisation, spread_s: 0.0 };
-    Model { sending_s: 0.0, streams: 1, workers: 1, work, receive: nothing, join: nothing, write: nothing, disk: nothing, ..model(1.0) }
+    Model {
+        sending_s: 0.0,
+        streams: 1,
+        workers: 1,
+        work,
+        receive: nothing,
+        join: nothing,
+        write: nothing,
+        disk: nothing,
+        ..model(1.0)
+    }
 }
 
 fn checked(model: &Model) -> Outcome {
@@ -168,7 +178,8 @@ fn every_image_is_in_exactly_one_place_at_any_time() {
         (0..model.images).for_each(|n| run.image(n as f64 * PERIOD_S));
         for image in &run.all {
             // The steps come one after the other, so the times divide an image's life without gap and overlap.
-            let times = [image.sent_s, image.begun_s, image.work_s, image.joining_s, image.joined_s, image.written_s, image.stored_s];
+            let times =
+                [image.sent_s, image.begun_s, image.work_s, image.joining_s, image.joined_s, image.written_s, image.stored_s];
             assert!(times.windows(2).all(|pair| pair[0] <= pair[1]) && times.iter().all(|time| time.is_finite()), "{image:?}");
             // It leaves the ring when it is packed; one that was not taken leaves it when those before it have.
             let is_taken = matches!(image.state, State::Whole | State::Partial);
