@@ -4,8 +4,8 @@
 //! Sources of several rows:
 //! - *Table I* is that of Leonarski et al. 2020, Structural Dynamics 7, 014305.
 //! - *Table 1* is that of Bell et al. 2026, "Data acquisition from high-rate detectors at MAX IV", arXiv 2601.05901. It
-//!   names a detector, its images per second and its GB/s; 6 of its 20 rows are here. Shapes are those of the makers'
-//!   data sheets. Bits are those with which shape times rate comes nearest to the GB/s of the table.
+//!   names a detector, its images per second and its GB/s; 6 of its 20 rows are here. It has no shapes: they are those
+//!   of the makers for these models. Bits are those with which shape times rate comes nearest to the table's GB/s.
 
 /// How the images of a detector reach a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

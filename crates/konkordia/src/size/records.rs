@@ -160,8 +160,8 @@ impl Records {
         self.calls.iter().find_map(of)
     }
 
-    /// Of the rows whose size is the figure `size`, the one that is nearest to `wanted`: its size and its figure `value`.
-    /// `{}` in both stands for the name of the row.
+    /// Of the rows whose size is the figure `size`, the one that is nearest to `wanted`: its size and its figure
+    /// `value`. `{}` in both stands for the name of the row.
     pub fn nearest(&self, size: &str, value: &str, wanted: f64) -> Option<(f64, Figure)> {
         let (begin, end) = size.split_once("{}")?;
         let of = |call: &Call| {
@@ -215,8 +215,8 @@ fn pipeline_of(call: &Call) -> Option<Pipeline> {
     })
 }
 
-/// Each number and truth value with its path, as `scripts/flatten-json` prints them. An element of an array is called by
-/// its text members where it has any, else by its position.
+/// Each number and truth value with its path, as `scripts/flatten-json` prints them. An element of an array is called
+/// by its text members where it has any, else by its position.
 fn flatten(value: &Value, path: &mut Vec<String>, out: &mut Vec<(String, f64)>) {
     let mut deeper = |name: String, value: &Value, out: &mut Vec<(String, f64)>| {
         path.push(name);
