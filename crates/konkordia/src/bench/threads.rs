@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn the_spread_of_an_image_follows_from_that_of_intervals() {
         // Intervals of 100 images with means 9 and 11: a single image is spread by about 10.
-        let done = Done { per_image_ns: vec![(9.0, 100.0), (11.0, 100.0)].repeat(50), ..Done::default() };
+        let done = Done { per_image_ns: [(9.0, 100.0), (11.0, 100.0)].repeat(50), ..Done::default() };
         assert!((done.spread_ns().unwrap() - 10.05).abs() < 0.01);
         assert_eq!(Done { per_image_ns: vec![(1.0, 1.0)], ..Done::default() }.spread_ns(), None);
     }

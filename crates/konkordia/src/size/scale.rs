@@ -97,8 +97,8 @@ pub fn at_headrooms(wish: &Wish<'_>, sizing: &Sizing, args: &ModelArgs) -> Vec<C
     args.at_headroom.iter().map(case).collect()
 }
 
-/// The most of a processor that a thread gets where threads with these demands share so many, each thread alike: who
-/// wants less gets all of it.
+/// The most of a processor that a thread gets where threads with these demands share so many. Each has the same right;
+/// who wants less gets all of it.
 fn fair_share(demands: &[f64], processors: f64) -> f64 {
     let mut demands: Vec<f64> = demands.iter().map(|demand| demand.min(1.0)).collect();
     demands.sort_unstable_by(f64::total_cmp);

@@ -263,6 +263,8 @@ impl Sum<'_> {
         let raw = self.raw_gb_per_s();
         if self.is_udp() {
             let figure = self.of_role(|p| Some(p.datagram_gb_per_s), |p| p.receive.cores);
+            // Over loopback the sender does the kernel's part.
+            let figure = figure.map(|f| Figure { source: format!("{}, without the kernel's interrupts", f.source), ..f });
             let measure = "`konkordia bench pipeline --json` writes the processor time of the receivers; give it with --record";
             return self.add_cores("cores_receive", "receive", raw * DATAGRAM.0 / DATAGRAM.1, figure, measure);
         }
