@@ -58,8 +58,8 @@ fn empty(wish: &Wish<'_>, sizing: &Sizing, args: &ModelArgs) -> Model {
     let streams = all_streams.div_ceil(args.runs as usize);
     let part_bytes = wish.detector.image_bytes() as f64 / all_streams as f64;
     let slots = args.slots.map_or((wish.rate_hz * wish.stall_s).ceil().clamp(SLOTS.0, SLOTS.1) as usize, |slots| slots as usize);
-    // As in the plan of a run (core/src/plan.rs): as many packed images as frames; a quarter of them, at most 16, are in
-    // the ring of strips.
+    // As in the plan of a run (core/src/plan.rs): as many packed images as frames; a quarter of them, at most 16, are
+    // in the ring of strips.
     let strip_slots = (slots / 4).clamp(1, 16);
     let cores = sizing.value("cores_work").map_or(streams, |cores| (cores / args.runs as f64).ceil() as usize);
     let workers = args.workers.map_or(cores, |n| n as usize);
@@ -250,8 +250,8 @@ mod tests {
 
     #[test]
     fn on_few_processors_the_busiest_thread_gets_what_the_others_leave() {
-        // At 2 kHz the sender needs 0.62, the receiver 0.44 of a processor. Of two, 0.94 are left. An image takes 0.15 ms
-        // for join and file and 0.73 ms for the worker: 0.94 / 0.88 ms = 1.07 kHz.
+        // At 2 kHz the sender needs 0.62, the receiver 0.44 of a processor. Of two, 0.94 are left. An image takes
+        // 0.15 ms for join and file and 0.73 ms for the worker: 0.94 / 0.88 ms = 1.07 kHz.
         let wish = wish("jungfrau-module", 2000.0);
         let sizing = size(&wish, &Records::shipped());
         let args = ModelArgs { workers: Some(1), processors: Some(2.0), seconds: 60.0, ..args() };
