@@ -126,7 +126,7 @@ const TABLE_1: &str = "Bell et al. 2026 (MAX IV), Table 1; shape of the maker's 
 const WINTERSBERGER: &str = "Wintersberger 2011, detectors in the text";
 
 /// All detectors with a name.
-pub const PRESETS: [DetectorPreset; 15] = [
+pub const PRESETS: [DetectorPreset; 16] = [
     jungfrau(
         "jungfrau-module",
         "one JUNGFRAU module, one interface",
@@ -136,6 +136,14 @@ pub const PRESETS: [DetectorPreset; 15] = [
         "Leonarski et al. 2020, one port in the text",
     ),
     jungfrau("jungfrau-4m", "SLS 2018, JUNGFRAU 4M", (8, 1), 1100.0, Some(9.2), TABLE_I),
+    jungfrau(
+        "jungfrau-9m",
+        "JUNGFRAU 9M, 2 kHz",
+        (18, 2),
+        2000.0,
+        Some(36.0),
+        "Jungfraujoch at ICALEPCS 2023, THMBCMO38 (abstract); two interfaces assumed",
+    ),
     jungfrau("jungfrau-10m", "SLS 2021, JUNGFRAU 10M", (20, 2), 2200.0, Some(46.1), TABLE_I),
     jungfrau("jungfrau-16m", "SwissFEL, JUNGFRAU 16M", (32, 1), 100.0, Some(3.4), TABLE_I),
     jungfrau(
