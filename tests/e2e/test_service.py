@@ -793,6 +793,7 @@ def test_short_runs_do_not_leak(bench):
     complete = sum(run()["severity"] == "success" for _ in range(runs))
     assert complete == runs
     assert not more_than(before, service), (before, service.resources(), "open files, threads")
-    # Each thread that ends leaves some memory in the allocator; this does not grow with the number of runs.
-    assert service.resources()[2] < resident + (64 << 20), "memory"
+    # Each thread that ends leaves some memory in the allocator; this does not grow with the number of runs. The memory of
+    # the last run is given back behind its end.
+    until(lambda: service.resources()[2] < resident + (64 << 20), "memory is given back")
     assert service.statistics()["totals"]["images_complete"] == 2 * (runs + 30)

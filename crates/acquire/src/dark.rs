@@ -1,4 +1,4 @@
-//! Takes dark frames through the same engine as data, from a detector or from any other sources of tiles.
+//! Takes dark frames through the same engine as data, from a detector, from files, or from any other sources of tiles.
 
 use crate::hooks::{self, About};
 use crate::run::{arm, exit_of};
@@ -16,10 +16,12 @@ use konkordia_core::plan::{Compression, FirstFrame, Plan, Processing, Recipe};
 use konkordia_core::ports::{Sink, SinkError, Source};
 use konkordia_core::text;
 use konkordia_core::tile::{DetectorKind, TileFormat};
+use konkordia_input::{Input, Options};
 use konkordia_kernels::isa::Isa;
 use konkordia_sinks::clock;
 use konkordia_sinks::hdf5::calibration::GainStage;
 use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use utoipa::ToSchema;
 
@@ -92,7 +94,7 @@ pub struct Listener<'a> {
     /// What the user has to do.
     pub ask: &'a dyn Fn(&str),
     /// What happens.
-    pub tell: &'a dyn Fn(&str),
+    pub say: &'a dyn Fn(&str),
     /// How far it is.
     pub progress: Progress,
 }
@@ -179,7 +181,7 @@ impl Detector {
         About { detector: self.name.clone(), images: self.config.images, ..About::default() }
     }
 
-    /// Sets the gain with the program `on_stage` of the configuration. Without one, the user is told what to set.
+    /// Sets the gain with the program `on_stage` of the configuration. Without one, the user is asked to set it.
     fn force(&self, stage: GainStage, listener: &Listener<'_>) -> Result<(), Failure> {
         let gainmode = gainmode(stage);
         if self.hooks.on_stage.is_empty() {
@@ -234,6 +236,52 @@ pub fn as_words(mut config: Config) -> Result<Config, Failure> {
     Ok(config)
 }
 
+/// Takes frames from files of one acquisition.
+///
+/// # Errors
+/// The files cannot be read, they are not of a JUNGFRAU that was read out whole, or the run failed.
+pub fn from_files(
+    paths: &[PathBuf],
+    input: &Options,
+    options: &DarkOptions,
+    stopper: &Stopper,
+    progress: Progress,
+) -> Result<Taken, Failure> {
+    let input = Input::open(paths, input)?;
+    let info = input.info();
+    if info.format.kind != DetectorKind::Jungfrau {
+        let why = format!("the files are of an {}, which counts photons itself", info.format.kind.name());
+        return Err(Failure::new(Exit::Configuration, "only a JUNGFRAU has pedestals", why, "give dark frames of a JUNGFRAU"));
+    }
+    whole_modules(&info.format)?;
+    let text = format!(
+        "[detector]\ntype = \"jungfrau\"\nmodules = {}\ninterfaces = {}\n[processing]\ndtype = \"raw\"\n[output]\ndirectory = \".\"\nprefix = \"dark\"\n",
+        info.modules, info.interfaces
+    );
+    let config = Config::parse(&text, Path::new("dark.toml")).map_err(|d| {
+        Failure::new(Exit::Configuration, "these files cannot be read as one detector", d.to_string(), "check the files")
+    })?;
+    let mut config = as_words(config)?;
+    let all = info.last_frame - info.first_frame + 1;
+    config.images = Some(options.frames.map_or(all, |n| n.saturating_add(options.skip).min(all)));
+    config.first_frame = FirstFrame::Number(info.first_frame);
+    let mut plan = plan::plan(&config);
+    plan.lossless_source = true;
+    let wanted = options.stage.wanted().first().copied().flatten();
+    let words = Words { wanted, skip: options.skip, progress };
+    let mut done = take(&config, plan, input.sources(info.first_frame), words, stopper, || ())?;
+    if !info.has_module_ids() {
+        done.collector.module_ids.fill(None);
+    }
+    let names: Vec<String> = info.files.iter().filter_map(|f| Some(f.file_name()?.to_string_lossy().into_owned())).collect();
+    let source = format!("{}: {}", info.kind, names.join(" "));
+    done.notes.splice(0..0, info.notes.iter().cloned());
+    if info.incomplete && done.exit == Exit::Complete {
+        done.exit = Exit::Incomplete;
+    }
+    Ok(Taken { taken: info.taken().cloned().unwrap_or_default(), source, ..done })
+}
+
 fn live(
     options: &DarkOptions,
     detector: &Detector,
@@ -252,7 +300,7 @@ fn live(
     let last = usize::from(config.first_port) + plan.streams() - 1;
     let place = format!("{}:{} to {last}", config.address, config.first_port);
     let of = wanted.map_or(String::new(), |stage| format!(" of {}", stage.name().to_uppercase()));
-    (listener.tell)(&format!("armed: {place}; waiting for {} dark frames{of}", text::count(config.images.unwrap_or(0))));
+    (listener.say)(&format!("armed: {place}; waiting for {} dark frames{of}", text::count(config.images.unwrap_or(0))));
     let taken = clock::now();
     // The program that starts the detector may run until all frames are sent, so it gets a thread.
     let (hooks, about) = (detector.hooks.clone(), detector.about());

@@ -1,35 +1,33 @@
-//! The interface between the threads that drive detectors and the threads that serve HTTP: commands and answers. No
-//! call here takes a lock of the data path. States are snapshots that an actor publishes, and commands go through its
-//! queue.
+//! Everything that a control server needs, free of HTTP: the list of detectors ([`Fleet`]), and of each of them
+//! snapshots, commands, images and files ([`Detector`]); waiting for a state, and events ([`Subscription`]).
+//!
+//! No call here takes a lock of the data path. States are snapshots that an actor publishes, and commands go through
+//! its queue. Servers may use nothing else of this crate, which `tests/architecture` checks. Some types say how they
+//! are written as JSON and described (`serde`, `utoipa`), because HTTP and its client share them and would have to
+//! double them.
 
-use crate::dark::StageChoice;
-use crate::events::EventLog;
-pub use crate::events::{ServiceEvent, Severity};
-use arc_swap::ArcSwap;
-use konkordia_core::failure::Failure;
-use konkordia_core::image::CommittedImage;
+pub use crate::dark::StageChoice;
+pub use crate::events::{EventLog, News, ServiceEvent, Severity, Subscription};
+pub use crate::public_state::{PublicState, StateWord};
+/// The states of the one state machine.
+pub use konkordia_core::state::State as DetectorState;
+/// Called by the threads of a server: a panic there costs one request, and not the service.
+pub use konkordia_engine::contain::contain_thread;
+/// Images with their pixels.
+pub use konkordia_engine::plane::{PixelPlane, SharedPlanes};
+/// The time as events have it: ISO 8601 with offset.
+pub use konkordia_sinks::clock::now as time_now;
+
+use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::results::ImageResults;
-use konkordia_core::series::SeriesStart;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 use utoipa::ToSchema;
-
-/// State of a detector, as the arm contract has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum DetectorState {
-    /// Nothing is armed.
-    Idle,
-    /// Everything that can fail has been done; data may come.
-    Armed,
-    /// Data come, or the last ones are being written (`draining`).
-    Running,
-    /// Something failed; `message` says what and what to do. `arm` tries again, `cancel` goes back to idle.
-    Error,
-}
 
 /// State of one detector at one moment. Numbers that are not known are absent, never invented.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -38,10 +36,10 @@ pub struct DetectorStatus {
     pub detector: String,
     /// `udp` or `stream`.
     pub kind: String,
-    /// State.
+    /// State. As JSON these are the two fields of [`PublicState`].
+    #[serde(flatten, with = "crate::public_state")]
+    #[schema(value_type = PublicState, inline)]
     pub state: DetectorState,
-    /// Data have ended and the last images are being written.
-    pub draining: bool,
     /// What people should know.
     pub message: String,
     /// How bad that is.
@@ -85,6 +83,16 @@ pub struct DetectorStatus {
     pub listens: Vec<String>,
 }
 
+impl DetectorStatus {
+    /// True if run `run` has ended: nothing is armed, in progress or being closed, or another run has begun.
+    pub fn has_ended(&self, run: u64) -> bool {
+        !self.state.has_run() || self.run != run
+    }
+}
+
+/// What is given of a latency, in [`DetectorStatistics::latency`] as `STAGE_NAME_us`.
+pub const LATENCY_NAMES: [&str; 4] = ["p50", "p99", "p999", "max"];
+
 /// Rates and counters of one detector. Each group maps documented names to numbers; names may be added.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct DetectorStatistics {
@@ -95,7 +103,7 @@ pub struct DetectorStatistics {
     /// Images and bytes per second over the last second, by stage (`received_hz`, `received_bytes_per_s`,
     /// `committed_hz`, `written_hz`, ...).
     pub rates: BTreeMap<String, f64>,
-    /// How full the queues are, 0 to 1 (`ring`, `in_flight`, `outlet_<name>`).
+    /// How full the queues are, 0 to 1; docs/api.md lists the names.
     pub queues: BTreeMap<String, f64>,
     /// Latency from reception to stage in microseconds (`committed_p50_us`, `committed_p99_us`, `written_p50_us`, ...).
     pub latency: BTreeMap<String, f64>,
@@ -135,7 +143,8 @@ pub struct ArmRequest {
     pub prefix: Option<String>,
     /// Whether files are written.
     pub write: Option<bool>,
-    /// Facts for the file by the names of the `[detector]` table, for example `energy_kev`, and `sample_name`.
+    /// Facts for the file by the names of `[detector]`, `[goniometer]`, `[experiment]` and `[output]`, for example
+    /// `energy_kev` or `sample_name`.
     #[serde(default)]
     #[schema(value_type = Object)]
     pub metadata: serde_json::Map<String, Value>,
@@ -197,12 +206,60 @@ pub enum Command {
 /// The answer to a command: the state after it, or why it was refused.
 pub type Reply = Result<DetectorStatus, Refusal>;
 
+/// Why a command was refused, for programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusalCode {
+    /// The state of the detector does not allow it.
+    WrongState,
+    /// What had to be made ready could not be.
+    ArmFailed,
+    /// There is no detector of this name.
+    UnknownDetector,
+    /// The service has several detectors, and none was named.
+    WhichDetector,
+    /// The configuration names no program that triggers the detector.
+    NoTrigger,
+    /// Another command is being carried out, or something is still being released. Later it may be accepted.
+    Busy,
+    /// What the command asks for is not possible.
+    BadRequest,
+    /// It was given up: cancelled, or a program of the user failed.
+    Refused,
+}
+
+impl RefusalCode {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::WrongState,
+        Self::ArmFailed,
+        Self::UnknownDetector,
+        Self::WhichDetector,
+        Self::NoTrigger,
+        Self::Busy,
+        Self::BadRequest,
+        Self::Refused,
+    ];
+
+    /// The code as HTTP and the events have it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::WrongState => "wrong_state",
+            Self::ArmFailed => "arm_failed",
+            Self::UnknownDetector => "unknown_detector",
+            Self::WhichDetector => "which_detector",
+            Self::NoTrigger => "no_trigger",
+            Self::Busy => "busy",
+            Self::BadRequest => "bad_request",
+            Self::Refused => "refused",
+        }
+    }
+}
+
 /// Why a command was not carried out.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Code for programs: `wrong_state`, `arm_failed`, `unknown_detector`, `which_detector`, `no_trigger`, `busy`,
-    /// `bad_request`, `refused`.
-    pub code: String,
+    /// For programs.
+    pub code: RefusalCode,
     /// What happened.
     pub what: String,
     /// Why.
@@ -215,9 +272,29 @@ pub struct Refusal {
 
 impl Refusal {
     /// Makes a refusal from a failure.
-    pub fn of(code: &str, failure: &Failure) -> Self {
-        Self { code: code.into(), what: failure.what.clone(), why: failure.why.clone(), fix: failure.fix.clone(), state: None }
+    pub fn of(code: RefusalCode, failure: &Failure) -> Self {
+        Self { code, what: failure.what.clone(), why: failure.why.clone(), fix: failure.fix.clone(), state: None }
     }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        Self::new(Exit::State, refusal.what, refusal.why, refusal.fix)
+    }
+}
+
+/// What became of the files of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FileState {
+    /// They are being written.
+    Writing,
+    /// Closed; every image is complete and in them.
+    Complete,
+    /// Closed; images are missing or not complete.
+    Incomplete,
+    /// The run failed.
+    Failed,
 }
 
 /// A finished or growing set of files.
@@ -230,7 +307,8 @@ pub struct FileEntry {
     /// Master file.
     pub master: String,
     /// `writing`, `complete`, `incomplete`, `failed`.
-    pub state: String,
+    #[schema(value_type = String)]
+    pub state: FileState,
     /// Positions in the files.
     pub images: u64,
     /// Bytes of pixels as they are packed.
@@ -243,25 +321,40 @@ impl FileEntry {
     /// The files of a run that has just begun.
     pub fn writing(detector: &str, run: u64, master: &str) -> Self {
         let (detector, master) = (detector.to_string(), master.to_string());
-        Self { detector, run, master, state: "writing".into(), images: 0, bytes: 0, ended: None }
+        Self { detector, run, master, state: FileState::Writing, images: 0, bytes: 0, ended: None }
+    }
+
+    /// The same files, closed, with so many positions and bytes of packed pixels. `has_failed`: something of them could
+    /// not be written; `is_complete`: every image is complete and in the files.
+    #[must_use]
+    pub fn closed(self, has_failed: bool, is_complete: bool, (images, bytes): (u64, u64), ended: &str) -> Self {
+        let state = match (has_failed, is_complete) {
+            (true, _) => FileState::Failed,
+            (false, true) => FileState::Complete,
+            (false, false) => FileState::Incomplete,
+        };
+        Self { state, images, bytes, ended: Some(ended.into()), ..self }
     }
 }
 
 /// An image of the ring.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct RingImage {
-    /// The start of its series.
-    pub start: Arc<SeriesStart>,
-    /// The image.
-    pub image: Arc<CommittedImage>,
+    /// The image with its start, and its pixels for all who ask for it.
+    pub planes: Arc<SharedPlanes>,
     /// The run that it is of, which need not be the newest; `None` until the detector has numbered it.
     pub run: Option<u64>,
 }
 
 /// The last images of a detector, newest last. Bounded in images and bytes.
 pub trait ImageRing: Send + Sync {
-    /// The image with this number; without a number, the newest one with pixels.
-    fn get(&self, number: Option<u64>) -> Option<RingImage>;
+    /// The image with this number; without a number, one that was the newest with pixels at some time since `asked`,
+    /// when the caller began to ask ([`konkordia_engine::output_queue::PreviewBuffer::look`]).
+    fn get(&self, number: Option<u64>, asked: Instant) -> Option<RingImage>;
+    /// Bytes of the newest image with pixels: as it is packed, and unpacked. Cheap: copies no pixels.
+    fn newest_bytes(&self) -> Option<(u64, u64)>;
+    /// Frees unpacked pixels if nobody has asked for them for so long.
+    fn forget_pixels(&self, unasked_for: Duration);
     /// What was computed from the pixels of the newest image, if there is one. Cheap: copies no pixels.
     fn newest_results(&self) -> Option<ImageResults>;
     /// Numbers of the images of the newest series, oldest first, and its run.
@@ -273,7 +366,7 @@ pub trait ImageRing: Send + Sync {
     }
 }
 
-/// One detector as HTTP sees it.
+/// One detector as control servers see it.
 pub trait Detector: Send + Sync {
     /// Its name.
     fn name(&self) -> &str;
@@ -285,11 +378,21 @@ pub trait Detector: Send + Sync {
     fn configuration(&self) -> Value;
     /// Carries out a command. Blocks until it is done or refused, at most as long as an arm may take: not for async
     /// threads.
+    ///
+    /// # Errors
+    /// The command was refused, and changed nothing.
     fn command(&self, command: Command) -> Reply;
     /// Its last images.
     fn images(&self) -> Arc<dyn ImageRing>;
     /// Its files, newest last, at most the last 1000 runs.
     fn files(&self) -> Vec<FileEntry>;
+    /// Free space in its output folder, in bytes; in that of the newest file if the configuration names no folder.
+    /// `None` if it is not known. Asks the file system, which can take long: not for async threads.
+    fn free_bytes(&self) -> Option<u64> {
+        let configured = self.configuration()["output"]["directory"].as_str().map(PathBuf::from);
+        let newest = || self.status().file.as_ref().and_then(|file| Path::new(file).parent().map(Path::to_path_buf));
+        konkordia_sinks::hdf5::free_bytes(&configured.or_else(newest)?).ok()
+    }
 }
 
 /// All detectors of the service; immutable after start.
@@ -298,30 +401,91 @@ pub struct Fleet {
     pub detectors: Vec<Arc<dyn Detector>>,
     /// Events, newest last, with a bounded history for later subscribers.
     pub events: EventLog,
-    /// True when the service is stopping.
-    pub stopping: Arc<ArcSwap<bool>>,
+    is_stopping: AtomicBool,
 }
 
 impl Fleet {
+    /// Detectors whose events and changes of states go to `events`.
+    pub fn new(detectors: Vec<Arc<dyn Detector>>, events: EventLog) -> Self {
+        Self { detectors, events, is_stopping: AtomicBool::new(false) }
+    }
+
     /// The detector with this name; without a name, the only detector.
+    ///
+    /// # Errors
+    /// There is none of this name, or several and no name.
     pub fn find(&self, name: Option<&str>) -> Result<Arc<dyn Detector>, Refusal> {
         let names = || self.detectors.iter().map(|d| d.name()).collect::<Vec<_>>().join(", ");
-        let refuse = |what: String, fix: String| Refusal {
-            code: "unknown_detector".into(),
+        let refuse = |code, what: String, fix: &str| Refusal {
+            code,
             what,
             why: format!("this service has: {}", names()),
-            fix,
+            fix: fix.into(),
             state: None,
         };
         match name {
-            Some(name) => self
-                .detectors
-                .iter()
-                .find(|d| d.name() == name)
-                .cloned()
-                .ok_or_else(|| refuse(format!("there is no detector '{name}'"), "use one of these names".into())),
+            Some(name) => self.detectors.iter().find(|d| d.name() == name).cloned().ok_or_else(|| {
+                refuse(RefusalCode::UnknownDetector, format!("there is no detector '{name}'"), "use one of these names")
+            }),
             None if self.detectors.len() == 1 => Ok(Arc::clone(&self.detectors[0])),
-            None => Err(refuse("which detector?".into(), "add ?detector=NAME (on the command line: --detector NAME)".into())),
+            None => {
+                let fix = "add ?detector=NAME (on the command line: --detector NAME)";
+                Err(refuse(RefusalCode::WhichDetector, "which detector?".into(), fix))
+            }
         }
+    }
+
+    /// Waits until `is_reached` is true of the status of a detector, at most `longest`. Returns the newest status and
+    /// whether it was reached; also returns when the service is stopping. Looks at every change of a state, a run, a
+    /// file or a message, but not at every image.
+    pub fn wait_for(
+        &self,
+        detector: &dyn Detector,
+        longest: Duration,
+        is_reached: impl Fn(&DetectorStatus) -> bool,
+    ) -> (Arc<DetectorStatus>, bool) {
+        let until = Instant::now().checked_add(longest);
+        // Before the first look, so that no change is missed in between.
+        let mut changes = self.events.subscribe();
+        loop {
+            let is_over = until.is_some_and(|until| Instant::now() >= until);
+            let status = detector.status();
+            let reached = is_reached(&status);
+            if reached || is_over || self.is_stopping() {
+                return (status, reached);
+            }
+            changes.wait(until);
+        }
+    }
+
+    /// Says that the service is stopping, and wakes everybody who waits.
+    pub fn stop(&self) {
+        self.is_stopping.store(true, Ordering::Release);
+        self.events.wake();
+    }
+
+    /// True when the service is stopping.
+    pub fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Acquire)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The answer of HTTP, byte for byte: fields in the documented order, `state` and `draining` in their place.
+    #[test]
+    fn a_status_is_written_and_read_as_documented() {
+        let text = r#"{"detector":"eiger","kind":"udp","state":"running","draining":true,"message":"m","severity":"info","hint":null,"run":3,"progress":0.5,"images_expected":4,"images_committed":2,"images_written":1,"images_unwritten":0,"images_durable":null,"raw_frames_durable":null,"images_lost":0,"images_partial":0,"images_not_taken":0,"images_not_received":0,"file":"/data/a_master.h5","ended":null,"state_age_s":1.5,"listens":["udp://127.0.0.1:1"]}"#;
+        let status: DetectorStatus = serde_json::from_str(text).unwrap();
+        assert_eq!((status.state, status.images_expected), (DetectorState::Draining, Some(4)));
+        assert_eq!(serde_json::to_string(&status).unwrap(), text);
+        assert!(!status.has_ended(3) && status.has_ended(2));
+        // Fields of a later version are no mistake, and fields that may be absent are not needed.
+        let later = text.replace(r#""hint":null,"#, r#""later":1,"#).replace(r#""images_unwritten":0,"#, "");
+        assert_eq!(serde_json::from_str::<DetectorStatus>(&later).unwrap().hint, None);
+        let idle = text.replace(r#""running","draining":true"#, r#""idle","draining":false"#);
+        assert_eq!(serde_json::from_str::<DetectorStatus>(&idle).unwrap().state, DetectorState::Idle);
     }
 }

@@ -3,7 +3,6 @@
 use crate::detector::{self, Handle};
 use crate::events::EventLog;
 use crate::handle::{Detector, Fleet, Severity};
-use arc_swap::ArcSwap;
 use konkordia_config::service::{DetectorConfig, DetectorKindConfig, ServiceConfig};
 use konkordia_config::settings::ServiceSettings;
 use konkordia_core::failure::{Exit, Failure};
@@ -23,19 +22,16 @@ impl Detectors {
     ///
     /// # Errors
     /// The configuration or the machine cannot be used. Whatever was started before is stopped again.
-    pub fn start(service: &ServiceConfig, dress: impl Fn(Arc<Handle>) -> Arc<dyn Detector>) -> Result<Self, Failure> {
+    pub fn start(service: &ServiceConfig, dress: impl Fn(Arc<dyn Detector>) -> Arc<dyn Detector>) -> Result<Self, Failure> {
         check_roots(service)?;
         if service.detectors.iter().any(|detector| matches!(detector.kind, DetectorKindConfig::Stream(_))) {
             konkordia_sources::zmq::keep_memory_of_messages();
         }
         let events = EventLog::new();
-        tell_of_unfinished(service, &events);
+        report_unfinished(service, &events);
         let handles = open_all(service, &events)?;
-        let fleet = Arc::new(Fleet {
-            detectors: handles.iter().cloned().map(dress).collect(),
-            events,
-            stopping: Arc::new(ArcSwap::from_pointee(false)),
-        });
+        let detectors = handles.iter().map(|handle| dress(Arc::clone(handle) as Arc<dyn Detector>)).collect();
+        let fleet = Arc::new(Fleet::new(detectors, events));
         Ok(Self { handles, fleet })
     }
 
@@ -47,7 +43,7 @@ impl Detectors {
 
 impl Drop for Detectors {
     fn drop(&mut self) {
-        self.fleet.stopping.store(Arc::new(true));
+        self.fleet.stop();
         end_all(&self.handles);
     }
 }
@@ -96,7 +92,7 @@ fn end_all(handles: &[Arc<Handle>]) {
 }
 
 /// Reports unfinished files of a service that was killed. It does not change them.
-fn tell_of_unfinished(service: &ServiceConfig, events: &EventLog) {
+fn report_unfinished(service: &ServiceConfig, events: &EventLog) {
     let mut seen = Vec::new();
     for detector in &service.detectors {
         let directory = detector.directory();

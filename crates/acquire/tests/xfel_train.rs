@@ -88,7 +88,7 @@ fn trains_over_udp_are_in_the_file_with_their_columns() {
         let sent = send(&model, &sockets, || control.progress().packets.received);
         (running.join().unwrap(), sent)
     });
-    let report = close(&config, &run.addresses, &outcome, &run.writer, run.raw_copy.as_ref()).unwrap();
+    let report = close(&config, &run.addresses, &outcome, &run.files, run.raw_copy.as_ref()).unwrap();
     assert_eq!(outcome.ledger.imbalances(), [], "{}", report.to_text());
     let packets = outcome.ledger.streams.iter().fold((0, 0), |sum, s| (sum.0 + s.received, sum.1 + s.placed));
     assert_eq!(packets, (sent, sent), "{}", report.to_text());

@@ -1,6 +1,6 @@
 //! The interfaces of a service over HTTP: commands, states, images and events, metrics, and that of the MAX IV
 //! receiver. They see detectors only through `konkordia_acquire::handle`, and never touch a ring or an open file.
-//! Read [`http::Server`] first, then [`security::Role`].
+//! Read [`maxiv::server`] first, which is small, then [`http::Server`] and [`security::Role`].
 //!
 //! ```no_run
 //! use konkordia_acquire::service::Detectors;

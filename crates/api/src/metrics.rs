@@ -11,7 +11,7 @@ use crate::http::extract::{NoQuery, Query};
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use konkordia_acquire::handle::{Detector, DetectorState, DetectorStatistics, DetectorStatus};
+use konkordia_acquire::handle::{Detector, DetectorStatistics, DetectorStatus, PublicState, StateWord};
 use konkordia_core::pixel::Number;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
@@ -20,19 +20,12 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use std::fmt;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// Ticks per second of the processor times in /proc (USER_HZ): 100 on every Linux.
 const TICKS_PER_S: f64 = 100.0;
-const STATES: [(DetectorState, &str); 4] = [
-    (DetectorState::Idle, "idle"),
-    (DetectorState::Armed, "armed"),
-    (DetectorState::Running, "running"),
-    (DetectorState::Error, "error"),
-];
 
 /// Metrics for Prometheus.
 #[utoipa::path(get, path = "/metrics", tag = "monitoring", responses((status = 200, description = "OpenMetrics; docs/monitoring.md lists the names", body = String,
@@ -179,12 +172,13 @@ impl Snapshot {
 
     fn add_status(&mut self, status: &DetectorStatus) {
         let detector = || ("detector", status.detector.clone());
-        for (state, name) in STATES {
-            let is = f64::from(u8::from(state == status.state));
-            self.add("state", vec![detector(), ("state", name.into())], is);
+        let public = PublicState::from(status.state);
+        for state in StateWord::ALL {
+            let is = f64::from(u8::from(state == public.state));
+            self.add("state", vec![detector(), ("state", state.name().into())], is);
         }
         self.add("state_age_seconds", vec![detector()], status.state_age_s);
-        self.add("draining", vec![detector()], f64::from(u8::from(status.draining)));
+        self.add("draining", vec![detector()], f64::from(u8::from(public.draining)));
         self.add("run", vec![detector()], status.run as f64);
         let count = |n: Option<u64>| n.map(|n| n as f64);
         let known = [
@@ -266,12 +260,8 @@ impl Snapshot {
         }
     }
 
-    /// Free space in the output folder, or in the folder of the newest file if the configuration names no folder.
     fn add_disk(&mut self, detector: &dyn Detector) {
-        let configured = detector.configuration()["output"]["directory"].as_str().map(std::path::PathBuf::from);
-        let newest = || detector.status().file.as_ref().and_then(|file| Path::new(file).parent().map(Path::to_path_buf));
-        let Some(folder) = configured.or_else(newest) else { return };
-        if let Ok(free) = konkordia_sinks::hdf5::free_bytes(&folder) {
+        if let Some(free) = detector.free_bytes() {
             self.add("output_free_bytes", vec![("detector", detector.name().into())], free as f64);
         }
     }

@@ -23,6 +23,8 @@ pub struct CellPlanes {
 pub struct Calibration {
     /// At least one entry. Several entries are in ascending order of their cells, and none of them is for all cells.
     pub cells: Vec<CellPlanes>,
+    /// True if the first stage is HG0.
+    pub high_gain: bool,
     /// Gains in ADU/keV of the three stages: G0 positive, G1 and G2 negative.
     pub gains: [Vec<f32>; 3],
     /// Bits of the NXmx pixel mask: a pixel is masked if its first stage is bad in any of the cells.
@@ -86,7 +88,7 @@ impl Calibration {
             CellPlanes { cell: source.cell, pedestals: source.pedestals, rms_g0: source.rms_g0, unusable }
         };
         let cells = sources.into_iter().map(judge).collect();
-        Self { cells, gains, mask, hash, report: String::new(), module_ids: Vec::new() }
+        Self { cells, high_gain, gains, mask, hash, report: String::new(), module_ids: Vec::new() }
     }
 
     /// Number of pixels that are not masked but not usable in a stage.
@@ -106,6 +108,7 @@ impl Calibration {
             sets: sets.collect(),
             set_of_cell: Box::new(std::array::from_fn::<_, CELLS, _>(set_of)),
             gate_adu: Vec::new(),
+            high_gain: self.high_gain,
         }
     }
 }

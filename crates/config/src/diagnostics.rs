@@ -38,7 +38,10 @@ impl Diagnostics {
         self.found.push(Diagnostic { span, what: what.into(), why: why.into(), fix: fix.into() });
     }
 
-    /// `value`, or all findings if there are any.
+    /// `value`, if there are no findings.
+    ///
+    /// # Errors
+    /// All findings, in the order of the text.
     pub fn finish<T>(mut self, value: Option<T>) -> Result<T, Self> {
         self.found.sort_by_key(|d| d.span.as_ref().map_or(usize::MAX, |s| s.start));
         match value {

@@ -45,12 +45,18 @@ use std::path::Path;
 /// A commented example that is itself valid.
 pub const EXAMPLE: &str = include_str!("example.toml");
 
-/// Reads and checks a file. The failure lists all errors, each with its line.
+/// Reads and checks the configuration of one run over UDP. Relative paths in it start at the folder of the file.
+///
+/// # Errors
+/// The file cannot be read, or is wrong: then the failure lists all errors, each with its line.
 pub fn load(path: &Path) -> Result<Config, Failure> {
     parse(&read::text_of(path)?, path)
 }
 
 /// Checks a text as [`load`] does. `path` names it in messages; relative paths in it start at the folder of `path`.
+///
+/// # Errors
+/// The text is wrong: the failure lists all errors, each with its line.
 pub fn parse(text: &str, path: &Path) -> Result<Config, Failure> {
     Config::parse(text, path).map_err(Failure::from)
 }

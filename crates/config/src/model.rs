@@ -99,6 +99,9 @@ pub struct Config {
 
 impl Config {
     /// Checks `text`. `file` names it in messages; relative paths start at its folder.
+    ///
+    /// # Errors
+    /// Everything that is wrong in the text.
     pub fn parse(text: &str, file: &Path) -> Result<Self, Diagnostics> {
         let mut d = Diagnostics::new(&file.display().to_string(), text);
         let document = read::read(text, &mut d);

@@ -44,7 +44,7 @@ pub struct DetectorConfig {
 /// Packets or messages.
 #[derive(Clone, Debug)]
 pub enum DetectorKindConfig {
-    /// JUNGFRAU or EIGER over UDP.
+    /// A detector that sends packets over UDP.
     Udp(Box<Config>),
     /// Whole images.
     Stream(Box<StreamConfig>),
@@ -101,12 +101,19 @@ pub struct ConsumerSettings {
 }
 
 /// Reads a service with all its detectors.
+///
+/// # Errors
+/// One of the files cannot be read, or is wrong (the failure lists its errors), or two detectors use the same UDP port
+/// or write the same files.
 pub fn load(path: &Path) -> Result<ServiceConfig, Failure> {
     let text = read::text_of(path)?;
     parse(&text, path)?.load_detectors(path)
 }
 
 /// As [`load`], for a text; `path` names it, and relative paths start at the folder of `path`.
+///
+/// # Errors
+/// As of [`load`].
 pub fn load_text(text: &str, path: &Path) -> Result<ServiceConfig, Failure> {
     parse(text, path)?.load_detectors(path)
 }
@@ -200,6 +207,9 @@ impl DetectorConfig {
 }
 
 /// Checks a text; relative paths start at the folder of `file`.
+///
+/// # Errors
+/// Everything that is wrong in the text.
 pub fn parse(text: &str, file: &Path) -> Result<Partial, Diagnostics> {
     let mut d = Diagnostics::new(&file.display().to_string(), text);
     let document = read::read(text, &mut d);

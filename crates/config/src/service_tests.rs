@@ -81,6 +81,10 @@ fn streams_have_their_keys_and_no_others() {
     refused(&format!("{STREAM}[calibration]\nkind = \"none\"\n"), "[calibration] with type = \"stream\"");
     refused(&STREAM.replace("upstreams", "first_port = 5\nupstreams"), "source.first_port with protocol = \"stream2\"");
     refused(&STREAM.replace("\"tcp://127.0.0.1:31001\"", "\"127.0.0.1:31001\""), "source.upstreams: ");
+    let list = |count: u32| (0..count).map(|n| format!("\"tcp://127.0.0.1:{}\"", 31001 + n)).collect::<Vec<_>>().join(", ");
+    refused(&STREAM.replace("\"tcp://127.0.0.1:31001\"", &list(65)), "source.upstreams: 65 addresses; a stream has at most 64");
+    let config = of(&STREAM.replace("\"tcp://127.0.0.1:31001\"", &list(64)));
+    assert!(matches!(config.source, StreamSource::Messages { ref upstreams, .. } if upstreams.len() == 64));
     refused(&STREAM.replace("upstreams = [\"tcp://127.0.0.1:31001\"]\n", ""), "[source] has no 'upstreams'");
     refused(&STREAM.replace("\"stream2\"", "\"directory\""), "[source] has no 'folder'");
     refused(&STREAM.replace("\"stream2\"", "\"stream3\""), "did you mean \"stream");

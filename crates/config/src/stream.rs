@@ -10,6 +10,7 @@ use super::transform::{self, TransformOptions};
 use konkordia_core::experiment::Metadata;
 use konkordia_core::geometry::Placement;
 use konkordia_core::ledger::MissingPolicy;
+use konkordia_core::order::PARTS_MAX;
 use konkordia_core::output::{Layout, Overwrite};
 use konkordia_core::protocol::Protocol;
 use konkordia_core::series::{Accept, Positions};
@@ -300,6 +301,11 @@ fn messages(document: &Document, d: &mut Diagnostics) -> Option<StreamSource> {
         if let Err(why) = konkordia_core::endpoint::check(address) {
             d.add(t.span("upstreams"), format!("source.upstreams: {why}"), "", "correct the address");
         }
+    }
+    if upstreams.len() > PARTS_MAX as usize {
+        let what = format!("source.upstreams: {} addresses; a stream has at most {PARTS_MAX} upstreams", upstreams.len());
+        let fix = "join some of them before, for example the ports of a module in one receiver";
+        d.add(t.span("upstreams"), what, "each part of an image has a bit in one word of 64 bits", fix);
     }
     let socket = if t.text("socket") == Some("sub") { Socket::Sub } else { Socket::Pull };
     Some(StreamSource::Messages { upstreams, bind: t.flag("bind").unwrap_or(false), socket })

@@ -66,7 +66,7 @@ pub enum Verdict {
     Duplicate,
     /// Its tile is already sealed.
     Late,
-    /// The image was refused when its first packet came, because the ring had no slot for it (sinks hold all slots). An
+    /// The image was refused when its first packet came, because earlier frames still held all slots of the ring. An
     /// image is refused whole, so that a run that is too fast loses images and not a part of every image.
     NoSlot,
     /// Not of this run: frame number before the first or after the last image, or more than

@@ -1,6 +1,10 @@
 //! What a file should record of an experiment besides the pixels: the axes that turn the sample and the detector, the
 //! beam, the sample, and what the detector did to the counts. A value that nobody gave is `None`.
 
+/// Photon energy times wavelength: Planck's constant times the speed of light in keV angstrom, exact to the digits
+/// given (CODATA 2018).
+pub const KEV_ANGSTROM: f64 = 12.398_419_843_320_026;
+
 /// One axis of rotation. Frame n of the detector begins at `start_deg + n * increment_deg`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Axis {

@@ -107,9 +107,17 @@ impl fmt::Display for Failure {
     }
 }
 
+impl std::error::Error for Failure {}
+
 impl From<SinkError> for Failure {
     fn from(error: SinkError) -> Self {
         Self::new(Exit::Io, error.what, error.why, error.fix)
+    }
+}
+
+impl From<Failure> for SinkError {
+    fn from(Failure { what, why, fix, .. }: Failure) -> Self {
+        Self { what, why, fix }
     }
 }
 

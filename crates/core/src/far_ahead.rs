@@ -1,7 +1,7 @@
 //! Packets that are held back while it is uncertain whether the stream has moved: packets far ahead of every image, or
 //! packets of another sender than the one that has fallen silent. A stream has moved if a tile's number of packets
-//! comes in the new place and none in the old place. A few packets in a new place are strays if the stream goes on in
-//! the old place, whoever sent them and however well they agree.
+//! comes in the new place and hardly any in the old place. A few packets in a new place are strays if the stream goes
+//! on in the old place, whoever sent them and however well they agree.
 //!
 //! This module uses numbers only; the caller keeps the bytes.
 

@@ -1,7 +1,7 @@
 //! A committed image, in one form for runs and series, and what is known of its packets.
 //!
-//! The bytes of pixels are shared ([`bytes::Bytes`]) between those who take an image. Only who may hold an image of a
-//! run for long gets a copy ([`CommittedImage::detached`]).
+//! All sinks that take an image share the bytes of its pixels ([`bytes::Bytes`]). Only a consumer that may hold one of
+//! a run for long gets a copy ([`CommittedImage::detached`]).
 
 use crate::array::Array;
 use crate::assembler::PacketBitmap;
@@ -97,7 +97,8 @@ pub struct CommittedImage {
     pub results: ImageResults,
     /// When its first byte was received, in ns of the clock of the run.
     pub received_ns: u64,
-    /// Missing parts: bit n for upstream n. 0 in a complete image. Of packets see [`Packets::tiles`].
+    /// Missing parts of messages: bit n for upstream n. 0 in a complete image. For packets see
+    /// [`Packets::missing_tiles`].
     pub missing_parts: u64,
 }
 
@@ -114,6 +115,8 @@ pub struct Packets {
     /// One record per tile. Of a sum of frames: the header of the first frame of which a packet came, and the packets
     /// that came in every frame.
     pub tiles: Vec<TileRecord>,
+    /// Packets that a tile has when all came.
+    pub packets_per_tile: u16,
     /// The tracked pedestals of G0 in ADU after this image, in output order; `None` for most images.
     pub pedestals: Option<Arc<Vec<f32>>>,
     /// Type of the detector, as its packet format numbers them; 0 where it does not.
@@ -126,6 +129,13 @@ impl Packets {
     /// Header of the first tile that received a packet.
     pub fn header(&self) -> Option<FrameHeader> {
         self.tiles.iter().find(|tile| tile.packets > 0).map(|tile| tile.header)
+    }
+
+    /// Tiles of which packets are missing: bit n for stream n, and the last bit also for all streams behind it. 0 in a
+    /// complete image. 128 streams are an EIGER of 16 megapixels.
+    pub fn missing_tiles(&self) -> u128 {
+        let missing = self.tiles.iter().enumerate().filter(|(_, tile)| tile.packets < self.packets_per_tile);
+        missing.fold(0, |bits, (stream, _)| bits | 1 << stream.min(127))
     }
 
     /// Packets that came, of all tiles.
@@ -157,6 +167,11 @@ impl CommittedImage {
         self.channels.iter().map(|channel| channel.array.packed_bytes()).sum()
     }
 
+    /// Bytes of all pixels, unpacked.
+    pub fn unpacked_bytes(&self) -> u64 {
+        self.channels.iter().map(|channel| channel.array.unpacked_bytes()).fold(0, u64::saturating_add)
+    }
+
     /// The packed pixels of an image with one channel in one piece, as those of runs are; empty if it has no pixels.
     pub fn chunk(&self) -> &[u8] {
         self.channels.first().and_then(|channel| channel.array.pieces.first()).map_or(&[], |piece| &piece[..])
@@ -172,5 +187,24 @@ impl CommittedImage {
             *piece = Bytes::copy_from_slice(piece);
         }
         copy
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_tile_that_misses_packets_has_a_bit() {
+        let missing_tiles = |missing: &[usize], count: usize| {
+            let packets = |stream: usize| if missing.contains(&stream) { 63 } else { 64 };
+            let tiles = (0..count).map(|stream| TileRecord { packets: packets(stream), ..TileRecord::default() });
+            Packets { tiles: tiles.collect(), packets_per_tile: 64, ..Packets::default() }.missing_tiles()
+        };
+        // EIGER 9M: 18 modules with 4 ports each.
+        assert_eq!(missing_tiles(&[0, 63, 64, 71], 72), 1 | 1 << 63 | 1 << 64 | 1 << 71);
+        assert_eq!(missing_tiles(&[], 72), 0);
+        assert_eq!(missing_tiles(&[127], 128), 1 << 127);
+        assert_eq!(missing_tiles(&[200], 256), 1 << 127);
     }
 }

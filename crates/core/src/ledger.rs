@@ -1,4 +1,5 @@
-//! The ledger: the account of every packet and every image of a run. A run closes only when it balances.
+//! The ledger: the account of every packet and every image of a run. It must balance when the run closes; an imbalance
+//! is reported as a bug.
 //!
 //! Packets: received = placed + duplicate + late + no slot + foreign + malformed, per stream. Packets that the kernel
 //! dropped before the receiver saw them are counted separately and are not part of the sum. Images: expected =
@@ -11,7 +12,7 @@
 pub enum Malformed {
     /// The length is not that of a header and one payload.
     Length,
-    /// Header version is not 2.
+    /// The header has another version.
     Version,
     /// Another detector type.
     DetectorType,

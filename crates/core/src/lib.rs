@@ -1,6 +1,26 @@
 //! The types and the rules of Konkordia: geometry, pixel values, tile assembly, the plan of a run and its ledger.
 //! It never does input or output, reads a clock, starts a thread or uses `unsafe`; time and bytes come as arguments.
 //! Read [`assembler::TileAssembler`] first, then [`plan::Plan`].
+//!
+//! ```
+//! use konkordia_core::assembler::{AssemblerSpec, TileAssembler, Verdict};
+//!
+//! // A stream whose tiles have 128 packets.
+//! let mut stream = TileAssembler::new(AssemblerSpec {
+//!     packets: 128,
+//!     window_images: 4,
+//!     jump_images_max: 64,
+//!     gap_images_max: 1024,
+//!     behind_images_max: 8,
+//!     deadline_ns: 10_000_000,
+//!     images: 1000,
+//! });
+//! let has_slot = |_| true;
+//! assert_eq!(stream.on_packet(Some(0), 5, 0, has_slot), Verdict::Place { image: 0, opens: true });
+//! assert_eq!(stream.on_packet(Some(0), 5, 1, has_slot), Verdict::Duplicate);
+//! // A packet from before the first image of the run.
+//! assert_eq!(stream.on_packet(None, 5, 1, has_slot), Verdict::Foreign);
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod array;

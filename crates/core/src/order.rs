@@ -5,13 +5,16 @@
 /// Bounds of an [`Order`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OrderSpec {
-    /// Parts that make an image, 1 to 64.
+    /// Parts that make an image, 1 to [`PARTS_MAX`].
     pub parts_per_image: u32,
     /// Size of the window in images, counted from the next one to leave; 1 to [`WINDOW_IMAGES_MAX`].
     pub window_images: u64,
     /// Longest time that an image waits for its own parts or for the images before it.
     pub wait_ns: u64,
 }
+
+/// Most parts of an image, and so most upstreams of a stream: each has a bit of a word.
+pub const PARTS_MAX: u32 = 64;
 
 /// Largest window; [`Order`] keeps 24 bytes per image.
 pub const WINDOW_IMAGES_MAX: u64 = 1 << 20;
@@ -74,9 +77,9 @@ impl Order {
     /// # Panics
     /// If the bounds are not those of [`OrderSpec`].
     pub fn new(spec: OrderSpec) -> Self {
-        assert!((1..=64).contains(&spec.parts_per_image), "an image has 1 to 64 parts");
+        assert!((1..=PARTS_MAX).contains(&spec.parts_per_image), "an image has 1 to 64 parts");
         assert!((1..=WINDOW_IMAGES_MAX).contains(&spec.window_images), "a window has 1 to 2^20 images");
-        let all = u64::MAX >> (64 - spec.parts_per_image);
+        let all = u64::MAX >> (PARTS_MAX - spec.parts_per_image);
         let slots = vec![Slot::default(); spec.window_images as usize].into_boxed_slice();
         Self { spec, all, slots, next: 0, released: 0, seen_end: 0, check_ns: u64::MAX }
     }

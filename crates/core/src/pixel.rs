@@ -14,14 +14,15 @@
 //! | `uint64`  | MAX        | MAX - 1   | MAX - 2   | MAX - 3   | 0 ..= MAX - 4                  |
 //! | `float64` | -infinity  | NaN       | f64::MIN  | +infinity | -MAX / 2 ..= MAX               |
 //!
-//! The last five types occur only in images that other programs made; of their special values only *missing* is ever
-//! written. [`PixelType::CONVERTED`] lists the types into which words are converted.
+//! The last five types occur only in the images of series, whose pixels come from the sender. Of the special values
+//! Konkordia writes into series only *missing*, *masked* (masks and gaps of `[transform]` and `join`) and *saturated*
+//! (results of `[transform]`). [`PixelType::CONVERTED`] lists the types into which words are converted.
 //!
 //! *missing*: the packet never came, as the arrival bitmap says, whatever the words in memory are. *masked*: the pixel
 //! has no usable calibration, or lies in a gap. *invalid*: gain code 10, G1 with ADC 0, or the word 0xFFFF.
-//! *saturated*: G2 with ADC 0, or above the valid range. A number below the valid range is clamped to its lower end,
-//! which is 0 in unsigned types. Values are rounded half to even. 2147483392 is the largest `f32` whose successor still
-//! fits in an `i32`.
+//! *saturated*: G2 with ADC 0, HG0 with the highest ADC value (0x3FFF), or above the valid range. A number below the
+//! valid range is clamped to its lower end, which is 0 in unsigned types. Values are rounded half to even. 2147483392
+//! is the largest `f32` whose successor still fits in an `i32`.
 
 use std::fmt;
 
@@ -239,7 +240,7 @@ pub trait Pixel: Copy + Default + PartialEq + PartialOrd + fmt::Debug + Send + S
     const MASKED: Self;
     /// Gain code 10, G1 with ADC 0, or word 0xFFFF.
     const INVALID: Self;
-    /// G2 with ADC 0, or above [`Pixel::VALID_MAX`].
+    /// G2 with ADC 0, HG0 with ADC 0x3FFF, or above [`Pixel::VALID_MAX`].
     const SATURATED: Self;
     /// Lowest valid number; smaller ones are clamped to it.
     const VALID_MIN: Self;

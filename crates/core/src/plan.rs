@@ -18,7 +18,7 @@ use std::ops::Range;
 /// Number of the first frame of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FirstFrame {
-    /// The frame of the first packet that arrives, on whichever stream.
+    /// The first frame of which several packets arrive, on whichever stream ([`crate::first_packets`]).
     Auto,
     /// This frame number; earlier frames are foreign.
     Number(u64),
@@ -343,7 +343,7 @@ impl Plan {
         self.geometry.pixels().div_ceil(self.block_pixels()) * self.packed_block_bytes_max(self.block_pixels())
     }
 
-    /// Images in the ring of strips, where workers pack them. They leave it as soon as they are committed.
+    /// Images in the ring of strips, where workers pack them. They leave it as soon as they are committed and joined.
     pub fn strip_slots(&self) -> u64 {
         (self.packed_slots / 4).clamp(1, 16)
     }

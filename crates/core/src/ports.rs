@@ -1,4 +1,5 @@
-//! The interfaces between the rules and the world: sources of datagrams and messages, and sinks of images.
+//! The interfaces between the rules and the world: sources of datagrams and messages, sinks of images, encoders of
+//! messages.
 
 use crate::array::{Element, Packing};
 use crate::image::{CommittedImage, TileRecord};

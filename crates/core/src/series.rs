@@ -1,6 +1,5 @@
-//! A series: its start and its end with the ledger, in one form for all protocols in which message streams carry it and
-//! for all sinks. Texts come from the sender and are not trusted: a file name must be checked before it is used as a
-//! path.
+//! A series: its start and its end with the ledger, in one form for all protocols and all sinks. Texts come from the
+//! sender and are not trusted: a file name must be checked before it is used as a path.
 
 use crate::array::{Array, Element};
 use crate::experiment::Metadata;
@@ -89,7 +88,7 @@ pub enum Ended {
     Stopped,
     /// A cancel was requested.
     Cancelled,
-    /// Messages stopped coming.
+    /// Messages or packets stopped coming.
     Stalled,
     /// No image came at all.
     NoData,
@@ -140,7 +139,7 @@ pub struct UpstreamLedger {
     pub duplicate: u64,
     /// Images that came after they were committed, or after the end.
     pub late: u64,
-    /// Messages of another series, beyond the window, or while nothing was armed.
+    /// Messages of another series, images with a number far ahead or beyond the end, messages while nothing was armed.
     pub foreign: u64,
     /// Messages that cannot be read, or that contradict the series (shape, type).
     pub malformed: u64,
@@ -167,7 +166,7 @@ impl UpstreamLedger {
     }
 }
 
-/// The ledger of a series. The series closes only when it balances.
+/// The ledger of a series. It must balance when the series closes; an imbalance is reported as a bug.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SeriesLedger {
     /// One per upstream.

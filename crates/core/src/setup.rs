@@ -615,8 +615,8 @@ fn two_ports(look: &Look<'_>, seen: &Seen) -> Option<What> {
 
 fn other_senders(seen: &Seen) -> Option<What> {
     let (other, packets) = (seen.other_senders.first()?, seen.other_senders.packets());
-    let is_told = packets >= CERTAIN_PACKETS || seen.is_contested;
-    is_told.then_some(What::OtherSenders { own: seen.sender, other, packets, is_contested: seen.is_contested })
+    let is_certain = packets >= CERTAIN_PACKETS || seen.is_contested;
+    is_certain.then_some(What::OtherSenders { own: seen.sender, other, packets, is_contested: seen.is_contested })
 }
 
 /// The earlier stream to which the same port came.

@@ -1,10 +1,9 @@
 //! The state machine of a detector as one table: which commands and events each state accepts, and what follows.
 //!
-//! [`next`] is a pure function. The caller passes it the commands of users and the events of threads, carries out the
-//! action that it returns, and reports the outcome of the action as a further event: `Drain` and `Discard` end in
-//! `EndOfData`, `Close` in `Closed` or `Fault`. The events `Arm` and `Trigger` are raised only when what can fail has
-//! been done, so that an arm or a trigger that fails does not change the state. `Prepare`, `SoftTrigger` and `Close`
-//! are therefore done already when they are returned: they say what the event stands for.
+//! [`next`] is a pure function. The caller passes it the commands of users and the events of threads. Only commands
+//! have an [`Action`]; the caller carries it out and reports its outcome as a further event: `Drain` and `Discard` end
+//! in `EndOfData`, then `Closed` or `Fault`. The events `Arm` and `Trigger` are raised only when what can fail has been
+//! done, so that an arm or a trigger that fails does not change the state.
 
 /// State of a detector, and of its stream path, which is never in error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -36,6 +35,11 @@ impl State {
             Self::Error => "error",
         }
     }
+
+    /// True while a run is armed, in progress or being closed.
+    pub const fn has_run(self) -> bool {
+        matches!(self, Self::Armed | Self::Receiving | Self::Draining)
+    }
 }
 
 /// What may happen to a detector.
@@ -61,13 +65,11 @@ pub enum Event {
     Closed,
     /// A source or a sink failed for good.
     Fault,
-    /// Command: forget an error.
-    Reset,
 }
 
 impl Event {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 10] = [
         Self::Arm,
         Self::Start,
         Self::Trigger,
@@ -78,26 +80,19 @@ impl Event {
         Self::EndOfData,
         Self::Closed,
         Self::Fault,
-        Self::Reset,
     ];
 }
 
-/// What the caller must do because of an event.
+/// What the caller must do because of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Load, bind, create, map: everything that can fail before the first data.
-    Prepare,
     /// Begin the timeout that ends a run without data.
     BeginClock,
-    /// Tell the detector to expose.
-    SoftTrigger,
     /// Take the data that are on the way, and nothing after them.
     Drain,
     /// Take nothing more.
     Discard,
-    /// Close the files and the ledger.
-    Close,
-    /// Release everything that the run holds.
+    /// End what may still go on: after an error of one source, others may still deliver a series.
     Release,
 }
 
@@ -143,29 +138,28 @@ pub const fn next(state: State, event: Event) -> Result<Transition, Refused> {
     }
     match (state, event) {
         // Begin.
-        (S::Idle | S::Error, E::Arm | E::Start) => go(S::Armed, Some(A::Prepare)),
+        (S::Idle | S::Error, E::Arm | E::Start) => go(S::Armed, None),
         (S::Idle | S::Armed | S::Receiving | S::Draining | S::Error, E::SeriesStart) => go(S::Receiving, None),
         (S::Armed, E::Start) => go(S::Armed, Some(A::BeginClock)),
         // The data came before the command.
         (S::Receiving, E::Start) => go(S::Receiving, None),
-        (S::Armed | S::Receiving, E::Trigger) => go(state, Some(A::SoftTrigger)),
+        (S::Armed | S::Receiving, E::Trigger) => go(state, None),
         (S::Armed, E::Data) => go(S::Receiving, None),
         (S::Idle | S::Receiving | S::Draining | S::Error, E::Data) => go(state, None),
         // End. A stop after the end of the run has nothing to do.
         (S::Armed | S::Receiving, E::Stop) => go(S::Draining, Some(A::Drain)),
         (S::Idle | S::Draining | S::Error, E::Stop) => go(state, None),
         (S::Armed | S::Receiving | S::Draining, E::Cancel) => go(S::Draining, Some(A::Discard)),
-        (S::Idle, E::Cancel | E::Reset) => go(S::Idle, None),
-        (S::Armed | S::Receiving | S::Draining, E::EndOfData) => go(S::Draining, Some(A::Close)),
+        (S::Idle | S::Error, E::Cancel) => go(S::Idle, Some(A::Release)),
+        (S::Armed | S::Receiving | S::Draining, E::EndOfData) => go(S::Draining, None),
         (S::Draining, E::Closed) => go(S::Idle, None),
         // Threads also report their end after a fault.
         (S::Error, E::EndOfData | E::Closed | E::Fault) => go(S::Error, None),
-        (S::Idle | S::Armed | S::Receiving | S::Draining, E::Fault) => go(S::Error, Some(A::Release)),
-        (S::Error, E::Cancel | E::Reset) => go(S::Idle, Some(A::Release)),
+        (S::Idle | S::Armed | S::Receiving | S::Draining, E::Fault) => go(S::Error, None),
         // Not accepted.
         (S::Armed, E::Arm) => Err(ARMED),
-        (S::Receiving, E::Arm | E::Reset) | (S::Armed, E::Reset) => Err(RUNNING),
-        (S::Draining, E::Arm | E::Start | E::Trigger | E::Reset) => Err(DRAINING),
+        (S::Receiving, E::Arm) => Err(RUNNING),
+        (S::Draining, E::Arm | E::Start | E::Trigger) => Err(DRAINING),
         (S::Idle, E::Trigger) => Err(NOTHING_ARMED),
         (S::Error, E::Trigger) => Err(IN_ERROR),
         (S::Idle, E::EndOfData | E::Closed) | (S::Armed | S::Receiving, E::Closed) => Err(NO_SUCH_RUN),
@@ -180,17 +174,16 @@ mod tests {
     /// `-` = refused.
     const TABLE: &str = "
         event        idle             armed             receiving         draining          error
-        Arm          armed+Prepare    -                 -                 -                 armed+Prepare
-        Start        armed+Prepare    armed+BeginClock  receiving         -                 armed+Prepare
-        Trigger      -                armed+SoftTrigger receiving+SoftTrigger -             -
+        Arm          armed            -                 -                 -                 armed
+        Start        armed            armed+BeginClock  receiving         -                 armed
+        Trigger      -                armed             receiving         -                 -
         Data         idle             receiving         receiving         draining          error
         SeriesStart  receiving        receiving         receiving         receiving         receiving
         Stop         idle             draining+Drain    draining+Drain    draining          error
-        Cancel       idle             draining+Discard  draining+Discard  draining+Discard  idle+Release
-        EndOfData    -                draining+Close    draining+Close    draining+Close    error
+        Cancel       idle+Release     draining+Discard  draining+Discard  draining+Discard  idle+Release
+        EndOfData    -                draining          draining          draining          error
         Closed       -                -                 -                 idle              error
-        Fault        error+Release    error+Release     error+Release     error+Release     error
-        Reset        idle             -                 -                 -                 idle+Release
+        Fault        error            error             error             error             error
     ";
 
     fn cell(state: State, event: Event) -> String {
@@ -246,14 +239,16 @@ mod tests {
     }
 
     #[test]
-    fn files_are_closed_in_one_place_only_and_every_fault_lets_go() {
+    fn only_commands_have_actions_and_an_arm_is_accepted_only_without_a_run() {
         for state in State::ALL {
             for event in Event::ALL {
-                let Ok(Transition { to, action }) = next(state, event) else { continue };
-                assert_eq!(action == Some(Action::Close), event == Event::EndOfData && to == State::Draining);
-                assert!(to != State::Error || state == State::Error || action == Some(Action::Release));
-                assert!(action != Some(Action::Prepare) || to == State::Armed);
+                let Ok(Transition { action, .. }) = next(state, event) else { continue };
+                assert!(
+                    action.is_none() || matches!(event, Event::Start | Event::Stop | Event::Cancel),
+                    "{event:?} in {state:?}"
+                );
             }
+            assert_eq!(next(state, Event::Arm).is_err(), state.has_run(), "{state:?}");
         }
     }
 }

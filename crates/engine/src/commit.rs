@@ -1,4 +1,5 @@
-//! The committer: visits every frame in order, adds up the packets of each image, and hands images to the sinks.
+//! The committer: visits every frame in order, adds up the packets of each image, gives the image its state, and
+//! publishes it for the thread that joins its strips (`strips.rs`).
 
 use crate::control::Control;
 use konkordia_core::frame_header::FrameHeader;

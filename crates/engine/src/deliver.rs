@@ -13,7 +13,7 @@ use std::time::Duration;
 /// How often the sink's `tick` is called while nothing arrives.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Gets what happens at a sink.
+/// Gets the reports on what happens at a sink.
 pub trait Reports: Send {
     /// The sink failed. It gets no more of this series, except its end; `unwritten` images were not taken so far.
     fn failed(&mut self, error: &SinkError, unwritten: u64);
@@ -42,9 +42,9 @@ pub trait Reports: Send {
     }
 }
 
-/// A sink with those who hear what happens at it.
+/// A sink, and who gets the reports of what happens at it.
 pub struct Delivery<S: ?Sized, R> {
-    /// Who hears.
+    /// Gets the reports.
     pub reports: R,
     /// The sink failed in this series and gets no more images of it.
     has_failed: bool,

@@ -65,6 +65,7 @@ impl ImagePool {
         let slot = || -> Result<Slot, TryReserveError> {
             let packets = Packets {
                 tiles: vec![TileRecord::default(); plan.streams()],
+                packets_per_tile: format.packets() as u16,
                 detector_type: from.detector_type(format.kind),
                 header_version: from.description().version,
                 ..Packets::default()

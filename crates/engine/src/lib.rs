@@ -1,7 +1,27 @@
-//! Runs the threads that receive, process and deliver images: those of a run pass images through the ring, those of a
-//! series of messages through bounded queues.
+//! Runs the threads that receive, process and deliver images: those of a run pass frames and images through rings,
+//! those of a series of messages pass images through bounded queues.
 //! It knows no file format, socket or configuration: sources and sinks come as traits, everything else from the plan.
 //! Read [`run::Armed`] first.
+//!
+//! ```
+//! use konkordia_core::image::CommittedImage;
+//! use konkordia_core::ports::ServiceLevel;
+//! use konkordia_core::series::SeriesStart;
+//! use konkordia_engine::output_queue::{Item, OutputQueueSpec, OutputQueues};
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//!
+//! // What a consumer gets of a run or a series, on a thread of its own.
+//! let queues = OutputQueues::new(None);
+//! let (name, service) = ("analysis".into(), ServiceLevel::ReliableSkip);
+//! let spec = OutputQueueSpec { name, service, queue_images: 8, queue_bytes: 1 << 24, borrows: false };
+//! let mut reader = queues.add(spec);
+//! queues.start(&Arc::new(SeriesStart::default()), &|| false);
+//! queues.image(&Arc::new(CommittedImage::lost(0)), &|| false);
+//! let mut items = Vec::new();
+//! reader.take(Duration::from_secs(1), &mut items);
+//! assert!(matches!(&items[..], [Item::Start(_), Item::Image(image)] if image.number == 0));
+//! ```
 
 mod commit;
 pub mod contain;
@@ -16,6 +36,7 @@ mod jump;
 pub mod latency;
 pub mod output_queue;
 mod places;
+pub mod plane;
 mod preview;
 mod receive;
 mod results;
@@ -24,4 +45,6 @@ pub mod series;
 pub mod setup;
 mod strips;
 mod sys;
+mod unpack;
+pub mod whole_image;
 mod work;

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-pub use crate::preview::{PreviewBuffer, PreviewImage};
+pub use crate::preview::PreviewBuffer;
 
 /// Starts and ends that a queue holds at most; a consumer that is further behind misses whole series.
 pub const CONTROLS_MAX: usize = 64;
@@ -32,6 +32,17 @@ pub struct OutputQueueSpec {
     /// It gives images back as fast as it can, as a file does: it holds the buffers of the run themselves. Other
     /// consumers get copies ([`OutputQueues::lend`]).
     pub borrows: bool,
+}
+
+/// Which images a queue takes. The others are neither copied nor referenced for it, and it misses none by them. A queue
+/// with a selection takes only images with pixels, and none while nobody is connected
+/// ([`OutputQueueReader::set_connected`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ImageSelection {
+    /// Every how many-th position of a series, from position 0 on; at least 1.
+    pub every_images: u64,
+    /// Shortest time from one image to the next.
+    pub interval: Duration,
 }
 
 /// What a consumer gets: for each series its start, its images, and its end.
@@ -82,11 +93,14 @@ struct Queue {
     writer_waits: bool,
     offered_end: u64,
     taken_end: u64,
+    /// When the newest image came into the queue, if it takes selected images only.
+    taken_at: Option<Instant>,
 }
 
 /// One consumer, seen from the writing side.
 pub struct OutputQueue {
     spec: OutputQueueSpec,
+    selection: Option<ImageSelection>,
     queue: Mutex<Queue>,
     readable: Condvar,
     writable: Condvar,
@@ -114,12 +128,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl OutputQueue {
-    fn new(spec: OutputQueueSpec) -> Self {
+    fn new(spec: OutputQueueSpec, selection: Option<ImageSelection>) -> Self {
         let stats = OutputQueueStats { connected: AtomicBool::new(true), ..OutputQueueStats::default() };
         // A queue that holds the images of a run allocates nothing during the run.
         let items = VecDeque::with_capacity(if spec.borrows { spec.queue_images.min(1 << 16) + CONTROLS_MAX } else { 0 });
         let queue = Mutex::new(Queue { items, ..Queue::default() });
-        Self { spec, queue, readable: Condvar::new(), writable: Condvar::new(), stats }
+        Self { spec, selection, queue, readable: Condvar::new(), writable: Condvar::new(), stats }
     }
 
     /// What was asked for.
@@ -183,21 +197,51 @@ impl OutputQueue {
         }
     }
 
-    fn image(&self, image: &Arc<CommittedImage>, bytes: u64, give_up: &dyn Fn() -> bool) {
-        let (mut queue, mut has_room) = self.room(lock(&self.queue), give_up, |queue| self.is_full(queue, bytes));
+    /// True if the queue may take this image, as far as that does not depend on time.
+    fn selects(&self, image: &CommittedImage) -> bool {
+        self.selection.is_none_or(|selection| {
+            let is_selected = image.status.has_pixels() && image.number.is_multiple_of(selection.every_images);
+            is_selected && self.stats.connected.load(Ordering::Acquire)
+        })
+    }
+
+    /// `copy`: the queue gets a copy, that which was made for another queue if there is one.
+    fn image(
+        &self,
+        image: &Arc<CommittedImage>,
+        bytes: u64,
+        give_up: &dyn Fn() -> bool,
+        copy: Option<&mut Option<Arc<CommittedImage>>>,
+    ) {
+        let queue = lock(&self.queue);
+        let is_too_soon = |at: Instant| self.selection.is_some_and(|selection| at.elapsed() < selection.interval);
+        if queue.taken_at.is_some_and(is_too_soon) {
+            return;
+        }
+        let (mut queue, has_room) = self.room(queue, give_up, |queue| self.is_full(queue, bytes));
         queue.offered_end = image.number + 1;
         if self.spec.service == ServiceLevel::Latest {
             while self.is_full(&queue, bytes) {
                 self.drop_oldest(&mut queue);
             }
-            has_room = true;
         }
-        if !has_room || queue.is_skipping || queue.is_closed {
-            self.stats.skipped.fetch_add(1, Ordering::Relaxed);
-        } else {
-            queue.items.push_back(Item::Image(Arc::clone(image)));
+        let has_room = has_room || self.spec.service == ServiceLevel::Latest;
+        let is_taken = |queue: &Queue| has_room && !queue.is_skipping && !queue.is_closed;
+        let mut own = None;
+        if let Some(copy) = copy.filter(|_| is_taken(&queue)) {
+            // Only an image that is taken is copied, and nobody waits for the copy behind the lock. There is room
+            // afterwards too, because one thread writes.
+            drop(queue);
+            own = Some(Arc::clone(copy.get_or_insert_with(|| Arc::new(image.detached()))));
+            queue = lock(&self.queue);
+        }
+        if is_taken(&queue) {
+            queue.items.push_back(Item::Image(own.unwrap_or_else(|| Arc::clone(image))));
             queue.images += 1;
             queue.bytes += bytes;
+            queue.taken_at = self.selection.map(|_| Instant::now());
+        } else {
+            self.stats.skipped.fetch_add(1, Ordering::Relaxed);
         }
         self.publish(&queue);
     }
@@ -246,7 +290,20 @@ impl OutputQueues {
 
     /// Adds a consumer. During a series it first gets the start of the series, then the images from now on.
     pub fn add(&self, spec: OutputQueueSpec) -> OutputQueueReader {
-        let output_queue = Arc::new(OutputQueue::new(spec));
+        self.add_queue(OutputQueue::new(spec, None))
+    }
+
+    /// Adds a consumer of selected images.
+    ///
+    /// # Panics
+    /// If it wants every 0th image.
+    pub fn add_selective(&self, spec: OutputQueueSpec, selection: ImageSelection) -> OutputQueueReader {
+        assert!(selection.every_images > 0, "every how many-th image is a number from 1 on");
+        self.add_queue(OutputQueue::new(spec, Some(selection)))
+    }
+
+    fn add_queue(&self, output_queue: OutputQueue) -> OutputQueueReader {
+        let output_queue = Arc::new(output_queue);
         let current = lock(&self.current);
         if let Some(start) = &*current {
             output_queue.start(start, &|| true);
@@ -310,10 +367,9 @@ impl OutputQueues {
         if let Some(preview) = &self.preview {
             preview.image(image, bytes, is_lent);
         }
-        for output_queue in self.list.load().iter() {
+        for output_queue in self.list.load().iter().filter(|output_queue| output_queue.selects(image)) {
             let is_copied = is_lent && !output_queue.spec.borrows;
-            let own = if is_copied { copy.get_or_insert_with(|| Arc::new(image.detached())) } else { image };
-            output_queue.image(own, bytes, give_up);
+            output_queue.image(image, bytes, give_up, is_copied.then_some(&mut copy));
         }
     }
 
@@ -393,6 +449,11 @@ impl OutputQueueReader {
     pub(crate) fn batch_max(&self) -> usize {
         let spec = &self.output_queue.spec;
         if spec.borrows { spec.queue_images.div_ceil(2).min(1 << 16) + CONTROLS_MAX } else { 0 }
+    }
+
+    /// The queue, seen from the writing side.
+    pub fn output_queue(&self) -> &Arc<OutputQueue> {
+        &self.output_queue
     }
 
     /// Its name.

@@ -204,6 +204,10 @@ fn removal_ends_a_reader_after_what_is_queued() {
     assert!(output_queues.list().is_empty());
 }
 
+fn newest(preview: &PreviewBuffer) -> Option<u64> {
+    preview.look(None, Instant::now()).map(|planes| planes.image().number)
+}
+
 #[test]
 fn the_preview_buffer_keeps_the_newest_within_its_bounds() {
     let preview = Arc::new(PreviewBuffer::new(4, 35));
@@ -212,17 +216,103 @@ fn the_preview_buffer_keeps_the_newest_within_its_bounds() {
     (0..9).for_each(|n| output_queues.image(&image(n), NEVER));
     output_queues.image(&Arc::new(CommittedImage::lost(9)), NEVER);
     assert_eq!((preview.numbers(), preview.bytes()), (vec![6, 7, 8], 30));
-    assert_eq!(preview.newest().unwrap().image.number, 8);
+    assert_eq!(newest(&preview), Some(8));
     output_queues.end(&end());
     output_queues.start(&start(2), NEVER);
     output_queues.image(&image(7), NEVER);
-    assert_eq!((preview.image_at(7).unwrap().series, preview.image_at(8).unwrap().series), (2, 1));
-    assert_eq!((preview.numbers(), preview.image_at(6).is_none()), (vec![7], true));
+    let at = |number| preview.look(Some(number), Instant::now());
+    assert_eq!((at(7).unwrap().start().series, at(8).unwrap().start().series), (2, 1));
+    assert_eq!((preview.numbers(), at(6).is_none()), (vec![7], true));
     assert_eq!(preview.series().unwrap().series, 2);
     preview.clear();
-    assert!(preview.newest().is_none() && preview.bytes() == 0);
+    assert_eq!((newest(&preview), preview.bytes()), (None, 0));
     let large = PreviewBuffer::new(3, 1);
     large.start(&start(1));
     (0..2).for_each(|n| large.image(&image(n), 10, false));
     assert_eq!(large.numbers(), [1]);
+}
+
+#[test]
+fn images_that_are_not_selected_are_not_touched_and_not_missed() {
+    let output_queues = OutputQueues::new(None);
+    let selection = |every_images, interval| ImageSelection { every_images, interval };
+    let mut third = output_queues.add_selective(spec("third", SKIP, 9, 1000), selection(3, NO_TIME));
+    let mut rare = output_queues.add_selective(spec("rare", SKIP, 9, 1000), selection(1, Duration::from_secs(3600)));
+    let mut unwanted = output_queues.add_selective(spec("unwanted", SKIP, 9, 1000), selection(1, NO_TIME));
+    unwanted.set_connected(false);
+    output_queues.start(&start(1), NEVER);
+    for n in 0..8 {
+        // Those of a run would be copied.
+        let image = if n == 3 { Arc::new(CommittedImage::lost(n)) } else { image(n) };
+        output_queues.lend(&image, NEVER);
+        assert_eq!(Arc::strong_count(&image), 1, "nobody holds image {n}");
+    }
+    output_queues.end(&end());
+    assert_eq!((taken(&mut third), taken(&mut rare), taken(&mut unwanted)), ("S1 0 6 E".into(), "S1 0 E".into(), "S1 E".into()));
+    for (reader, delivered) in [(&third, 2), (&rare, 1), (&unwanted, 0)] {
+        assert_eq!((loaded(&reader.stats().delivered), loaded(&reader.stats().skipped)), (delivered, 0), "{}", reader.name());
+    }
+}
+
+#[test]
+fn an_image_of_a_run_is_copied_for_those_who_have_room_only() {
+    let output_queues = OutputQueues::new(None);
+    let mut one = output_queues.add(spec("one", SKIP, 1, 1000));
+    let mut two = output_queues.add(spec("two", SKIP, 2, 1000));
+    output_queues.start(&start(1), NEVER);
+    let images: Vec<_> = (0..3).map(image).collect();
+    images.iter().for_each(|image| output_queues.lend(image, NEVER));
+    let pixels = |reader: &mut OutputQueueReader| -> Vec<*const u8> {
+        let (mut items, mut places) = (Vec::new(), Vec::new());
+        for _ in 0..3 {
+            reader.take(NO_TIME, &mut items);
+        }
+        for item in items {
+            if let Item::Image(image) = item {
+                assert!(!images.iter().any(|lent| Arc::ptr_eq(lent, &image)), "the image itself is for the run");
+                places.push(image.chunk().as_ptr());
+            }
+        }
+        places
+    };
+    let (of_one, of_two) = (pixels(&mut one), pixels(&mut two));
+    assert_eq!((of_one.len(), of_two.len()), (1, 2));
+    assert_eq!(of_one[0], of_two[0], "they share one copy");
+    assert_eq!((loaded(&one.stats().skipped), loaded(&two.stats().skipped)), (2, 1));
+}
+
+#[test]
+fn those_who_look_at_the_newest_image_share_it_until_nobody_asks() {
+    let preview = Arc::new(PreviewBuffer::new(4, u64::MAX));
+    let output_queues = OutputQueues::new(Some(Arc::clone(&preview)));
+    assert!(preview.look(None, Instant::now()).is_none() && preview.newest_bytes().is_none());
+    output_queues.start(&start(1), NEVER);
+    output_queues.lend(&image(0), NEVER);
+    assert_eq!(preview.newest_bytes(), Some((10, 10)));
+    let early = Instant::now();
+    let first = preview.look(None, early).unwrap();
+    output_queues.lend(&image(1), NEVER);
+    // Image 0 was the newest when they began to ask. Who asks now gets image 1.
+    assert!(Arc::ptr_eq(&preview.look(None, early).unwrap(), &first));
+    let second = preview.look(None, Instant::now()).unwrap();
+    assert_eq!((first.image().number, second.image().number), (0, 1));
+    for same in [preview.look(None, early), preview.look(None, Instant::now()), preview.look(Some(1), Instant::now())] {
+        assert!(Arc::ptr_eq(&same.unwrap(), &second));
+    }
+    // Others by their numbers do not take its place.
+    assert_eq!(preview.look(Some(0), Instant::now()).unwrap().image().number, 0);
+    assert!(preview.look(Some(7), Instant::now()).is_none());
+    preview.forget_pixels(Duration::from_secs(3600));
+    assert!(Arc::ptr_eq(&preview.look(None, Instant::now()).unwrap(), &second));
+    preview.forget_pixels(Duration::ZERO);
+    assert_eq!(Arc::strong_count(&second), 1, "nobody else holds it");
+    let third = preview.look(None, early).unwrap();
+    assert!(third.image().number == 1 && !Arc::ptr_eq(&third, &second));
+    // The same number in the next series is another image.
+    output_queues.start(&start(2), NEVER);
+    output_queues.lend(&image(1), NEVER);
+    let fourth = preview.look(None, Instant::now()).unwrap();
+    assert_eq!((third.start().series, fourth.start().series), (1, 2));
+    preview.clear();
+    assert!(preview.look(None, early).is_none() && Arc::strong_count(&fourth) == 1);
 }

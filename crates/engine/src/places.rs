@@ -1,5 +1,5 @@
-//! The side of a receiver that a source sees which writes payloads to their places itself: it lends places in the ring,
-//! and gives each packet that is reported its verdict, like any datagram.
+//! What a receiver offers to a source that writes payloads to their places itself: it lends places in the ring, and
+//! gives each packet that the source reports its verdict, as it does with any datagram.
 
 use crate::receive::{SLOT_WAIT, Sorter};
 use konkordia_core::ports::TilePlaces;

@@ -1,5 +1,6 @@
 //! The preview buffer: the newest images, kept for consumers that ask now and then.
 
+use crate::plane::SharedPlanes;
 use konkordia_core::image::CommittedImage;
 use konkordia_core::results::ImageResults;
 use konkordia_core::series::SeriesStart;
@@ -10,22 +11,14 @@ use std::time::{Duration, Instant};
 /// Entries for which memory is reserved at once.
 const IMAGES_RESERVED: usize = 1024;
 
-/// An image with the series it belongs to.
-#[derive(Clone, Debug)]
-pub struct PreviewImage {
-    /// Number of the series since the buffer was made, from 1. It distinguishes two series that have the same number.
-    pub series: u64,
-    /// The start of its series.
-    pub start: Arc<SeriesStart>,
-    /// The image.
-    pub image: Arc<CommittedImage>,
-    /// When it was committed.
-    pub committed: Instant,
-}
-
+/// An image of the buffer.
 #[derive(Clone)]
 struct Entry {
-    preview_image: PreviewImage,
+    /// Number of its series since the buffer was made, from 1. It distinguishes two series that have the same number.
+    series: u64,
+    start: Arc<SeriesStart>,
+    image: Arc<CommittedImage>,
+    committed: Instant,
     bytes: u64,
     /// The image is in a buffer of the run.
     is_lent: bool,
@@ -33,12 +26,8 @@ struct Entry {
 
 impl Entry {
     /// The image in memory of its own, because the caller may hold it for long.
-    fn detached(self) -> PreviewImage {
-        let Self { mut preview_image, is_lent, .. } = self;
-        if is_lent {
-            preview_image.image = Arc::new(preview_image.image.detached());
-        }
-        preview_image
+    fn detached(&self) -> Arc<CommittedImage> {
+        if self.is_lent { Arc::new(self.image.detached()) } else { Arc::clone(&self.image) }
     }
 }
 
@@ -58,17 +47,39 @@ impl Kept {
     }
 
     fn find(&self, number: u64) -> Option<&Entry> {
-        self.images.iter().rev().find(|entry| entry.preview_image.image.number == number)
+        self.images.iter().rev().find(|entry| entry.image.number == number)
+    }
+}
+
+/// The newest image that somebody asked for, with its pixels.
+struct Looked {
+    /// Number of its series, see [`Entry::series`].
+    series: u64,
+    planes: Arc<SharedPlanes>,
+    /// It was the newest image at this time.
+    newest_at: Instant,
+    /// When somebody asked for it the last time.
+    asked: Instant,
+}
+
+impl Looked {
+    fn is(&self, entry: &Entry) -> bool {
+        (self.series, self.planes.image().number) == (entry.series, entry.image.number)
     }
 }
 
 /// A ring of the newest images that have pixels, bounded in number and bytes. Images of the previous series stay until
 /// newer ones replace them. It copies nothing and unpacks nothing while nobody looks. A
 /// run gets the memory of its images back whenever it needs it, at most after the copy for one who looks.
+///
+/// Whoever asks for pixels gets them from [`PreviewBuffer::look`], which keeps one image with its unpacked pixels for
+/// all who ask, until [`PreviewBuffer::forget_pixels`].
 pub struct PreviewBuffer {
     images_max: usize,
     bytes_max: u64,
     kept: Mutex<Kept>,
+    /// Never locked by those who commit images. Locked before `kept`.
+    looked: Mutex<Option<Looked>>,
 }
 
 impl PreviewBuffer {
@@ -76,11 +87,16 @@ impl PreviewBuffer {
     /// is, unless `images_max` is 0.
     pub fn new(images_max: usize, bytes_max: u64) -> Self {
         let images = VecDeque::with_capacity(images_max.min(IMAGES_RESERVED) + 1);
-        Self { images_max, bytes_max, kept: Mutex::new(Kept { images, ..Kept::default() }) }
+        let kept = Mutex::new(Kept { images, ..Kept::default() });
+        Self { images_max, bytes_max, kept, looked: Mutex::new(None) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_looked(&self) -> MutexGuard<'_, Option<Looked>> {
+        self.looked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn start(&self, start: &Arc<SeriesStart>) {
@@ -95,9 +111,9 @@ impl PreviewBuffer {
         }
         let mut kept = self.lock();
         let Some(start) = kept.start.clone() else { return };
-        let preview_image = PreviewImage { series: kept.series, start, image: Arc::clone(image), committed: Instant::now() };
+        let entry = Entry { series: kept.series, start, image: Arc::clone(image), committed: Instant::now(), bytes, is_lent };
         kept.bytes += bytes;
-        kept.images.push_back(Entry { preview_image, bytes, is_lent });
+        kept.images.push_back(entry);
         while kept.images.len() > self.images_max || (kept.bytes > self.bytes_max && kept.images.len() > 1) {
             kept.drop_oldest();
         }
@@ -115,10 +131,11 @@ impl PreviewBuffer {
     pub(crate) fn keep_copies(&self) {
         let lent: Vec<Entry> = self.lock().images.iter().filter(|entry| entry.is_lent).cloned().collect();
         for entry in lent {
-            let copy = entry.clone().detached();
-            let is_it = |other: &&mut Entry| Arc::ptr_eq(&other.preview_image.image, &entry.preview_image.image);
+            // The lock is not held while an image is copied.
+            let copy = entry.detached();
+            let is_it = |other: &&mut Entry| Arc::ptr_eq(&other.image, &entry.image);
             if let Some(kept) = self.lock().images.iter_mut().find(is_it) {
-                (kept.preview_image, kept.is_lent) = (copy, false);
+                (kept.image, kept.is_lent) = (copy, false);
             }
         }
     }
@@ -128,34 +145,68 @@ impl PreviewBuffer {
         self.lock().start.clone()
     }
 
-    /// The newest image.
-    pub fn newest(&self) -> Option<PreviewImage> {
-        // The lock is released before an image is copied.
-        let entry = self.lock().images.back().cloned();
-        entry.map(Entry::detached)
-    }
-
     /// The results of the newest image. Copies no pixels.
     pub fn newest_results(&self) -> Option<ImageResults> {
-        self.lock().images.back().map(|entry| entry.preview_image.image.results.clone())
+        self.lock().images.back().map(|entry| entry.image.results.clone())
     }
 
-    /// The image at this position, of the newest series that still has it in the buffer.
-    pub fn image_at(&self, number: u64) -> Option<PreviewImage> {
-        let entry = self.lock().find(number).cloned();
-        entry.map(Entry::detached)
+    /// The image at this position, of the newest series that still has it in the buffer; without a number, the newest
+    /// image. It is in memory of its own, so it may be held for long.
+    ///
+    /// All who ask for the newest image share one copy of it, with pixels that are unpacked once. `asked` is when the
+    /// caller began to ask: any image will do that was the newest at some time since then. So those who ask together
+    /// cost one unpacking, also while each of them finds another newest image.
+    pub fn look(&self, number: Option<u64>, asked: Instant) -> Option<Arc<SharedPlanes>> {
+        let mut looked = self.lock_looked();
+        let now = Instant::now();
+        let entry = match number {
+            Some(number) => self.lock().find(number).cloned(),
+            None => self.lock().images.back().cloned(),
+        }?;
+        if let Some(looked) = looked.as_mut()
+            && (looked.is(&entry) || (number.is_none() && looked.newest_at >= asked))
+        {
+            looked.asked = now;
+            return Some(Arc::clone(&looked.planes));
+        }
+        // Others who ask wait for this copy. Who commits images does not.
+        let (series, image) = (entry.series, entry.detached());
+        let planes = Arc::new(SharedPlanes::new(entry.start, image));
+        // The run has its buffer again.
+        drop(entry.image);
+        let old = match number {
+            Some(_) => None,
+            None => looked.replace(Looked { series, planes: Arc::clone(&planes), newest_at: now, asked: now }),
+        };
+        // Its memory may be large.
+        drop(looked);
+        drop(old);
+        Some(planes)
+    }
+
+    /// Frees the pixels that [`Self::look`] keeps if nobody has asked for them for so long.
+    pub fn forget_pixels(&self, unasked_for: Duration) {
+        let old = self.lock_looked().take_if(|looked| looked.asked.elapsed() >= unasked_for);
+        drop(old);
+    }
+
+    /// Bytes of the newest image: as it is packed, and unpacked.
+    pub fn newest_bytes(&self) -> Option<(u64, u64)> {
+        let kept = self.lock();
+        let image = &kept.images.back()?.image;
+        Some((image.packed_bytes(), image.unpacked_bytes()))
     }
 
     /// Time since the image at this position was committed.
     pub fn age(&self, number: u64) -> Option<Duration> {
-        self.lock().find(number).map(|entry| entry.preview_image.committed.elapsed())
+        self.lock().find(number).map(|entry| entry.committed.elapsed())
     }
 
     /// Positions of the newest series that are kept, oldest first.
     pub fn numbers(&self) -> Vec<u64> {
         let kept = self.lock();
-        let of_series = kept.images.iter().filter(|entry| entry.preview_image.series == kept.series);
-        of_series.map(|entry| entry.preview_image.image.number).collect()
+        let of_series = kept.images.iter().filter(|entry| entry.series == kept.series);
+        of_series.map(|entry| entry.image.number).collect()
     }
 
     /// Bytes of pixels that are kept.
@@ -168,5 +219,7 @@ impl PreviewBuffer {
         let mut kept = self.lock();
         kept.images.clear();
         kept.bytes = 0;
+        drop(kept);
+        self.forget_pixels(Duration::ZERO);
     }
 }

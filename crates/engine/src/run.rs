@@ -386,7 +386,7 @@ fn queue_of_sink(name: &str, plan: &Plan) -> OutputQueueSpec {
     }
 }
 
-/// Hears what happens at one sink of a run.
+/// Gets the reports on one sink of a run.
 struct AtSink<'a> {
     control: &'a Control,
     sink: usize,

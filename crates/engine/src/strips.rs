@@ -96,11 +96,6 @@ fn describe(image: &mut CommittedImage, view: &ImageView<'_>, plan: &Plan) {
         packets.tiles.copy_from_slice(view.records);
     }
     let format = plan.geometry.format();
-    if status != ImageStatus::Complete {
-        let tiles = packets.tiles.iter().take(64).enumerate();
-        let missing = tiles.filter(|(_, tile)| u32::from(tile.packets) < format.packets());
-        image.missing_parts = missing.fold(0, |bits, (n, _)| bits | 1 << n);
-    }
     let header = packets.header().filter(|_| status.has_pixels() && format.kind == DetectorKind::Jungfrau);
     image.times = header.map(SlsHeader::from).map(|header| {
         let (start_ns, real_ns) = (header.timestamp_100ns.saturating_mul(100), u64::from(header.exposure_length) * 100);

@@ -132,14 +132,15 @@ fn images_of_every_compression_leave_with_their_pixels() {
             bench.commit(ImageStatus::Lost, &[], &[TileRecord::default(); 2]);
             let lost = bench.take().unwrap();
             assert!(lost.channels.is_empty() && lost.status == ImageStatus::Lost && lost.number == 2 * n);
-            assert_eq!((lost.packets.as_ref().unwrap().header(), lost.missing_parts), (None, 0b11));
+            let packets = lost.packets.as_ref().unwrap();
+            assert_eq!((packets.header(), packets.missing_tiles()), (None, 0b11));
             assert_eq!(lost.results.iter().count(), 0, "a lost image has no pixels");
             drop(lost);
             bench.commit(ImageStatus::Partial, &strips, &tiles);
             let partial = bench.take().unwrap();
             let packets = partial.packets.as_ref().unwrap();
             assert_eq!((partial.number, packets.first_frame, &packets.tiles[..]), (2 * n + 1, 2 * n + 1, &tiles[..]));
-            assert_eq!((partial.missing_parts, partial.received_ns), (0b10, 77));
+            assert_eq!((packets.missing_tiles(), partial.received_ns), (0b10, 77));
             let parts = strips.len() as u64;
             assert_eq!(partial.results.bits(), [100 * parts, parts, 0, 2, 60, 900 * parts]);
             assert_eq!(partial.results.to_json()["max_value"], 60);
@@ -215,7 +216,7 @@ fn a_preview_holds_no_run_back_and_a_slow_consumer_gets_copies() {
         });
         output_queues.lend(&image.unwrap(), &|| true);
         // Somebody looks at every image, and keeps it.
-        looked.push(preview.newest().unwrap().image);
+        looked.push(preview.look(None, Instant::now()).unwrap());
     }
     assert_eq!(preview.numbers(), (count - bench.plan.pool_images()..count).collect::<Vec<_>>());
     preview.keep_copies();
@@ -224,7 +225,7 @@ fn a_preview_holds_no_run_back_and_a_slow_consumer_gets_copies() {
     }
     let mut items = Vec::new();
     slow.take(Duration::ZERO, &mut items);
-    let first = preview.image_at(count - 1).unwrap().image;
+    let first = Arc::clone(preview.look(Some(count - 1), Instant::now()).unwrap().image());
     let mut scratch = UnpackScratch::new(Isa::detect());
     let mut pixel = |image: &CommittedImage| {
         let (array, mut out) = (&image.channels[0].array, vec![0; bench.plan.image_bytes()]);
@@ -232,7 +233,10 @@ fn a_preview_holds_no_run_back_and_a_slow_consumer_gets_copies() {
         out[0]
     };
     assert_eq!((pixel(&first), preview.numbers().len() as u64), ((count - 1) as u8, bench.plan.pool_images()));
-    assert!(looked.iter().all(|image| pixel(image) == image.number as u8));
+    for planes in &looked {
+        let number = planes.image().number as u8;
+        assert!(pixel(planes.image()) == number && planes.plane(0).unwrap().bytes.iter().all(|byte| *byte == number));
+    }
     let images: Vec<u8> = items
         .iter()
         .filter_map(|item| if let crate::output_queue::Item::Image(image) = item { Some(pixel(image)) } else { None })

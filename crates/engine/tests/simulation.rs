@@ -1,6 +1,10 @@
 //! The whole engine without sockets: simulated packets go through the fault link, every image is compared with the
 //! naive reference, and every sum is checked.
 
+#[path = "processing/planes.rs"]
+mod planes;
+
+use konkordia_core::array::Element;
 use konkordia_core::geometry::{DoublePixels, ImageGeometry, Orientation, Placement, Quarter};
 use konkordia_core::image::{CommittedImage, TileRecord};
 use konkordia_core::ledger::{ImageStatus, MissingPolicy};
@@ -11,6 +15,7 @@ use konkordia_core::sender::{Sender, Senders};
 use konkordia_core::series::Ended;
 use konkordia_core::setup::{Finding, Means, Ports, SetupRules, What};
 use konkordia_core::tile::TileFormat;
+use konkordia_engine::output_queue::OutputQueues;
 use konkordia_engine::run::{self, ConstantPlanes, Consumers, PixelConstants, RunFailure, RunOutcome, RunParts, WorkerKind};
 use konkordia_kernels::codec;
 use konkordia_kernels::{ElementSize, Isa, OutputPixel};
@@ -19,6 +24,7 @@ use konkordia_sim::packet::{DetectorKind, PacketModel, Packetiser};
 use konkordia_sim::reference::{Conversion, JungfrauConstants, Reference, RunLayout, TilePlacement};
 use konkordia_sim::rng::Rng;
 use konkordia_sources::memory::MemorySource;
+use planes::Planes;
 use std::sync::{Arc, Mutex};
 
 /// One image as a sink saw it: its state, records and chunk.
@@ -124,6 +130,8 @@ struct Prepared {
     other_senders: Vec<u64>,
     /// Packets of the first detector that are not of the run, by stream.
     foreign: Vec<u64>,
+    /// Output queues of consumers beside the sinks.
+    queues: Arc<OutputQueues>,
 }
 
 /// A detector has an address, and each of its streams a port.
@@ -149,7 +157,7 @@ fn random_constants(rng: &mut Rng, pixels: usize) -> JungfrauConstants {
     for pixel in (50..pixels).step_by(97) {
         factors[1 + pixel % 2][pixel] = f32::NAN;
     }
-    JungfrauConstants { pedestals, factors }
+    JungfrauConstants { pedestals, factors, high_gain: false }
 }
 
 fn prepare(case: &Case) -> Prepared {
@@ -210,7 +218,7 @@ fn prepare(case: &Case) -> Prepared {
         },
     };
     let Sent { reference, streams, other_senders, foreign } = sent;
-    Prepared { plan, constants, naive, reference, streams, other_senders, foreign }
+    Prepared { plan, constants, naive, reference, streams, other_senders, foreign, queues: Arc::default() }
 }
 
 /// What came out of the link, and which part of it belongs to the run.
@@ -298,7 +306,7 @@ fn execute_with(prepared: &mut Prepared, sinks: Vec<Box<dyn Sink>>, isa: Isa, wo
         sources,
         constants: prepared.constants.clone(),
         sinks,
-        consumers: Consumers::default(),
+        consumers: Consumers { output_queues: Arc::clone(&prepared.queues), ..Consumers::default() },
         frame_sinks: vec![],
         isa,
         workers,
@@ -319,11 +327,12 @@ fn same<P: Pixel>(a: P, b: P) -> bool {
     a == b || (a.to_f64().is_nan() && b.to_f64().is_nan())
 }
 
-/// Runs a case and compares everything: verdicts, states, bitmaps, pixels.
+/// Runs a case and compares everything: verdicts, states, bitmaps, pixels, and those that are lent to consumers.
 fn check<P: OutputPixel>(case: &Case) -> Vec<Seen> {
     assert_eq!(P::TYPE, case.pixel);
     let mut prepared = prepare(case);
-    let collector = Collector::default();
+    let (collector, planes) = (Collector::default(), Planes::default());
+    let mut consumer = planes.spawn("planes", &prepared.queues, 1, case.images as usize + 1);
     let outcome = execute(&mut prepared, vec![Box::new(collector.clone())], Isa::detect());
     let (plan, reference) = (&prepared.plan, &prepared.reference);
     assert_eq!(outcome.ledger.imbalances(), []);
@@ -344,6 +353,7 @@ fn check<P: OutputPixel>(case: &Case) -> Vec<Seen> {
     assert_eq!(outcome.ledger.frames.packets_missing, images.packets_missing);
     let seen = std::mem::take(&mut *collector.seen.lock().unwrap());
     assert_eq!(seen.len() as u64, outcome.images);
+    let mut lent = planes.end("planes", &prepared.queues, &mut consumer).into_iter();
     for (position, (image, status, tiles, body)) in seen.iter().enumerate() {
         assert_eq!(*image, position as u64, "images come in order, each once");
         for (t, tile) in tiles.iter().enumerate().filter(|_| case.missing != MissingPolicy::CompleteOnly) {
@@ -363,7 +373,12 @@ fn check<P: OutputPixel>(case: &Case) -> Vec<Seen> {
         };
         let differing = pixels.iter().zip(&expected).filter(|(a, b)| !same(**a, **b)).count();
         assert_eq!(differing, 0, "pixels of image {image} that differ");
+        let plane = lent.next().expect("each image with pixels is lent");
+        let size = (plan.geometry.rows() as usize, plan.geometry.columns() as usize);
+        assert_eq!((plane.series, plane.image, plane.size, plane.element), (0, *image, size, Element::from(P::TYPE)));
+        assert!(plane.bytes == bytemuck::cast_slice::<P, u8>(&pixels), "plane of image {image}");
     }
+    assert!(lent.next().is_none() && consumer.skipped() == 0);
     seen
 }
 

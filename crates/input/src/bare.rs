@@ -131,22 +131,13 @@ fn with_headers(paths: &[PathBuf], (header_bytes, interfaces): Layout) -> Result
         Key::Port(port) => format!("port {port}"),
         Key::ColumnRow(column, row) => format!("port at row {row}, column {column}"),
     };
+    let words = format!("records with headers of {header_bytes} bytes, {}", paths[0].display());
     Ok(Found {
-        kind: Kind::Records(records::Files { paths: Arc::new(paths.to_vec()), header_bytes, format }),
-        words: format!("records with headers of {header_bytes} bytes, {}", paths[0].display()),
-        format,
-        interfaces,
-        placements: None,
-        detector: None,
-        own: None,
-        span: (None, None),
-        stopped: None,
-        frames_expected: None,
         incomplete,
         notes,
-        files: paths.to_vec(),
         module_ids: tiles.values().map(|t| t.1).collect(),
         tiles: tiles.into_iter().map(|(key, (places, _))| TileIndex::new(name(&key), places)).collect(),
+        ..found(paths, header_bytes, format, words)
     })
 }
 
@@ -201,23 +192,14 @@ fn planes(paths: &[PathBuf], options: &Options) -> Result<Found, Failure> {
     }
     let tiles = (0..modules as usize)
         .map(|tile| TileIndex::new(format!("module {tile}"), records::planes(&sizes, &format, tile, modules as usize)));
-    Ok(Found {
-        kind: Kind::Records(records::Files { paths: Arc::new(paths.to_vec()), header_bytes: 0, format }),
-        words: format!("plain words of {modules} module(s), {}", paths[0].display()),
-        format,
-        interfaces: 1,
-        placements: None,
-        detector: None,
-        own: None,
-        span: (None, None),
-        stopped: None,
-        frames_expected: None,
-        incomplete,
-        notes,
-        files: paths.to_vec(),
-        module_ids: vec![0; modules as usize],
-        tiles: tiles.collect(),
-    })
+    let words = format!("plain words of {modules} module(s), {}", paths[0].display());
+    let (tiles, module_ids) = (tiles.collect(), vec![0; modules as usize]);
+    Ok(Found { incomplete, notes, tiles, module_ids, ..found(paths, 0, format, words) })
+}
+
+fn found(paths: &[PathBuf], header_bytes: usize, format: TileFormat, words: String) -> Found {
+    let files = records::Files { paths: Arc::new(paths.to_vec()), header_bytes, format };
+    Found::stacked(Kind::Records(files), words, format, paths.to_vec())
 }
 
 fn wrong_size(path: &Path, size: u64, frame_bytes: u64, modules: u32) -> Failure {

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 /// What the reader of a format has found, before frames are sorted and counted.
 pub struct Found {
     pub kind: Kind,
+    /// Description of the files, for messages.
     pub words: String,
     pub format: TileFormat,
     pub interfaces: u32,
@@ -24,6 +25,29 @@ pub struct Found {
     pub files: Vec<PathBuf>,
     pub tiles: Vec<TileIndex>,
     pub module_ids: Vec<u16>,
+}
+
+impl Found {
+    /// Modules one below the other, in files that say nothing of the run that wrote them.
+    pub fn stacked(kind: Kind, words: String, format: TileFormat, files: Vec<PathBuf>) -> Self {
+        Self {
+            kind,
+            words,
+            format,
+            interfaces: format.tiles_per_module,
+            placements: None,
+            detector: None,
+            own: None,
+            span: (None, None),
+            stopped: None,
+            frames_expected: None,
+            incomplete: false,
+            notes: Vec::new(),
+            files,
+            tiles: Vec::new(),
+            module_ids: Vec::new(),
+        }
+    }
 }
 
 /// How pixels are read.

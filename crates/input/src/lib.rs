@@ -46,6 +46,8 @@ use files::{identity, wrong};
 use found::{Found, Kind};
 use index::TileIndex;
 use konkordia_core::failure::Failure;
+use konkordia_core::ports::Source;
+use source::FileSource;
 use std::path::PathBuf;
 
 /// Files that were opened and understood.
@@ -100,6 +102,14 @@ impl Input {
             Kind::Stacks(stacks) => Box::new(stack_reader::Reader::new(stacks.clone(), index, tile)),
             Kind::Own(run) => Box::new(own_reader::Reader::new(run.clone(), index, tile)),
         }
+    }
+
+    /// One source for each tile, which begins with the frame of number `first` or the next one that is there.
+    pub fn sources(&self, first: u64) -> Vec<Box<dyn Source>> {
+        let source = |tile| -> Box<dyn Source> {
+            Box::new(FileSource::new(self.open_tile(tile), self.info.format.of_tile(tile)).start_at(first))
+        };
+        (0..self.tiles()).map(source).collect()
     }
 }
 

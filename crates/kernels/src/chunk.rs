@@ -50,13 +50,19 @@ pub fn write_header(out: &mut [u8], total_bytes: u64, block_bytes: u32) {
     out[8..HEADER_BYTES].copy_from_slice(&block_bytes.to_be_bytes());
 }
 
-/// Compresses one transposed block to the start of `out`, length first, and returns the bytes written.
+/// Compresses one block to the start of `out` with the search of the stock encoder, length first, and returns the bytes
+/// written.
 ///
 /// # Panics
 /// If `out` has less than [`LENGTH_BYTES`] plus [`lz4::bound`] of the block.
-pub fn write_block(encoder: &mut lz4::Encoder, planes: &[u8], out: &mut [u8]) -> usize {
+pub fn write_block(encoder: &mut lz4::Encoder, block: &[u8], out: &mut [u8]) -> usize {
+    with_length(out, |payload| encoder.compress(block, payload))
+}
+
+/// Writes a block by `write`, which returns its bytes, with its length before it.
+pub(crate) fn with_length(out: &mut [u8], write: impl FnOnce(&mut [u8]) -> usize) -> usize {
     let (length, payload) = out.split_at_mut(LENGTH_BYTES);
-    let written = encoder.compress(planes, payload);
+    let written = write(payload);
     length.copy_from_slice(&(written as u32).to_be_bytes());
     LENGTH_BYTES + written
 }

@@ -15,11 +15,14 @@ use crate::bitshuffle::{self, ElementSize};
 use crate::chunk::{self, ChunkError, Cursor, HEADER_BYTES, LENGTH_BYTES, write_header};
 use crate::convert::OutputPixel;
 use crate::isa::Isa;
+use crate::planes::{Lz4Encoder, ZstdEncoder};
 use crate::{deflate, lz4, zstd};
 use konkordia_core::plan::Compression;
 
 enum Encoder {
     Plain,
+    PlanesLz4(Lz4Encoder),
+    PlanesZstd(ZstdEncoder),
     Lz4(lz4::Encoder),
     Zstd(zstd::Encoder),
     Deflate(deflate::Encoder),
@@ -44,7 +47,8 @@ impl Packer {
     pub fn new(codec: Compression, isa: Isa, bytes_max: usize) -> Self {
         let (encoder, planes) = match codec {
             Compression::None => (Encoder::Plain, 0),
-            Compression::Bslz4 => (Encoder::Lz4(lz4::Encoder::new()), bytes_max),
+            Compression::Bslz4 => (Encoder::PlanesLz4(Lz4Encoder::new(bytes_max)), bytes_max),
+            Compression::Bszstd { level: 1 } => (Encoder::PlanesZstd(ZstdEncoder::new(bytes_max)), bytes_max),
             Compression::Lz4 => (Encoder::Lz4(lz4::Encoder::new()), 0),
             Compression::Bszstd { level } => (Encoder::Zstd(zstd::Encoder::new(level)), bytes_max),
             Compression::Zstd { level } => (Encoder::Zstd(zstd::Encoder::new(level)), 0),
@@ -94,8 +98,13 @@ fn pack(
     out: &mut [u8],
 ) -> usize {
     match (codec, encoder) {
-        (Compression::Bslz4, Encoder::Lz4(encoder)) => {
-            shuffled(isa, element, piece, planes, out, |p, out| chunk::write_block(encoder, p, out))
+        (Compression::Bslz4, Encoder::PlanesLz4(encoder)) => shuffled(isa, element, piece, planes, out, |planes, out| {
+            chunk::with_length(out, |out| encoder.compress(isa, element, planes, out))
+        }),
+        (Compression::Bszstd { .. }, Encoder::PlanesZstd(encoder)) => {
+            shuffled(isa, element, piece, planes, out, |planes, out| {
+                chunk::with_length(out, |out| encoder.compress(isa, element, planes, out))
+            })
         }
         (Compression::Bszstd { .. }, Encoder::Zstd(encoder)) => {
             shuffled(isa, element, piece, planes, out, |p, out| encoder.block(p, out))

@@ -34,12 +34,14 @@ pub struct CellConstants {
     /// Distance from its pedestal within which a G0 word of a pixel counts as dark, in ADU and output order, for each
     /// set. Needed by tracking and common mode, else empty. NaN = never.
     pub gate_adu: Vec<Vec<f32>>,
+    /// True if G0 is the high gain (HG0): a word at the end of the ADC is saturated.
+    pub high_gain: bool,
 }
 
 impl From<ConstantPlanes> for CellConstants {
-    /// The same constants for all storage cells, without gates.
+    /// The same constants for all storage cells, without gates, and not of the high gain.
     fn from(planes: ConstantPlanes) -> Self {
-        Self { sets: vec![planes], set_of_cell: Box::new([Some(0); CELLS]), gate_adu: Vec::new() }
+        Self { sets: vec![planes], set_of_cell: Box::new([Some(0); CELLS]), gate_adu: Vec::new(), high_gain: false }
     }
 }
 

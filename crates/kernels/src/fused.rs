@@ -3,15 +3,12 @@
 //! A block is filled into [`FusedScratch::pixels_mut`] by one or more calls of [`crate::convert`] (the pixels of a
 //! block may come from several tiles), then packed by [`FusedScratch::pack_block`]. Blocks packed one after the other,
 //! behind a header of [`write_header`], are byte for byte what [`compress_chunk`] makes of the whole image.
-//!
-//! The encoder is the stock LZ4 one, and it takes most of the time. An encoder that knows which planes are empty or
-//! dense could take the place of [`lz4::Encoder`] in `pack_bytes`; nothing else would change.
 
 use crate::bitshuffle::{self, ElementSize};
-use crate::chunk::{BLOCK_BYTES, HEADER_BYTES, write_block, write_header};
+use crate::chunk::{BLOCK_BYTES, HEADER_BYTES, with_length, write_header};
 use crate::convert::{self, Constants, OutputPixel};
 use crate::isa::Isa;
-use crate::lz4;
+use crate::planes::Lz4Encoder;
 
 const _: () = assert!(cfg!(target_endian = "little"), "pixels are stored as they lie in memory, which must be little-endian");
 
@@ -22,7 +19,7 @@ struct Block([u8; BLOCK_BYTES]);
 pub struct FusedScratch {
     pixels: Box<Block>,
     planes: Box<Block>,
-    encoder: lz4::Encoder,
+    encoder: Lz4Encoder,
 }
 
 /// Pixels of a full block: 4096 of two bytes, 2048 of four.
@@ -44,7 +41,7 @@ impl FusedScratch {
         Self {
             pixels: Box::new(Block([0; BLOCK_BYTES])),
             planes: Box::new(Block([0; BLOCK_BYTES])),
-            encoder: lz4::Encoder::new(),
+            encoder: Lz4Encoder::new(BLOCK_BYTES),
         }
     }
 
@@ -109,13 +106,13 @@ pub fn compress_chunk(isa: Isa, scratch: &mut FusedScratch, element: ElementSize
     at
 }
 
-fn pack(isa: Isa, element: ElementSize, block: &[u8], planes: &mut Block, encoder: &mut lz4::Encoder, out: &mut [u8]) -> usize {
+fn pack(isa: Isa, element: ElementSize, block: &[u8], planes: &mut Block, encoder: &mut Lz4Encoder, out: &mut [u8]) -> usize {
     let (grouped, leftover) = block.split_at(block.len() / (8 * element.bytes()) * (8 * element.bytes()));
     let mut written = 0;
     if !grouped.is_empty() {
         let planes = &mut planes.0[..grouped.len()];
         bitshuffle::shuffle(isa, element, grouped, planes);
-        written = write_block(encoder, planes, out);
+        written = with_length(out, |payload| encoder.compress(isa, element, planes, payload));
     }
     out[written..][..leftover.len()].copy_from_slice(leftover);
     written + leftover.len()

@@ -2,6 +2,27 @@
 //! fused. It never reads a clock, does input or output, or starts a thread, and it keeps no state of its own between
 //! images: what has to last (tracked pedestals, sums) belongs to the caller. Read [`convert`] first, then
 //! [`fused::FusedScratch`] and [`codec`].
+//!
+//! ```
+//! use konkordia_core::plan::Compression;
+//! use konkordia_kernels::codec::{compress, decompress};
+//! use konkordia_kernels::convert::jungfrau;
+//! use konkordia_kernels::{Constants, ElementSize, Isa};
+//!
+//! // Words in G0, each 100 ADU above its pedestal: one photon.
+//! let (words, pedestal, factor) = ([3100u16; 64], [3000.0f32; 64], [0.01f32; 64]);
+//! let constants = Constants { pedestal: [&pedestal[..]; 3], factor: [&factor[..]; 3] };
+//! let mut pixels = [0i16; 64];
+//! jungfrau(Isa::detect(), &words, &constants, &mut pixels);
+//! assert_eq!(pixels, [1; 64]);
+//!
+//! let bytes: Vec<u8> = pixels.iter().flat_map(|pixel| pixel.to_le_bytes()).collect();
+//! let element = ElementSize::new(2).expect("pixels of 16 bits");
+//! let chunk = compress(Compression::Bslz4, Isa::detect(), element, &bytes, 1 << 17);
+//! let mut back = vec![0; bytes.len()];
+//! decompress(Compression::Bslz4, Isa::detect(), &chunk, element, &mut back).expect("a whole chunk");
+//! assert_eq!(back, bytes);
+//! ```
 
 pub mod baseline;
 pub mod bitshuffle;
@@ -17,6 +38,7 @@ pub mod fused;
 pub mod isa;
 pub mod lz4;
 pub mod pedestal;
+pub mod planes;
 pub mod stats;
 pub mod sz3;
 pub mod transform;

@@ -1,6 +1,6 @@
 //! Zstd by the stock C library: single frames for the blocks of `bszstd`, and the strips of one long frame for `zstd`.
 
-use crate::chunk::LENGTH_BYTES;
+use crate::chunk::with_length;
 use sys::StripContext;
 use zstd_safe::{CCtx, CParameter, DCtx, ParamSwitch, Strategy};
 
@@ -47,13 +47,12 @@ impl Encoder {
     /// bytes written.
     ///
     /// # Panics
-    /// If `out` has less than [`LENGTH_BYTES`] plus [`bound`] bytes.
+    /// If `out` has less than [`crate::chunk::LENGTH_BYTES`] plus [`bound`] bytes.
     pub fn block(&mut self, input: &[u8], out: &mut [u8]) -> usize {
-        let (length, payload) = out.split_at_mut(LENGTH_BYTES);
-        assert!(payload.len() >= bound(input.len()), "{} bytes of output are too few for {}", payload.len(), input.len());
-        let written = self.context.compress2(payload, input).expect("Zstd always succeeds within its bound");
-        length.copy_from_slice(&(written as u32).to_be_bytes());
-        LENGTH_BYTES + written
+        with_length(out, |payload| {
+            assert!(payload.len() >= bound(input.len()), "{} bytes of output are too few for {}", payload.len(), input.len());
+            self.context.compress2(payload, input).expect("Zstd always succeeds within its bound")
+        })
     }
 
     /// Compresses `input` to blocks that may stand anywhere in a frame: without frame header or last block, and without

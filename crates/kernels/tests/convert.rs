@@ -121,6 +121,35 @@ fn neighbours_do_not_disturb_each_other() {
     }
 }
 
+fn check_high_gain<P: OutputPixel>() {
+    // Longer than the runs that are looked at together, with runs that hold no such word.
+    let raw: Vec<u16> =
+        (0..1500).map(|i| if i % 7 == 3 && i / 300 != 1 { 0x3FFF } else { [0x3FFE, 0x7FFF, 0xFFFF, 0xC000][i % 4] }).collect();
+    let planes = std::array::from_fn(|plane| (0..raw.len()).map(|i| constants_of(i % 19)[plane]).collect());
+    let case = Case { raw, planes };
+    let mut before = vec![P::default(); case.raw.len()];
+    convert::jungfrau(Isa::Scalar, &case.raw, &case.constants(), &mut before);
+    let mut after = before.clone();
+    convert::saturate_high_gain(&case.raw, &mut after);
+    let mut seen = [0; 2];
+    for ((pixel, before), &word) in after.iter().zip(&before).zip(&case.raw) {
+        let is_masked = bits(before) == bits(&P::MASKED);
+        let expected = if word == convert::HIGH_GAIN_SATURATED && !is_masked { &P::SATURATED } else { before };
+        assert!(bits(pixel) == bits(expected), "{:?}: {word:#06x} was {before:?}, is {pixel:?}", P::TYPE);
+        seen[usize::from(is_masked)] += usize::from(word == 0x3FFF);
+    }
+    assert!(seen.iter().all(|n| *n > 30), "measured and masked: {seen:?}");
+}
+
+#[test]
+fn the_end_of_the_adc_in_high_gain_is_saturated_unless_masked() {
+    check_high_gain::<i16>();
+    check_high_gain::<i32>();
+    check_high_gain::<u16>();
+    check_high_gain::<u32>();
+    check_high_gain::<f32>();
+}
+
 fn word() -> impl Strategy<Value = u16> {
     prop_oneof![8 => 0u16..0x4000, 3 => any::<u16>(), 1 => Just(0xFFFF), 1 => Just(0xC000), 1 => Just(0x4000), 1 => 0x8000u16..0xC000]
 }

@@ -1,4 +1,4 @@
-//! Choices on the command line whose values are of a library.
+//! Options of the command line whose allowed values are listed in a library.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 

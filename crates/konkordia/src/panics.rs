@@ -1,4 +1,4 @@
-//! What a panic is to the program.
+//! How the program reports a panic, and which panics end it.
 
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_engine::contain;

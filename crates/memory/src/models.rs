@@ -4,7 +4,7 @@
 //!
 //! There are models of memory, in which sleeps end by their time-outs, and models of waking, in which a sleep lasts
 //! until somebody ends it, so that a lost wake-up is a deadlock (`sync.rs` says why). The last test leaves out one part
-//! of the rings after the other and wants to see a model fail.
+//! of the rings after the other and expects a model to fail.
 //!
 //! `scripts/check-memory loom` runs them; KONKORDIA_SLOW=1 allows more preemptions.
 

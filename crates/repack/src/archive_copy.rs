@@ -5,13 +5,13 @@ use super::{Outcome, Progress, Settings, repack};
 use konkordia_config::archive_copy::ArchiveCopy;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::plan::Compression;
-use konkordia_sinks::hdf5::{Overwrite, data_file_name, master_file_name};
+use konkordia_sinks::hdf5::{Overwrite, data_file_name, master_path};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 /// Files of an older copy of this name.
 fn older(archive_copy: &ArchiveCopy) -> Vec<PathBuf> {
-    let master = archive_copy.directory.join(master_file_name(&archive_copy.prefix));
+    let master = master_path(&archive_copy.directory, &archive_copy.prefix);
     let data =
         (1..).map(|n| archive_copy.directory.join(data_file_name(&archive_copy.prefix, n))).take_while(|path| path.exists());
     data.chain([master].into_iter().filter(|path| path.exists())).collect()
@@ -58,5 +58,5 @@ pub fn make(
     };
     // Never set: the first Ctrl-C may have ended the run, and a second one ends the program.
     let stop = AtomicBool::new(false);
-    repack(master, &archive_copy.directory.join(master_file_name(&archive_copy.prefix)), &settings, &stop, show)
+    repack(master, &master_path(&archive_copy.directory, &archive_copy.prefix), &settings, &stop, show)
 }

@@ -1,4 +1,4 @@
-//! How far a repacking is, for whoever shows it.
+//! The progress of a repacking, for the program that shows it.
 
 use std::time::Instant;
 

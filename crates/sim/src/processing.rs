@@ -290,7 +290,11 @@ impl NaiveRun<'_> {
             Some(word) => {
                 let pedestal =
                     [pedestals[set][pixel] + offset(pixel), constants.pedestals[1][pixel], constants.pedestals[2][pixel]];
-                convert(*word, pedestal, constants.factors.each_ref().map(|plane| plane[pixel]), working, &special)
+                let factor = constants.factors.each_ref().map(|plane| plane[pixel]);
+                match convert(*word, pedestal, factor, working, &special) {
+                    Value::Number(_) if *word == 0x3FFF && constants.high_gain => Value::Saturated,
+                    value => value,
+                }
             }
         };
         words.iter().enumerate().map(of).collect()

@@ -76,12 +76,14 @@ pub struct JungfrauConstants {
     pub pedestals: [Vec<f32>; 3],
     /// Photons per ADU of G0, G1 and G2; NaN in G0 marks a pixel as masked.
     pub factors: [Vec<f32>; 3],
+    /// True if G0 is the high gain, in which the highest ADC value is saturated.
+    pub high_gain: bool,
 }
 
 impl JungfrauConstants {
     /// From three pedestal planes in ADU and three gain planes in ADU/keV (each set one after the other), in `f32`:
     /// factor = 1 / (gain * energy). A pixel whose G0 pedestal is not above 0 and below 16383, or whose G0 gain is 0 or
-    /// no number, is masked.
+    /// no number, is masked. Not of the high gain.
     ///
     /// # Panics
     /// When the planes differ in length or are not three.
@@ -96,7 +98,7 @@ impl JungfrauConstants {
                 *factor = f32::NAN;
             }
         }
-        Self { pedestals, factors }
+        Self { pedestals, factors, high_gain: false }
     }
 }
 
@@ -374,6 +376,7 @@ pub fn convert_word<P: Pixel>(word: u16, pixel: usize, constants: &JungfrauConst
     }
     match word {
         0xC000 => return P::SATURATED,
+        0x3FFF if constants.high_gain => return P::SATURATED,
         0xFFFF | 0x4000 => return P::INVALID,
         _ => {}
     }

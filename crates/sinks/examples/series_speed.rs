@@ -1,5 +1,5 @@
 //! Times the file sink of series: `series_speed DIR [IMAGES_PER_FILE [ROUNDS]]`. Writes images of 20 KB, 200 KB, 2 MB
-//! and 20 MB (uint16, uncompressed) through [`SeriesFile`] and, in turn, the same bytes with plain `write` into one
+//! and 20 MB (uint16, uncompressed) through [`FileSink`] and, in turn, the same bytes with plain `write` into one
 //! file. Prints microseconds per image. The files are removed.
 
 use std::io::Write;
@@ -14,8 +14,7 @@ use konkordia_core::ledger::{ImageLedger, ImageStatus};
 use konkordia_core::ports::Sink;
 use konkordia_core::series::{Ended, SeriesEnd, SeriesLedger, SeriesStart};
 use konkordia_sinks::durable::ToDisk;
-use konkordia_sinks::hdf5::append::{AppendFile, AppendSpec};
-use konkordia_sinks::hdf5::{Overwrite, SeriesFile, SeriesFileSpec};
+use konkordia_sinks::hdf5::{AppendSpec, FileSink, FileSpec, Overwrite, SeriesFileSpec};
 
 /// Rows and columns, images.
 const SIZES: [(u64, u64, u64); 4] = [(100, 100, 20_000), (250, 400, 3000), (1000, 1000, 300), (2500, 4000, 30)];
@@ -44,19 +43,19 @@ fn main() {
         let few: Vec<Arc<CommittedImage>> = (0..4).map(make).collect();
         for _ in 0..rounds {
             let plain = plain(&Path::new(directory).join("plain"), &pixels, images);
-            let spec = SeriesFileSpec {
+            let file = FileSpec {
                 directory: directory.into(),
                 prefix: "speed".into(),
                 images_per_file: per_file,
                 overwrite: Overwrite::Replace,
-                to_disk: ToDisk::Never,
-                ..SeriesFileSpec::default()
+                ..FileSpec::default()
             };
-            let file = series(&mut SeriesFile::new(Box::new(move |_| Ok(Some(spec.clone())))), &few, images);
+            let spec = SeriesFileSpec { file, to_disk: ToDisk::Never, ..SeriesFileSpec::default() };
+            let file = series(&mut FileSink::of_series(Box::new(move |_| Ok(Some(spec.clone().into())))), &few, images);
             clear(Path::new(directory));
             let path = Path::new(directory).join("append.h5");
             let spec = AppendSpec { path: path.clone(), dataset: "/entry/d/data".into(), to_disk: ToDisk::Never };
-            let append = series(&mut AppendFile::new(Box::new(move |_| Ok(Some(spec.clone())))), &few, images);
+            let append = series(&mut FileSink::of_series(Box::new(move |_| Ok(Some(spec.clone().into())))), &few, images);
             let _ = std::fs::remove_file(path);
             println!(
                 "{:>9} bytes: {plain:8.1} | {:8.1} {:8.1} | {:8.1} {:8.1}",

@@ -10,8 +10,7 @@ use konkordia_core::experiment::{Axis, Experiment};
 use konkordia_core::pixel::PixelType;
 use konkordia_core::ports::Sink;
 use konkordia_core::series::{ChannelStart, SeriesStart};
-use konkordia_sinks::hdf5::append::{AppendFile, AppendSpec};
-use konkordia_sinks::hdf5::{Compression, Error, Layout, Metadata, Scale, TileInfo, Writer, repair};
+use konkordia_sinks::hdf5::{AppendSpec, Compression, Error, FileSink, Layout, Metadata, Scale, TileInfo, Writer, repair};
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -170,7 +169,7 @@ fn series(directory: &Path) -> Result<(), Error> {
             dataset: "/entry/instrument/zyla/data".into(),
             to_disk: konkordia_sinks::durable::ToDisk::Never,
         };
-        write(&mut AppendFile::new(Box::new(move |_| Ok(Some(spec.clone())))), begin.clone(), &images(&kind));
+        write(&mut FileSink::of_series(Box::new(move |_| Ok(Some(spec.clone().into())))), begin.clone(), &images(&kind));
         let mut given_up = file_sink(directory, &format!("series_{name}_repaired"), 4);
         given_up.start(&begin.into()).expect("a series begins");
         images(&kind).iter().for_each(|image| given_up.image(image).expect("an image is written"));

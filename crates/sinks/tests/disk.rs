@@ -111,7 +111,7 @@ fn a_full_disk_ends_a_series_with_everything_before_intact() {
     use konkordia_core::ports::Sink;
     use konkordia_core::series::{Ended, SeriesEnd, SeriesLedger};
     use konkordia_sinks::durable::ToDisk;
-    use konkordia_sinks::hdf5::append::{AppendFile, AppendSpec};
+    use konkordia_sinks::hdf5::{AppendSpec, FileSink};
     use std::sync::Arc;
 
     let kind = Kind { element: Element::Uint16, shape: vec![64, 96], channels: 3, pieces: 2, packing: Packing::None };
@@ -120,7 +120,7 @@ fn a_full_disk_ends_a_series_with_everything_before_intact() {
         let path = disk.0.0.join("append.h5");
         let spec = AppendSpec { path: path.clone(), dataset: "/entry/d/data".into(), to_disk: ToDisk::Never };
         let mut file = file_sink(&disk.0.0, "full", 20);
-        let mut append = AppendFile::new(Box::new(move |_| Ok(Some(spec.clone()))));
+        let mut append = FileSink::of_series(Box::new(move |_| Ok(Some(spec.clone().into()))));
         let shared = if is_master { file.shared() } else { append.shared() };
         let sink: &mut dyn Sink = if is_master { &mut file } else { &mut append };
         sink.start(&Arc::new(start())).unwrap();

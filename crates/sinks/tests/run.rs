@@ -4,12 +4,18 @@ mod common;
 use std::path::Path;
 
 use common::{Sample, Scratch, decode, ledger, pixels, sample, write_image, write_images};
+use konkordia_core::array::{Array, Element, Packing, Shape};
+use konkordia_core::frame_header::FrameHeader;
+use konkordia_core::image::{Channel, CommittedImage, Packets, TileRecord};
 use konkordia_core::pixel::PixelType;
+use konkordia_core::ports::Sink;
 use konkordia_sinks::hdf5::mirror::Stacks;
 use konkordia_sinks::hdf5::{
-    Compression, ErrorKind, FileReport, FileSpec, ImageRecord, ImageStatus, Layout, Overwrite, Severity,
+    Compression, ErrorKind, ExtraColumn, FileReport, FileSpec, ImageRecord, ImageStatus, Layout, LedgerRecord, Overwrite,
+    Severity,
 };
-use konkordia_sinks::hdf5::{Reader, Writer, check, inspect, repair};
+use konkordia_sinks::hdf5::{Reader, RunFiles, Writer, check, inspect, repair};
+use std::sync::Arc;
 
 fn write_run(sample: &Sample) -> FileReport {
     let mut writer = Writer::create(sample.spec.clone()).unwrap();
@@ -383,4 +389,79 @@ fn a_complete_data_file_may_be_taken_away_before_the_run_ends() {
     std::fs::remove_file(&first).unwrap();
     let report = writer.finish(&ledger(&sample)).unwrap();
     assert!(report.data_files.contains(&first) && report.master.exists());
+}
+
+/// An image of two tiles, as the engine commits it: a sum of three frames, of which tile 1 lacks packet 0.
+fn committed(spec: &FileSpec, number: u64) -> Arc<CommittedImage> {
+    let tile = |tile: u16| {
+        let header = FrameHeader { frame_number: 1000 + number, timestamp_100ns: 7 * number, ..FrameHeader::default() };
+        let mut record = TileRecord { header, packets: 8 - tile, ..TileRecord::default() };
+        (tile..8).for_each(|packet| assert!(record.bitmap.set(packet)));
+        record
+    };
+    let array = Array {
+        shape: Shape::new(&[u64::from(spec.rows), u64::from(spec.columns)]).unwrap(),
+        element: Element::Uint16,
+        packing: Packing::None,
+        pieces: vec![pixels(spec, number, false).into()],
+    };
+    let packets =
+        Packets { first_frame: 3 * number, frames: 3, frames_complete: 2, tiles: vec![tile(0), tile(1)], ..Packets::default() };
+    Arc::new(CommittedImage {
+        status: ImageStatus::Partial,
+        channels: vec![Channel { name: "".into(), array }],
+        packets: Some(packets),
+        ..CommittedImage::lost(number)
+    })
+}
+
+#[test]
+fn the_sink_of_a_run_writes_images_with_what_their_packets_say() {
+    let scratch = Scratch::new("run-sink");
+    let mut spec = sample(&scratch.0, "s", PixelType::Uint16).spec;
+    (spec.compression, spec.extra_columns) = (Compression::None, ExtraColumn::of_selection().into());
+    let files = RunFiles::new(Writer::create(spec.clone()).unwrap());
+    let mut sink = files.sink();
+    for number in [0, 1, 3] {
+        sink.image(&committed(&spec, number)).unwrap();
+        sink.tick(number * 150_000_000).unwrap();
+    }
+    let ledger = LedgerRecord { images_expected: 5, ..LedgerRecord::default() };
+    let report = files.finish(&ledger).unwrap().unwrap();
+    assert_eq!((report.images, report.images_with_pixels), (5, 3));
+    let shared = files.shared();
+    assert_eq!((shared.images(), shared.positions(), shared.durable_end()), (3, 5, None));
+    assert_eq!(shared.names().main.as_ref(), Some(&report.master));
+    // The files are closed, so nothing more is taken.
+    sink.image(&committed(&spec, 4)).unwrap();
+    assert!(files.finish(&ledger).is_none() && shared.images() == 3);
+    assert_eq!(errors(&report.master), Vec::<String>::new());
+    let reader = Reader::open(&report.master).unwrap();
+    assert_eq!(reader.read_image(3, &decode).unwrap(), pixels(&spec, 3, false));
+    let reader = Reader::open(&report.data_files[0]).unwrap();
+    let rows = [
+        ("frame_number", vec![1000, 1001, 0, 1003]),
+        ("timestamp", vec![0, 7, 0, 21]),
+        ("status", vec![2, 2, 0, 2]),
+        ("packets_received", vec![8, 7, 8, 7, 0, 0, 8, 7]),
+        ("packet_bitmap", vec![0xFF, 0xFE, 0xFF, 0xFE, 0, 0, 0xFF, 0xFE]),
+        ("first_frame", vec![0, 3, 0, 9]),
+        ("frames", vec![3, 3, 0, 3]),
+        ("frames_complete", vec![2, 2, 0, 2]),
+    ];
+    for (name, expected) in rows {
+        assert_eq!(reader.column(name), Some(expected), "{name}");
+    }
+}
+
+#[test]
+fn the_sink_of_a_run_without_files_takes_images_and_writes_nothing() {
+    let scratch = Scratch::new("run-no-files");
+    let spec = sample(&scratch.0, "s", PixelType::Uint16).spec;
+    let files = RunFiles::default();
+    let mut sink = files.sink();
+    sink.image(&committed(&spec, 0)).unwrap();
+    sink.tick(0).unwrap();
+    assert!(files.finish(&LedgerRecord::default()).is_none() && files.shared().names().main.is_none());
+    assert_eq!(names(&scratch.0), Vec::<String>::new());
 }

@@ -15,8 +15,7 @@ use konkordia_core::image::{Channel, CommittedImage};
 use konkordia_core::ledger::ImageStatus;
 use konkordia_core::ports::Sink;
 use konkordia_core::series::{ChannelStart, Ended, SeriesEnd, SeriesLedger, SeriesStart};
-use konkordia_sinks::hdf5::append::{AppendFile, AppendSpec};
-use konkordia_sinks::hdf5::{Overwrite, Reader, SeriesFile, SeriesFileSpec, Severity, check, inspect, repair};
+use konkordia_sinks::hdf5::{AppendSpec, FileSink, FileSpec, Reader, SeriesFileSpec, Severity, check, inspect, repair};
 use serde_json::json;
 
 fn errors(path: &Path) -> Vec<String> {
@@ -109,15 +108,7 @@ fn what_is_missing_or_marked_is_outside_of_the_limits_that_the_file_states() {
     for (element, underload_value, saturation_value, low, high) in rows {
         let kind = Kind { element, shape: vec![24, 33], channels: 1, pieces: 1, packing: Packing::None };
         let facts = Metadata { underload_value, saturation_value, ..Metadata::default() };
-        let directory = scratch.0.clone();
-        let mut sink = SeriesFile::new(Box::new(move |_| {
-            Ok(Some(SeriesFileSpec {
-                directory: directory.clone(),
-                prefix: "l".into(),
-                overwrite: Overwrite::Replace,
-                ..SeriesFileSpec::default()
-            }))
-        }));
+        let mut sink = file_sink(&scratch.0, "l", 4);
         write(&mut sink, SeriesStart { facts, ..start() }, &images(&kind));
         let file = hdf5::File::open(scratch.0.join("l_master.h5")).unwrap();
         let limit = |name: &str| {
@@ -143,15 +134,7 @@ fn turned_images_lie_where_they_lay_before() {
         ("2 turned", Orientation { flip_rows: false, rotate: Quarter::Deg90 }, [0.0, 1.0], [-1.0, 0.0], [8.0, -2.0]),
     ];
     for (name, orientation, fast, slow, offset) in rows {
-        let directory = scratch.0.clone();
-        let mut sink = SeriesFile::new(Box::new(move |_| {
-            Ok(Some(SeriesFileSpec {
-                directory: directory.clone(),
-                prefix: "t".into(),
-                overwrite: Overwrite::Replace,
-                ..SeriesFileSpec::default()
-            }))
-        }));
+        let mut sink = file_sink(&scratch.0, "t", 4);
         let (x, y, size) = (Some(1.0), Some(2.0), Some([2.0, 4.0]));
         let mut facts = Metadata { beam_center_x_px: x, beam_center_y_px: y, pixel_size_m: size, ..Metadata::default() };
         facts.experiment.tilt_fast_deg = Some(1.0);
@@ -285,13 +268,14 @@ fn no_file_where_none_is_wanted() {
 }
 
 #[test]
-fn what_stands_in_the_way_is_told_at_the_start() {
+fn what_stands_in_the_way_is_reported_at_the_start() {
     let scratch = Scratch::new("series-way");
     let kind = Kind { element: Element::Uint8, shape: vec![8, 8], channels: 1, pieces: 1, packing: Packing::None };
     write(&mut file_sink(&scratch.0, "w", 4), start(), &images(&kind));
     let at = |directory: PathBuf, prefix: &'static str| {
-        let spec = SeriesFileSpec { directory, prefix: prefix.into(), ..SeriesFileSpec::default() };
-        SeriesFile::new(Box::new(move |_| Ok(Some(spec.clone())))).start(&Arc::new(start())).unwrap_err()
+        let file = FileSpec { directory, prefix: prefix.into(), ..FileSpec::default() };
+        let spec = SeriesFileSpec { file, ..SeriesFileSpec::default() };
+        FileSink::of_series(Box::new(move |_| Ok(Some(spec.clone().into())))).start(&Arc::new(start())).unwrap_err()
     };
     let error = at(scratch.0.clone(), "w");
     assert!(error.why.contains("exists") && error.what.contains("w_data_000001.h5"), "{error}");
@@ -380,9 +364,9 @@ fn a_bare_lz4_block_is_framed_for_the_filter() {
     assert_eq!(sink.shared().refused(), 1, "a block as long as its pixels would be taken for pixels");
 }
 
-fn append_sink(path: &Path, dataset: &str) -> AppendFile {
+fn append_sink(path: &Path, dataset: &str) -> FileSink {
     let spec = AppendSpec { path: path.to_owned(), dataset: dataset.into(), to_disk: konkordia_sinks::durable::ToDisk::Never };
-    AppendFile::new(Box::new(move |_| Ok(Some(spec.clone()))))
+    FileSink::of_series(Box::new(move |_| Ok(Some(spec.clone().into()))))
 }
 
 #[test]

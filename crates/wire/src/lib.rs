@@ -2,6 +2,21 @@
 //! and, for messages, their meaning and the messages of our own images. It never receives, stores or unpacks pixels,
 //! and no view can be built without its checks. Read [`packet::Decoder`] and [`sls_udp::Packet`] first, and for
 //! messages [`stream::Pixels`], [`message::MessageDecoder`] and [`protocols`].
+//!
+//! ```
+//! use konkordia_core::sls_header::SlsHeader;
+//! use konkordia_core::tile::{DetectorKind, TileFormat};
+//! use konkordia_wire::sls_udp::{Packet, write_header};
+//!
+//! let format = TileFormat::jungfrau(1).expect("a module with one interface");
+//! let mut datagram = vec![0; 48 + 8192];
+//! let header = SlsHeader { frame_number: 7, ..SlsHeader::default() };
+//! write_header(&header, DetectorKind::Jungfrau, 5, &mut datagram);
+//! let packet = Packet::new_checked(&datagram, &format).expect("a packet of this detector");
+//! assert_eq!((packet.frame_number(), packet.packet(), packet.payload().len()), (7, 5, 8192));
+//! // A datagram that was cut is none.
+//! assert!(Packet::new_checked(&datagram[..1000], &format).is_err());
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod cbf;

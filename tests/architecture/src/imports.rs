@@ -1,5 +1,6 @@
 //! Who may import whom: the rules, the manifests, and the table in ARCHITECTURE.md.
 
+use crate::text::{code_only, line_of, words};
 use crate::{read, root};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,8 +26,8 @@ pub fn allowed(krate: &str) -> Option<&'static [&'static str]> {
             "sources",
             "wire",
         ],
-        "api" => &["acquire", "config", "core", "engine", "kernels", "picture", "sinks", "wire"],
-        "acquire" => &["calibration", "config", "core", "engine", "kernels", "repack", "sinks", "sources", "wire"],
+        "api" => &["acquire", "config", "core", "kernels", "picture", "wire"],
+        "acquire" => &["calibration", "config", "core", "engine", "input", "kernels", "repack", "sinks", "sources", "wire"],
         "input" => &["config", "core", "kernels", "sinks", "wire"],
         "calibration" | "repack" => &["config", "core", "kernels", "sinks"],
         "engine" => &["core", "kernels", "memory", "wire"],
@@ -39,13 +40,11 @@ pub fn allowed(krate: &str) -> Option<&'static [&'static str]> {
 }
 
 /// What the tests of a crate (dev-dependencies) may use beyond [`allowed`]: packets and truth from the simulator, and
-/// views of packets; the engine also runs on real sources, and acquire
-/// reads back what it wrote.
+/// views of packets; the engine also runs on real sources.
 pub fn allowed_in_tests(krate: &str) -> &'static [&'static str] {
     match krate {
         "core" | "sim" => &[],
         "engine" => &["core", "sim", "sources", "wire"],
-        "acquire" => &["core", "input", "sim", "wire"],
         _ => &["core", "sim", "wire"],
     }
 }
@@ -151,6 +150,24 @@ pub fn breaches(krate: &str, manifest: &Manifest) -> Vec<String> {
         }
     }
     found
+}
+
+/// What servers may use of `acquire`: the handle, which is enough for any control server.
+const HANDLE: &str = "konkordia_acquire::handle";
+
+/// Uses of `acquire` beyond its handle in a file of a server, each as `path:line: what is wrong`. `path` is relative to
+/// the root, with slashes.
+pub fn beyond_the_handle(path: &str, source: &str) -> Vec<String> {
+    if !path.starts_with("crates/api/") {
+        return Vec::new();
+    }
+    let code = code_only(source);
+    let goes_on = |rest: &str| rest.starts_with(|c: char| c.is_alphanumeric() || c == '_');
+    let is_handle = |at: &usize| code[*at..].strip_prefix(HANDLE).is_some_and(|rest| !goes_on(rest));
+    words(&code, "konkordia_acquire")
+        .filter(|at| !is_handle(at))
+        .map(|at| format!("{path}:{}: a server uses nothing of acquire but {HANDLE}", line_of(&code, at)))
+        .collect()
 }
 
 /// The table between `<!-- imports:begin -->` and `<!-- imports:end -->`: `| crate | may import |`, names separated by

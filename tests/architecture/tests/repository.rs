@@ -1,7 +1,7 @@
 //! Holds this repository against its own rules.
 
 use konkordia_architecture::circles::{circles, graph};
-use konkordia_architecture::imports::{Imports, breaches, manifests, table};
+use konkordia_architecture::imports::{Imports, beyond_the_handle, breaches, manifests, table};
 use konkordia_architecture::seams::{differences, seams};
 use konkordia_architecture::{house, read, root, rust_files};
 
@@ -14,6 +14,16 @@ fn manifests_keep_the_import_rules() {
     let manifests = manifests();
     assert!(manifests.contains_key("core") && manifests.contains_key("konkordia"), "found {:?}", manifests.keys());
     assert_none(&manifests.iter().flat_map(|(name, manifest)| breaches(name, manifest)).collect::<Vec<_>>());
+}
+
+/// HTTP, the metrics and the interface of the MAX IV receiver have what any other control server has, and no more.
+#[test]
+fn servers_see_detectors_through_the_handle_only() {
+    let files = rust_files();
+    let uses =
+        files.iter().filter(|(path, source)| path.starts_with("crates/api/src/") && source.contains("konkordia_acquire::handle"));
+    assert!(uses.count() > 5, "the sources were not found");
+    assert_none(&files.iter().flat_map(|(path, source)| beyond_the_handle(path, source)).collect::<Vec<_>>());
 }
 
 /// With the feature `loom` the rings run in models only, so nothing may switch it on: cargo would do so for the program

@@ -2,7 +2,7 @@
 
 use konkordia_architecture::circles::{circles, graph};
 use konkordia_architecture::house::{COMMENT_COLUMNS_MAX, FILE_LINES_MAX, findings, matches};
-use konkordia_architecture::imports::{breaches, manifest, table};
+use konkordia_architecture::imports::{beyond_the_handle, breaches, manifest, table};
 use konkordia_architecture::seams::{differences, seams};
 use konkordia_architecture::text::{code_only, sentences};
 
@@ -37,6 +37,20 @@ fn only_the_server_and_the_program_may_have_http() {
     assert_eq!(breaches("acquire", &manifest("acquire", text)).len(), 2);
     assert_eq!(breaches("api", &manifest("api", text)).len(), 0);
     assert_eq!(breaches("konkordia", &manifest("konkordia", text)).len(), 0);
+}
+
+#[test]
+fn a_server_that_looks_beyond_the_handle_is_found() {
+    let path = "crates/api/src/tango.rs";
+    let found = |path: &str, source: &str| beyond_the_handle(path, source).len();
+    assert_eq!(
+        found(path, "use konkordia_acquire::handle::{Detector, Fleet};\nfn a(d: &dyn konkordia_acquire::handle::Detector) {}"),
+        0
+    );
+    assert_eq!(found(path, "use konkordia_acquire::service::Detectors;\nuse konkordia_acquire::{handle, run};"), 2);
+    assert_eq!(found(path, "use konkordia_acquire as a;\nuse konkordia_acquire::handles::B;"), 2);
+    assert_eq!(found(path, "//! use konkordia_acquire::service::Detectors;\nconst X: &str = \"konkordia_acquire::run\";"), 0);
+    assert_eq!(found("crates/konkordia/src/serve/command.rs", "use konkordia_acquire::service::Detectors;"), 0);
 }
 
 #[test]

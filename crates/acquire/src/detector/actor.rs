@@ -5,7 +5,7 @@ use super::status::{Machine, StatusMessage};
 use super::{Request, STACK_BYTES, SendRequest, TICK};
 use crate::fanout::Fanout;
 use crate::fanout::held_back::{Change, HeldBack};
-use crate::handle::{ArmRequest, Command, DetectorStatus, PedestalRequest, Refusal, Reply, Severity};
+use crate::handle::{ArmRequest, Command, DetectorStatus, PedestalRequest, Refusal, RefusalCode, Reply, Severity};
 use crate::hooks::{self, About};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, never};
 use konkordia_config::service::DetectorConfig;
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 const CANCEL_PATIENCE: Duration = Duration::from_secs(5);
 /// After this many panics the actor ends.
 const PANICS_MAX: usize = 100;
-/// Messages that may wait for an actor: at most 36 commands of HTTP, and the reports of a few threads. While an actor
+/// Messages that may wait for an actor: at most 24 commands of HTTP, and the reports of a few threads. While an actor
 /// waits for the threads of a series, these report at most on the 64 series in the queue of the file, three times each.
 const INBOX_MAX: usize = 1024;
 /// When the service stops, it waits this long for consumers that take nothing. Images that they have not taken by then
@@ -247,9 +247,9 @@ impl<D: Driver> Actor<D> {
     fn recover(&mut self, panic: &Panic) {
         let failure = Failure::from(panic);
         let data = json!({ "why": failure.why, "fix": failure.fix });
-        self.base.machine.tell("warning", Severity::Error, failure.what.clone(), data);
+        self.base.machine.report("warning", Severity::Error, failure.what.clone(), data);
         let _ = contain(|| self.driver.cancel());
-        let _ = self.base.machine.step(Event::Fault, Some(StatusMessage::failure(&failure)));
+        self.base.machine.apply(Event::Fault, Some(StatusMessage::failure(&failure)));
     }
 
     fn work(&mut self) {
@@ -269,7 +269,7 @@ impl<D: Driver> Actor<D> {
             let now = Instant::now();
             self.expire(now);
             self.driver.tick(&mut self.base, now);
-            self.tell_who_holds_back(now);
+            self.report_who_holds_back(now);
             self.answer_cancels(now);
             if self.going_down.is_some_and(|since| now.duration_since(since) > GRACE) {
                 self.base.fanout.give_up();
@@ -280,7 +280,7 @@ impl<D: Driver> Actor<D> {
         }
     }
 
-    fn tell_who_holds_back(&mut self, now: Instant) {
+    fn report_who_holds_back(&mut self, now: Instant) {
         let base = &self.base;
         for Change { consumer, holds } in self.held_back.look(&base.fanout.output_queues, now) {
             let message = match holds {
@@ -289,7 +289,7 @@ impl<D: Driver> Actor<D> {
             };
             let severity = if holds { Severity::Warning } else { Severity::Info };
             let data = json!({ "run": base.runs, "consumer": consumer, "holds_back": holds });
-            base.machine.tell("consumer", severity, message.clone(), data);
+            base.machine.report("consumer", severity, message.clone(), data);
             // An error of the run itself is more important.
             let is_said = base.machine.shared.status().severity != Severity::Error && self.driver.is_busy();
             if is_said {
@@ -344,7 +344,7 @@ impl<D: Driver> Actor<D> {
             let what = format!("'{}' cannot be triggered from here", machine.shared.name);
             let fix = "set [control] on_trigger = [\"PROGRAM\", \"ARGUMENT\"], or trigger the detector itself";
             let why = "the configuration names no program that does it".into();
-            return Err(machine.refuse(Refusal { code: "no_trigger".into(), what, why, fix: fix.into(), state: None }));
+            return Err(machine.refuse(Refusal { code: RefusalCode::NoTrigger, what, why, fix: fix.into(), state: None }));
         }
         let event = match verb {
             Verb::Arm => Event::Arm,
@@ -397,17 +397,17 @@ impl<D: Driver> Actor<D> {
         machine.may(Event::Arm).map_err(|refused| machine.refuse_state(VERB, refused))?;
         self.has_ended_for(VERB)?;
         let begun = self.driver.pedestal(&mut self.base, request);
-        begun.map_err(|failure| self.base.machine.refuse(Refusal::of("bad_request", &failure)))?;
+        begun.map_err(|failure| self.base.machine.refuse(Refusal::of(RefusalCode::BadRequest, &failure)))?;
         Ok(self.status())
     }
 
     /// Begins an arm.
     fn prepare(&mut self, verb: Verb, request: &ArmRequest, reply: &Sender<Reply>) -> Result<(), Refusal> {
         let machine = &self.base.machine;
-        let refuse = |code: &str, failure: &Failure| machine.refuse(Refusal::of(code, failure));
+        let refuse = |code, failure: &Failure| machine.refuse(Refusal::of(code, failure));
         let prepared = self.driver.prepare(&self.base, request);
-        let (about, preparation) = prepared.map_err(|failure| refuse("bad_request", &failure))?;
-        self.base.fanout.check_required().map_err(|failure| refuse("arm_failed", &failure))?;
+        let (about, preparation) = prepared.map_err(|failure| refuse(RefusalCode::BadRequest, &failure))?;
+        self.base.fanout.check_required().map_err(|failure| refuse(RefusalCode::ArmFailed, &failure))?;
         self.tickets += 1;
         let (ticket, outbox, hooks) = (self.tickets, self.outbox.clone(), self.base.config.hooks.clone());
         let prepare = move || {
@@ -426,7 +426,7 @@ impl<D: Driver> Actor<D> {
         let spawned = Builder::new().name("arm".into()).spawn(prepare);
         spawned.map_err(|error| {
             let failure = Failure::new(Exit::Io, "cannot start a thread to arm", reason(&error), "end other programs");
-            refuse("arm_failed", &failure)
+            refuse(RefusalCode::ArmFailed, &failure)
         })?;
         machine.set_message(StatusMessage::info("getting ready"));
         let (begun, limit) = (Instant::now(), self.base.settings.arm_timeout);
@@ -445,9 +445,18 @@ impl<D: Driver> Actor<D> {
             let _ = result.map(D::discard);
             return;
         };
-        if let Err(failure) = result.and_then(|ready| self.driver.launch(&mut self.base, ready)) {
+        let launched = match (result, self.base.machine.may(Event::Arm)) {
+            // A sender has begun a series by itself meanwhile.
+            (Ok(ready), Err(refused)) => {
+                D::discard(ready);
+                let _ = pending.reply.send(Err(self.base.machine.refuse_state(pending.verb.name(), refused)));
+                return;
+            }
+            (result, _) => result.and_then(|ready| self.driver.launch(&mut self.base, ready)),
+        };
+        if let Err(failure) = launched {
             self.base.machine.set_message(StatusMessage::failure(&failure));
-            let _ = pending.reply.send(Err(self.base.machine.refuse(Refusal::of("arm_failed", &failure))));
+            let _ = pending.reply.send(Err(self.base.machine.refuse(Refusal::of(RefusalCode::ArmFailed, &failure))));
             return;
         }
         if pending.verb == Verb::Arm {
@@ -482,7 +491,7 @@ impl<D: Driver> Actor<D> {
         spawned.map(|_| ()).map_err(|error| {
             self.pending = None;
             let failure = Failure::new(Exit::Io, "cannot start a thread", reason(&error), "end other programs");
-            self.base.machine.refuse(Refusal::of("refused", &failure))
+            self.base.machine.refuse(Refusal::of(RefusalCode::Refused, &failure))
         })
     }
 
@@ -491,7 +500,7 @@ impl<D: Driver> Actor<D> {
         let event = if pending.verb == Verb::Trigger { Event::Trigger } else { Event::Start };
         let machine = &mut self.base.machine;
         let answer = match result {
-            Err(failure) => Err(machine.refuse(Refusal::of("refused", &failure))),
+            Err(failure) => Err(machine.refuse(Refusal::of(RefusalCode::Refused, &failure))),
             // The run may have ended meanwhile.
             Ok(()) => match machine.step(event, None) {
                 Err(refused) => Err(machine.refuse_state(pending.verb.name(), refused)),
@@ -507,15 +516,14 @@ impl<D: Driver> Actor<D> {
         let _ = pending.reply.send(answer);
     }
 
-    /// Carries out what follows from an event. What can fail was done before the event was raised.
+    /// Carries out what follows from a command. What can fail was done before.
     fn carry_out(&mut self, action: Option<Action>) {
         match action {
             Some(Action::BeginClock) => self.driver.begin_clock(),
             Some(Action::Drain) => self.driver.stop(),
             Some(Action::Discard) => self.driver.cancel(),
-            // After an error, a series may still go on.
             Some(Action::Release) if self.driver.is_busy() => self.driver.cancel(),
-            Some(Action::Release | Action::Prepare | Action::SoftTrigger | Action::Close) | None => {}
+            Some(Action::Release) | None => {}
         }
     }
 
@@ -543,19 +551,15 @@ impl<D: Driver> Actor<D> {
                 self.abandoned = Some(pending.ticket);
                 machine.set_message(StatusMessage::info("an arm was cancelled"));
             }
-            let _ = pending.reply.send(Err(machine.refuse(Refusal { code: "refused".into(), what, why, fix, state: None })));
+            let _ = pending.reply.send(Err(machine.refuse(Refusal { code: RefusalCode::Refused, what, why, fix, state: None })));
         }
-        let is_running = matches!(machine.state(), State::Armed | State::Receiving | State::Draining);
+        let is_running = machine.state().has_run();
         let status_message = match machine.state() {
             State::Error => Some(StatusMessage::info("the error was cleared")),
             _ => is_running.then(|| StatusMessage::info(format!("run {run} is being cancelled"))),
         };
         let action = machine.step(Event::Cancel, status_message).map_err(|refused| machine.refuse_state("cancel", refused))?;
         self.carry_out(action);
-        // A cancel after an error makes the detector idle, although its series may still go on.
-        if action.is_none() && self.driver.is_busy() {
-            self.driver.cancel();
-        }
         self.cancels.push((reply.clone(), run, Instant::now() + CANCEL_PATIENCE));
         Ok(())
     }
@@ -606,7 +610,7 @@ impl<D: Driver> Actor<D> {
             self.abandoned = Some(pending.ticket);
             self.base.machine.set_message(StatusMessage::failure(&failure));
         }
-        let code = if pending.verb.arms() { "arm_failed" } else { "refused" };
+        let code = if pending.verb.arms() { RefusalCode::ArmFailed } else { RefusalCode::Refused };
         let _ = pending.reply.send(Err(self.base.machine.refuse(Refusal::of(code, &failure))));
     }
 }

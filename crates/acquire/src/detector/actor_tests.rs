@@ -1,4 +1,4 @@
-//! Panics in a driver: they cost the command or the run, and the detector can be armed again.
+//! Panics in a driver, which cost the command or the run; and arms that come too late.
 
 use super::*;
 use crate::detector::status::Shared;
@@ -6,12 +6,13 @@ use crate::events::EventLog;
 use crate::handle::DetectorState;
 use crossbeam_channel::bounded;
 use konkordia_config::service;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const CONFIG: &str = "[detector]\ntype = \"eiger\"\n[output]\ndirectory = \"out\"\nprefix = \"a\"\n";
 
 /// Panics where the number of images asks for it.
-#[derive(Default)]
 struct Breaks {
+    outbox: Outbox<Self>,
     images: Option<u64>,
     is_running: bool,
 }
@@ -20,6 +21,11 @@ const IN_PREPARE: u64 = 1;
 const IN_PREPARATION: u64 = 2;
 const IN_LAUNCH: u64 = 3;
 const IN_TICK: u64 = 4;
+/// The sender begins a series while this is prepared.
+const SERIES_BEGINS: u64 = 5;
+
+/// Prepared runs that were not wanted.
+static DISCARDED: AtomicU64 = AtomicU64::new(0);
 
 impl Driver for Breaks {
     type Ready = u64;
@@ -28,20 +34,24 @@ impl Driver for Breaks {
     fn prepare(&self, base: &Base, request: &ArmRequest) -> Result<(About, Preparation<u64>), Failure> {
         let images = request.images.unwrap_or_default();
         assert!(images != IN_PREPARE, "the test says so");
+        let outbox = self.outbox.clone();
         let work = move || {
             assert!(images != IN_PREPARATION, "the test says so");
+            assert!(images != SERIES_BEGINS || outbox.report(()), "the actor is there");
             Ok(images)
         };
         Ok((self.about(base), Box::new(work)))
     }
 
-    fn discard(_: u64) {}
+    fn discard(_: u64) {
+        DISCARDED.fetch_add(1, Ordering::Relaxed);
+    }
 
     fn launch(&mut self, base: &mut Base, ready: u64) -> Result<(), Failure> {
         assert!(ready != IN_LAUNCH, "the test says so");
         (self.images, self.is_running) = (Some(ready), true);
         base.runs += 1;
-        let _ = base.machine.step(Event::Arm, None);
+        base.machine.apply(Event::Arm, None);
         Ok(())
     }
 
@@ -53,12 +63,15 @@ impl Driver for Breaks {
         self.is_running = false;
     }
 
-    fn report(&mut self, _: &mut Base, (): ()) {}
+    fn report(&mut self, base: &mut Base, (): ()) {
+        self.is_running = true;
+        base.machine.apply(Event::SeriesStart, None);
+    }
 
     fn tick(&mut self, base: &mut Base, _: Instant) {
         assert!(!self.is_running || self.images != Some(IN_TICK), "the test says so");
         if !self.is_running && base.machine.state() == State::Draining {
-            let _ = base.machine.step(Event::Closed, None);
+            base.machine.apply(Event::Closed, None);
         }
     }
 
@@ -73,6 +86,7 @@ impl Driver for Breaks {
 
 struct Bench {
     shared: Arc<Shared>,
+    events: EventLog,
     send: SendRequest,
     thread: JoinHandle<()>,
 }
@@ -85,10 +99,10 @@ impl Bench {
         let events = EventLog::new();
         let fanout = Arc::new(Fanout::open(&config, &settings, &events).unwrap());
         let shared = Arc::new(Shared::new(&config, "udp", Arc::clone(&fanout)));
-        let machine = Machine::new(Arc::clone(&shared), events);
+        let machine = Machine::new(Arc::clone(&shared), events.clone());
         let base = Base { machine, config, settings, fanout, runs: 0 };
-        let (send, thread) = spawn(base, |_, _| Ok(Breaks::default())).unwrap();
-        Self { shared, send, thread }
+        let (send, thread) = spawn(base, |_, outbox| Ok(Breaks { outbox, images: None, is_running: false })).unwrap();
+        Self { shared, events, send, thread }
     }
 
     /// `None` = the answer was lost with the panic.
@@ -100,15 +114,26 @@ impl Bench {
     }
 
     fn until(&self, state: DetectorState) -> DetectorStatus {
-        let end = Instant::now() + Duration::from_secs(60);
+        let (end, mut changes) = (Instant::now() + Duration::from_secs(60), self.events.subscribe());
         loop {
             let status = self.shared.status();
             if status.state == state {
                 return status;
             }
-            assert!(Instant::now() < end, "{status:?}");
-            std::thread::sleep(Duration::from_millis(5));
+            assert!(changes.wait(Some(end)), "{status:?}");
         }
+    }
+
+    fn cancel(&self) {
+        let (sender, receiver) = bounded(1);
+        assert!((self.send)(Request::Command(Command::Cancel, sender)));
+        assert!(receiver.recv_timeout(Duration::from_secs(60)).unwrap().is_ok());
+        self.until(DetectorState::Idle);
+    }
+
+    fn shut_down(self) {
+        assert!((self.send)(Request::Shutdown));
+        self.thread.join().unwrap();
     }
 }
 
@@ -117,18 +142,28 @@ fn a_panic_costs_the_command_or_the_run_and_the_next_arm_is_taken() {
     let bench = Bench::new();
     // A panic during the preparation: the arm is refused, with the cause.
     let refusal = bench.arm(IN_PREPARATION).expect("it is answered").unwrap_err();
-    assert!(refusal.code == "arm_failed" && refusal.why.contains("the test says so"), "{refusal:?}");
+    assert!(refusal.code == RefusalCode::ArmFailed && refusal.why.contains("the test says so"), "{refusal:?}");
     for images in [IN_PREPARE, IN_LAUNCH, IN_TICK] {
         let _ = bench.arm(images);
         let status = bench.until(DetectorState::Error);
         assert!(status.message.contains("a bug in konkordia") && status.hint.is_some(), "{status:?}");
         let status = bench.arm(100).expect("it is answered").expect("it is taken");
         assert_eq!(status.state, DetectorState::Armed);
-        let (sender, receiver) = bounded(1);
-        assert!((bench.send)(Request::Command(Command::Cancel, sender)));
-        assert!(receiver.recv_timeout(Duration::from_secs(60)).unwrap().is_ok());
-        bench.until(DetectorState::Idle);
+        bench.cancel();
     }
-    assert!((bench.send)(Request::Shutdown));
-    bench.thread.join().unwrap();
+    bench.shut_down();
+}
+
+/// The actor learns of the series before it learns that everything is ready. The arm is not valid for that series, and
+/// with its end the parameters of the arm would be forgotten.
+#[test]
+fn an_arm_is_refused_if_a_series_has_begun_while_it_was_prepared() {
+    let bench = Bench::new();
+    let refusal = bench.arm(SERIES_BEGINS).expect("it is answered").unwrap_err();
+    assert_eq!((refusal.code, refusal.state), (RefusalCode::WrongState, Some(DetectorState::Receiving)), "{refusal:?}");
+    assert_eq!(DISCARDED.load(Ordering::Relaxed), 1);
+    bench.cancel();
+    assert_eq!(bench.arm(100).expect("it is answered").expect("it is taken").state, DetectorState::Armed);
+    bench.cancel();
+    bench.shut_down();
 }

@@ -3,7 +3,7 @@
 //! [`actor`], then [`udp`] and [`stream`].
 
 pub mod actor;
-mod file_sink;
+mod file_names;
 pub mod status;
 pub mod stream;
 mod stream_parts;
@@ -11,7 +11,7 @@ pub mod udp;
 mod udp_dark;
 mod udp_parts;
 
-use super::handle::{Command, Detector, DetectorStatistics, DetectorStatus, FileEntry, ImageRing, Refusal, Reply};
+use super::handle::{Command, Detector, DetectorStatistics, DetectorStatus, FileEntry, ImageRing, Refusal, RefusalCode, Reply};
 use crossbeam_channel::{Sender, bounded};
 use serde_json::Value;
 use status::Shared;
@@ -96,7 +96,7 @@ impl Detector for Handle {
     fn command(&self, command: Command) -> Reply {
         let (sender, receiver) = bounded(1);
         let gone = |why: &str| Refusal {
-            code: "busy".into(),
+            code: RefusalCode::Busy,
             what: "there is no answer to the command".into(),
             why: why.into(),
             fix: "try again; if that does not help, restart the service".into(),

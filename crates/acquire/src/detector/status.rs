@@ -2,16 +2,17 @@
 
 use crate::events::EventLog;
 use crate::fanout::Fanout;
-use crate::handle::{DetectorState, DetectorStatistics, DetectorStatus, FileEntry, Refusal, Severity};
+use crate::handle::{DetectorStatistics, DetectorStatus, FileEntry, LATENCY_NAMES, PublicState, Refusal, RefusalCode, Severity};
 use crate::statistics::{Rates, Totals};
 use konkordia_config::service::DetectorConfig;
 use konkordia_core::ledger::ImageLedger;
+use konkordia_core::series::Ended;
 use konkordia_core::state::{Action, Event, Refused, State, next};
 use konkordia_core::text;
 use konkordia_engine::latency::Latency;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 /// Entries in the list of files.
@@ -57,8 +58,8 @@ pub fn latency_rows(stage: &str, latency: &Latency) -> Vec<(String, f64)> {
     if latency.count == 0 {
         return Vec::new();
     }
-    let values = [("p50", latency.p50_ns), ("p99", latency.p99_ns), ("p999", latency.p999_ns), ("max", latency.max_ns)];
-    values.map(|(name, ns)| (format!("{stage}_{name}_us"), ns as f64 / 1e3)).into()
+    let values = [latency.p50_ns, latency.p99_ns, latency.p999_ns, latency.max_ns];
+    LATENCY_NAMES.iter().zip(values).map(|(name, ns)| (format!("{stage}_{name}_us"), ns as f64 / 1e3)).collect()
 }
 
 /// Rows of a ledger as additions to the totals of a detector; `what` is counted: packets or messages.
@@ -133,7 +134,6 @@ pub struct Shared {
     /// Preview buffer and consumers.
     pub fanout: Arc<Fanout>,
     status: Mutex<(DetectorStatus, Instant)>,
-    changed: Condvar,
     account: Mutex<Account>,
     files: Mutex<VecDeque<FileEntry>>,
     /// Set for detectors that also receive while there is no run.
@@ -150,8 +150,7 @@ impl Shared {
         let status = DetectorStatus {
             detector: config.name.clone(),
             kind: kind.into(),
-            state: DetectorState::Idle,
-            draining: false,
+            state: State::Idle,
             message: "nothing has been armed since the service began".into(),
             severity: Severity::Info,
             hint: None,
@@ -177,7 +176,6 @@ impl Shared {
             configuration: config.to_json(),
             fanout,
             status: Mutex::new((status, Instant::now())),
-            changed: Condvar::new(),
             account: Mutex::default(),
             files: Mutex::default(),
             between: OnceLock::new(),
@@ -341,115 +339,145 @@ impl StatusMessage {
         let message = if failure.why.is_empty() { failure.what.clone() } else { format!("{}: {}", failure.what, failure.why) };
         Self { message, severity: Severity::Error, hint: Some(failure.fix.clone()).filter(|fix| !fix.is_empty()) }
     }
+
+    fn put_into(self, status: &mut DetectorStatus) {
+        (status.message, status.severity, status.hint) = (self.message, self.severity, self.hint);
+    }
 }
 
 /// The state machine of a detector, with the published status and the events. Owned by the actor.
 pub struct Machine {
-    /// What the outside sees.
+    /// What the outside sees, with the state.
     pub shared: Arc<Shared>,
     /// Where events are reported.
     pub events: EventLog,
-    state: State,
 }
 
 impl Machine {
-    /// In the idle state.
+    /// In the state of `shared`.
     pub fn new(shared: Arc<Shared>, events: EventLog) -> Self {
-        Self { shared, events, state: State::Idle }
+        Self { shared, events }
     }
 
     /// The current state.
     pub fn state(&self) -> State {
-        self.state
+        lock(&self.shared.status).0.state
     }
 
     /// Whether an event is allowed in the current state.
     pub fn may(&self, event: Event) -> Result<(), Refused> {
-        next(self.state, event).map(|_| ())
+        next(self.state(), event).map(|_| ())
     }
 
-    /// Applies an event: changes the state, publishes and reports it.
-    pub fn step(&mut self, event: Event, status_message: Option<StatusMessage>) -> Result<Option<Action>, Refused> {
-        self.step_with(event, status_message, |_| {})
+    /// Applies a command: changes the state, publishes and reports it. The caller carries out the action.
+    ///
+    /// # Errors
+    /// The state does not accept it; nothing has changed.
+    pub fn step(&mut self, command: Event, status_message: Option<StatusMessage>) -> Result<Option<Action>, Refused> {
+        self.step_with(command, status_message, |_| {})
     }
 
-    /// As [`Self::step`]. What `change` does becomes visible together with the new state.
-    pub fn step_with(
+    /// Applies what has happened, as [`Self::step`]. What the state does not accept belongs to a run that is over, and
+    /// changes nothing.
+    pub fn apply(&mut self, event: Event, status_message: Option<StatusMessage>) {
+        self.apply_with(event, status_message, |_| {});
+    }
+
+    /// As [`Self::apply`]. What `change` does becomes visible together with the new state.
+    pub fn apply_with(&mut self, event: Event, status_message: Option<StatusMessage>, change: impl FnOnce(&mut DetectorStatus)) {
+        let action = self.step_with(event, status_message, change).unwrap_or_default();
+        debug_assert_eq!(action, None, "only commands have actions");
+    }
+
+    fn step_with(
         &mut self,
         event: Event,
         status_message: Option<StatusMessage>,
         change: impl FnOnce(&mut DetectorStatus),
     ) -> Result<Option<Action>, Refused> {
-        let transition = next(self.state, event)?;
-        let changed = transition.to != self.state;
-        self.state = transition.to;
-        let (state, draining) = public(self.state);
-        let text = {
+        let (transition, changed, text) = {
             let mut status = lock(&self.shared.status);
+            let transition = next(status.0.state, event)?;
+            let changed = transition.to != status.0.state;
             change(&mut status.0);
             if let Some(status_message) = status_message {
-                (status.0.message, status.0.severity, status.0.hint) =
-                    (status_message.message, status_message.severity, status_message.hint);
+                status_message.put_into(&mut status.0);
             }
             if changed {
-                (status.0.state, status.0.draining, status.1) = (state, draining, Instant::now());
+                (status.0.state, status.1) = (transition.to, Instant::now());
             }
-            (status.0.message.clone(), status.0.severity)
+            (transition, changed, (status.0.message.clone(), status.0.severity))
         };
         if changed {
-            self.shared.changed.notify_all();
-            let data = json!({ "state": state, "draining": draining, "detail": self.state.name() });
+            let PublicState { state, draining } = transition.to.into();
+            let data = json!({ "state": state, "draining": draining, "detail": transition.to.name() });
             self.events.add(Some(&self.shared.name), "state", text.1, text.0, data);
+        } else {
+            self.events.wake();
         }
         Ok(transition.action)
     }
 
     /// Publishes a message without a change of state.
     pub fn set_message(&self, status_message: StatusMessage) {
-        let mut status = lock(&self.shared.status);
-        (status.0.message, status.0.severity, status.0.hint) =
-            (status_message.message, status_message.severity, status_message.hint);
+        self.publish(|status| status_message.put_into(status));
     }
 
     /// Changes published fields other than the state.
     pub fn publish(&self, change: impl FnOnce(&mut DetectorStatus)) {
         change(&mut lock(&self.shared.status).0);
+        self.events.wake();
     }
 
     /// Reports an event.
-    pub fn tell(&self, event: &str, severity: Severity, message: impl Into<String>, data: Value) {
+    pub fn report(&self, event: &str, severity: Severity, message: impl Into<String>, data: Value) {
         self.events.add(Some(&self.shared.name), event, severity, message.into(), data);
+    }
+
+    /// Reports the end of a run with its closed files, which are entered in the list.
+    pub fn report_end(
+        &self,
+        run: u64,
+        ended: &str,
+        file: Option<FileEntry>,
+        ledger: &BTreeMap<String, u64>,
+        status_message: &StatusMessage,
+    ) {
+        if let Some(entry) = file {
+            self.report("file", Severity::Info, format!("{} is closed", entry.master), json!(entry));
+            self.shared.enter_file(entry);
+        }
+        let data = json!({ "run": run, "ended": ended, "ledger": ledger });
+        self.report("run_ended", status_message.severity, status_message.message.clone(), data);
+    }
+
+    /// The files of the newest run are closed. A cancel also clears its failure; the message and the events keep it.
+    pub fn close(&mut self, ended: &str, has_failed: bool, status_message: StatusMessage) {
+        self.publish(|status| status.ended = Some(ended.into()));
+        let is_fault = has_failed && ended != Ended::Cancelled.name();
+        self.apply(if is_fault { Event::Fault } else { Event::Closed }, Some(status_message));
     }
 
     /// Refuses a command, and reports that.
     pub fn refuse(&self, mut refusal: Refusal) -> Refusal {
-        refusal.state = Some(public(self.state).0);
+        refusal.state = Some(self.state());
         self.shared.count("commands_refused");
-        let data = json!({ "code": refusal.code, "why": refusal.why, "fix": refusal.fix });
-        self.tell("refused", Severity::Warning, refusal.what.clone(), data);
+        let data = json!({ "code": refusal.code.name(), "why": refusal.why, "fix": refusal.fix });
+        self.report("refused", Severity::Warning, refusal.what.clone(), data);
         refusal
     }
 
     /// Refuses a command that is not allowed in this state.
     pub fn refuse_state(&self, verb: &str, refused: Refused) -> Refusal {
-        let what = format!("cannot {verb} '{}' while it is {}", self.shared.name, self.state.name());
-        self.refuse(Refusal { code: "wrong_state".into(), what, why: refused.why.into(), fix: refused.fix.into(), state: None })
+        let what = format!("cannot {verb} '{}' while it is {}", self.shared.name, self.state().name());
+        let (why, fix) = (refused.why.into(), refused.fix.into());
+        self.refuse(Refusal { code: RefusalCode::WrongState, what, why, fix, state: None })
     }
 
     /// Refuses a command because another one is being carried out.
     pub fn refuse_busy(&self, verb: &str, doing: &str) -> Refusal {
         let what = format!("cannot {verb} '{}'", self.shared.name);
         let fix = "wait until that is done, or cancel it".into();
-        self.refuse(Refusal { code: "busy".into(), what, why: doing.into(), fix, state: None })
-    }
-}
-
-fn public(state: State) -> (DetectorState, bool) {
-    match state {
-        State::Idle => (DetectorState::Idle, false),
-        State::Armed => (DetectorState::Armed, false),
-        State::Receiving => (DetectorState::Running, false),
-        State::Draining => (DetectorState::Running, true),
-        State::Error => (DetectorState::Error, false),
+        self.refuse(Refusal { code: RefusalCode::Busy, what, why: doing.into(), fix, state: None })
     }
 }

@@ -3,10 +3,10 @@
 //! reports when its files are closed.
 
 use super::actor::{self, Base, Driver, Outbox, Preparation};
-use super::file_sink::{FileSink, main_file};
+use super::file_names::{Namer, main_file};
 use super::status::{Machine, Shared, StatusMessage};
 use super::stream_parts::{
-    ArmParameters, Namer, SeriesLive, check_folder, default_parameters, latencies, look_of, parameters, place, spec, sum_up,
+    ArmParameters, SeriesLive, check_folder, default_parameters, latencies, look_of, parameters, place, spec, sum_up,
     totals_between, upstreams,
 };
 use super::{FILE, Handle};
@@ -29,7 +29,7 @@ use konkordia_engine::deliver::{self, Reports};
 use konkordia_engine::latency::Histogram;
 use konkordia_engine::output_queue::{OutputQueue, OutputQueueSpec, OutputQueues};
 use konkordia_engine::series::{ArmOrder, Notice, Series, SeriesControl, SeriesSpec, Upstream};
-use konkordia_sinks::hdf5::SharedState;
+use konkordia_sinks::hdf5::{FileSink, SharedState};
 use serde_json::json;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -97,9 +97,9 @@ impl Path {
     fn open(self, base: &Base, output_queues: &Arc<OutputQueues>, outbox: &Outbox<Stream>) -> Result<Series, Failure> {
         let fail = |why: String| cannot_open(base, why);
         let series = konkordia_engine::series::open(self.0, self.1, Arc::clone(output_queues)).map_err(|error| fail(error.0))?;
-        let (notices, tell) = (series.notices().clone(), outbox.clone());
+        let (notices, outbox) = (series.notices().clone(), outbox.clone());
         // This thread ends with the program only: everybody who holds the control keeps the channel open.
-        let pass = move || while notices.recv().is_ok_and(|notice| tell.report(Report::Notice(notice))) {};
+        let pass = move || while notices.recv().is_ok_and(|notice| outbox.report(Report::Notice(notice))) {};
         let passes = Builder::new().name("notices".into()).stack_size(128 << 10).spawn(pass);
         passes.map_err(|error| fail(reason(&error)))?;
         Ok(series)
@@ -215,7 +215,7 @@ impl Stream {
         // The file sink is ready before the first message.
         let parameters = Arc::new(Mutex::new(default_parameters(&base.config, &config)));
         let usual = default_parameters(&base.config, &config);
-        let namer = Namer {
+        let mut namer = Namer {
             place: place.clone(),
             config: Arc::clone(&config),
             parameters: Arc::clone(&parameters),
@@ -223,11 +223,14 @@ impl Stream {
             spent: 0,
             series: 0,
         };
-        let tell = outbox.clone();
-        let opens = move |file: std::path::PathBuf| {
-            tell.report(Report::File(FileReport::Opened(file.display().to_string())));
-        };
-        let file = FileSink::new(namer, opens);
+        let reports = outbox.clone();
+        let file = FileSink::of_series(Box::new(move |start| {
+            let target = namer.target(start)?.filter(|_| start.store);
+            if let Some(target) = &target {
+                reports.report(Report::File(FileReport::Opened(target.main_file().display().to_string())));
+            }
+            Ok(target)
+        }));
         let files = file.shared();
         let output_queues = &base.fanout.output_queues;
         let service = ServiceLevel::Reliable;
@@ -299,7 +302,7 @@ impl Stream {
                 // An error of its file is more important.
                 let status_message =
                     open.error.is_none().then(|| StatusMessage::info(format!("run {} is being received", open.run)));
-                let _ = base.machine.step(Event::Data, status_message);
+                base.machine.apply(Event::Data, status_message);
             }
             Notice::Draining { reason } => {
                 base.machine.set_message(StatusMessage::info(format!(
@@ -310,9 +313,9 @@ impl Stream {
             Notice::Ended(end) => self.ended(base, &end),
             Notice::SourceFailed { source, why, .. } => {
                 let message = format!("the source {source} has failed: {why}");
-                base.machine.tell("warning", Severity::Error, message.clone(), json!({ "source": source }));
+                base.machine.report("warning", Severity::Error, message.clone(), json!({ "source": source }));
                 let hint = Some("check the network or the folder, then restart the service".to_string());
-                let _ = base.machine.step(Event::Fault, Some(StatusMessage { message, severity: Severity::Error, hint }));
+                base.machine.apply(Event::Fault, Some(StatusMessage { message, severity: Severity::Error, hint }));
             }
             Notice::Broken { why } => self.open_anew(base, &why),
             Notice::Crowded { source, refused } => {
@@ -320,10 +323,10 @@ impl Stream {
                 let why = "every connection takes a file descriptor, and files and HTTP need some";
                 let fix = "find out who connects (`ss -tn`): a port scanner, or a sender that never closes its sockets?";
                 let data = json!({ "source": source, "refused": refused, "why": why, "fix": fix });
-                base.machine.tell("warning", Severity::Warning, message, data);
+                base.machine.report("warning", Severity::Warning, message, data);
             }
             Notice::Refused { upstream, why } => {
-                base.machine.tell(
+                base.machine.report(
                     "warning",
                     Severity::Warning,
                     format!("messages of upstream {upstream} are refused: {why}"),
@@ -355,9 +358,9 @@ impl Stream {
             self.set_parameters(default_parameters(&base.config, &self.config));
         }
         let data = json!({ "run": base.runs, "why": why, "fix": hint });
-        base.machine.tell("warning", Severity::Error, why.to_string(), data);
+        base.machine.report("warning", Severity::Error, why.to_string(), data);
         let status_message = StatusMessage { message: why.to_string(), severity: Severity::Error, hint: Some(hint) };
-        let _ = base.machine.step(Event::Fault, Some(status_message));
+        base.machine.apply(Event::Fault, Some(status_message));
     }
 
     fn started(&mut self, base: &mut Base, start: &Arc<SeriesStart>) {
@@ -377,12 +380,12 @@ impl Stream {
         };
         let message = format!("run {run} has begun (series {})", start.series);
         for warning in &start.warnings {
-            machine.tell("warning", Severity::Warning, warning.clone(), json!({ "run": run }));
+            machine.report("warning", Severity::Warning, warning.clone(), json!({ "run": run }));
         }
         let data = json!({ "run": run, "series": start.series, "unique_id": start.unique_id, "filename": start.filename });
-        machine.tell("run_started", Severity::Info, message.clone(), data);
+        machine.report("run_started", Severity::Info, message.clone(), data);
         let shared = Arc::clone(&machine.shared);
-        let _ = machine.step_with(Event::SeriesStart, Some(StatusMessage::info(message)), |status| {
+        machine.apply_with(Event::SeriesStart, Some(StatusMessage::info(message)), |status| {
             shared.begin(Arc::new(live));
             (status.run, status.file, status.ended) = (run, None, None);
         });
@@ -405,7 +408,7 @@ impl Stream {
                         base.machine.publish(|status| status.file = None);
                     }
                     let data = json!({ "run": open.run, "why": error.why, "fix": error.fix });
-                    base.machine.tell("warning", Severity::Error, error.what.clone(), data);
+                    base.machine.report("warning", Severity::Error, error.what.clone(), data);
                     // Consumers still get the images; the status says at once that they are not written.
                     let message = format!("run {}: {}: {}", open.run, error.what, error.why);
                     base.machine.set_message(StatusMessage { message, severity: Severity::Error, hint: Some(error.fix.clone()) });
@@ -416,7 +419,7 @@ impl Stream {
                     if let (Some(why), None) = (why, &open.error) {
                         let message = format!("run {}: images are not in its file: {why}", open.run);
                         let data = json!({ "run": open.run, "images": in_file.unwritten, "why": why });
-                        base.machine.tell("warning", Severity::Warning, message, data);
+                        base.machine.report("warning", Severity::Warning, message, data);
                     }
                 }
             }
@@ -441,7 +444,7 @@ impl Stream {
             Some(open) => {
                 (open.end, open.waited_for) = (Some(Arc::clone(end)), waited_for);
                 let status_message = StatusMessage::info(format!("run {}: no more data; closing its files", open.run));
-                let _ = base.machine.step(Event::EndOfData, Some(status_message));
+                base.machine.apply(Event::EndOfData, Some(status_message));
                 base.machine.shared.end(look);
                 self.close_what_is_over(base);
             }
@@ -449,16 +452,16 @@ impl Stream {
                 // An arm that no series followed.
                 self.armed = None;
                 base.machine.shared.end(look);
-                let _ = base.machine.step(Event::EndOfData, None);
+                base.machine.apply(Event::EndOfData, None);
                 let (status_message, _) = sum_up(base.runs, end, waited_for.as_deref(), None, (0, 0));
                 base.machine.publish(|status| status.ended = Some(end.ended.name().into()));
-                base.machine.tell(
+                base.machine.report(
                     "run_ended",
                     status_message.severity,
                     status_message.message.clone(),
                     json!({ "run": base.runs, "ended": end.ended.name() }),
                 );
-                let _ = base.machine.step(Event::Closed, Some(status_message));
+                base.machine.apply(Event::Closed, Some(status_message));
                 self.set_parameters(default_parameters(&base.config, &self.config));
             }
         }
@@ -474,28 +477,16 @@ impl Stream {
             let machine = &mut base.machine;
             machine.shared.add("images_unwritten", in_file.unwritten);
             let ended = end.ended.name();
-            if let Some(file) = &open.file {
-                let ledger = &end.ledger;
-                let is_complete = !failed && ledger.images.is_success() && ledger.images.expected > 0 && in_file.unwritten == 0;
-                let state = match (failed, is_complete) {
-                    (true, _) => "failed",
-                    (false, true) => "complete",
-                    (false, false) => "incomplete",
-                };
-                let entry = FileEntry {
-                    state: state.into(),
-                    images: in_file.positions,
-                    bytes: if self.open.is_empty() { self.files.bytes() } else { 0 },
-                    ended: Some(ended.into()),
-                    ..FileEntry::writing(&base.config.name, open.run, file)
-                };
-                machine.tell("file", Severity::Info, format!("{file} is closed"), json!(entry));
-                machine.shared.enter_file(entry);
-            }
+            let entry = open.file.as_ref().map(|file| {
+                let images = &end.ledger.images;
+                let is_complete = images.is_success() && images.expected > 0 && in_file.unwritten == 0;
+                let bytes = if self.open.is_empty() { self.files.bytes() } else { 0 };
+                let writing = FileEntry::writing(&base.config.name, open.run, file);
+                writing.closed(failed, is_complete, (in_file.positions, bytes), ended)
+            });
             let mut look = look_of(end);
             look.file_has(in_file.images, in_file.unwritten, in_file.durable);
-            let data = json!({ "run": open.run, "ended": ended, "ledger": look.ledger });
-            machine.tell("run_ended", status_message.severity, status_message.message.clone(), data);
+            machine.report_end(open.run, ended, entry, &look.ledger, &status_message);
             if matches!(end.ended, Ended::Stopped | Ended::Cancelled) {
                 base.run_on_stop(About {
                     detector: base.config.name.clone(),
@@ -511,10 +502,7 @@ impl Stream {
                     look.file_has(in_file.images, in_file.unwritten, in_file.durable);
                     look.latency = latency;
                 });
-                base.machine.publish(|status| status.ended = Some(ended.into()));
-                // A cancel also clears the failure of the run; the message and the event keep it.
-                let is_fault = failed && end.ended != Ended::Cancelled;
-                let _ = base.machine.step(if is_fault { Event::Fault } else { Event::Closed }, Some(status_message));
+                base.machine.close(ended, failed, status_message);
                 self.set_parameters(default_parameters(&base.config, &self.config));
             }
         }
@@ -567,12 +555,11 @@ impl Driver for Stream {
         let run = base.runs;
         base.machine.shared.expect(images_wished);
         for note in konkordia_config::xds::stream_notes(&self.config) {
-            base.machine.tell("warning", Severity::Warning, note, json!({ "run": run }));
+            base.machine.report("warning", Severity::Warning, note, json!({ "run": run }));
         }
         let status_message = StatusMessage::info(format!("armed for {images}"));
-        let _ = base
-            .machine
-            .step_with(Event::Arm, Some(status_message), |status| (status.run, status.file, status.ended) = (run, None, None));
+        base.machine
+            .apply_with(Event::Arm, Some(status_message), |status| (status.run, status.file, status.ended) = (run, None, None));
         Ok(())
     }
 

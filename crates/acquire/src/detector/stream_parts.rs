@@ -1,5 +1,4 @@
-//! The parts of a stream detector: its sources, the choice of file names, the counters of a series, and its end in
-//! words.
+//! The parts of a stream detector: its sources, the counters of a series, and its end in words.
 
 use super::status::{Live, Look, StatusMessage, image_totals, latency_rows, not_complete, totals_of};
 use crate::handle::{ArmRequest, Severity};
@@ -12,24 +11,22 @@ use konkordia_config::stream::{Socket, StreamConfig, StreamSource};
 use konkordia_core::array::Packing;
 use konkordia_core::failure::{Exit, Failure, reason};
 use konkordia_core::ports::{MessageSource, SinkError};
-use konkordia_core::series::{Ended, SeriesEnd, SeriesLedger, SeriesStart};
+use konkordia_core::series::{Ended, SeriesEnd, SeriesLedger};
 use konkordia_core::state::State;
 use konkordia_core::text;
 use konkordia_engine::latency::{Histogram, Latency};
 use konkordia_engine::output_queue::OutputQueue;
 use konkordia_engine::series::protocols::{decoder_with, with_chip_gaps};
-use konkordia_engine::series::{Join, Protocol, SeriesControl, SeriesSpec, Upstream};
-use konkordia_sinks::clock;
-use konkordia_sinks::durable::ToDisk;
-use konkordia_sinks::hdf5::{Metadata, SeriesFileSpec, SharedState};
+use konkordia_engine::series::{Join, SeriesControl, SeriesSpec, Upstream};
+use konkordia_sinks::hdf5::{Metadata, SharedState};
 use konkordia_sources::directory::{DirectorySource, DirectorySpec};
 use konkordia_sources::zmq::{ZmqKind, ZmqSource, ZmqSourceSpec, context};
 use konkordia_wire::message::DecoderOptions;
 use konkordia_wire::stream::Bounds;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Arm parameters: what a command sets for the next series.
@@ -81,83 +78,6 @@ pub fn parameters(
 /// The parameters without an arm: as configured.
 pub fn default_parameters(base: &DetectorConfig, config: &StreamConfig) -> ArmParameters {
     ArmParameters { images: config.images, target: None, write: base.write, metadata: config.metadata.clone(), arm: 0 }
-}
-
-/// Decides where the files of each series go.
-pub struct Namer {
-    /// Where files may lie.
-    pub place: Place,
-    /// The configuration of this detector.
-    pub config: Arc<StreamConfig>,
-    /// The parameters of the next series, or of the current one.
-    pub parameters: Arc<Mutex<ArmParameters>>,
-    /// The parameters without an arm.
-    pub usual: ArmParameters,
-    /// The last arm that a series has used; the series after it does not use the same arm.
-    pub spent: u64,
-    /// Series so far, for names.
-    pub series: u64,
-}
-
-impl Namer {
-    /// The parameters for the series that begins now. An arm is valid for one series only: a sender may begin another
-    /// series before the actor has reset the parameters, and that series would go into the files of the last one.
-    pub fn next_parameters(&mut self) -> ArmParameters {
-        let parameters = self.parameters.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if parameters.arm != 0 && parameters.arm == self.spent {
-            return self.usual.clone();
-        }
-        self.spent = parameters.arm;
-        parameters
-    }
-
-    /// The files of this series; `None` if it is not to be written.
-    pub fn spec(&mut self, start: &SeriesStart) -> Result<Option<SeriesFileSpec>, SinkError> {
-        let parameters = self.next_parameters();
-        if !parameters.write {
-            return Ok(None);
-        }
-        self.series += 1;
-        let target = match (parameters.target, &start.filename) {
-            (Some(target), _) => Ok(target),
-            (None, Some(name)) if !name.is_empty() => self.place.target(name),
-            _ => self.free_target(),
-        };
-        let target = target.map_err(|Failure { what, why, fix, .. }| SinkError { what, why, fix })?;
-        let config = &self.config;
-        Ok(Some(SeriesFileSpec {
-            directory: target.directory,
-            prefix: target.prefix,
-            images_per_file: config.images_per_file,
-            to_disk: ToDisk::Beside(config.sync_interval),
-            overwrite: config.overwrite,
-            layout: config.layout,
-            xds: config.xds,
-            software: concat!("konkordia ", env!("CARGO_PKG_VERSION")).into(),
-            configuration: config.text.clone(),
-            metadata: self.metadata(parameters.metadata),
-            // For a folder of files, the time of reception is not the time of the exposure.
-            clock: (config.protocol != Protocol::Files).then_some(clock::now as fn() -> String),
-            ..SeriesFileSpec::default()
-        }))
-    }
-
-    /// What is known where the sender says nothing. Angles are given from frame to frame, and go into the file from
-    /// image to image.
-    fn metadata(&self, given: Metadata) -> Metadata {
-        let mut metadata = given;
-        let sum_frames = self.config.transform.sum_frames.unwrap_or(1);
-        metadata.experiment.goniometer = metadata.experiment.goniometer.in_steps_of(sum_frames);
-        metadata.start_time = (self.config.protocol != Protocol::Files).then(clock::now);
-        metadata
-    }
-
-    /// The configured prefix with the next free number.
-    fn free_target(&mut self) -> Result<Target, Failure> {
-        let (number, target) = self.place.numbered(&self.config.prefix, self.series, self.config.overwrite)?;
-        self.series = number;
-        Ok(target)
-    }
 }
 
 /// Opens the sources of a detector, each with the decoder of its messages.

@@ -61,22 +61,23 @@ struct Current {
     images: Option<u64>,
     packets_per_image: u64,
     file: Option<String>,
-    /// Used to report a wrong set-up: configuration, plan and names of the streams.
-    config: Arc<Config>,
-    plan: Arc<Plan>,
+    /// Where the streams arrive.
     names: Vec<String>,
+    /// Used to report a wrong set-up.
+    config: Config,
+    plan: Arc<Plan>,
     setup_reporter: SetupReporter,
     looked: Instant,
 }
 
 impl Current {
     /// Reports findings about a wrong set-up that were not reported yet.
-    fn tell(&mut self, machine: &mut Machine, findings: &[Finding]) {
-        for told in self.setup_reporter.news(&self.config, &self.names, findings) {
-            let data = json!({ "run": self.run, "finding": told.to_json() });
-            let message = format!("wrong set-up: {}", told.what);
-            machine.tell("setup", Severity::Warning, message.clone(), data);
-            machine.set_message(StatusMessage { message, severity: Severity::Warning, hint: Some(told.fix) });
+    fn report_setup(&mut self, machine: &mut Machine, findings: &[Finding]) {
+        for finding in self.setup_reporter.news(&self.config, &self.names, findings) {
+            let data = json!({ "run": self.run, "finding": finding.to_json() });
+            let message = format!("wrong set-up: {}", finding.what);
+            machine.report("setup", Severity::Warning, message.clone(), data);
+            machine.set_message(StatusMessage { message, severity: Severity::Warning, hint: Some(finding.fix) });
         }
     }
 }
@@ -113,13 +114,8 @@ impl Driver for Udp {
     fn prepare(&self, base: &Base, request: &ArmRequest) -> Result<(About, Preparation<Ready>), Failure> {
         let (run, fanout) = (base.runs + 1, Arc::clone(&base.fanout));
         let parameters = parameters(&base.config, base.settings.data_root.as_ref(), run, request)?;
-        let file = parameters.config.directory.join(format!("{}_master.h5", parameters.config.prefix));
-        let about = About {
-            detector: base.config.name.clone(),
-            run,
-            images: parameters.config.images,
-            file: parameters.write.then(|| file.display().to_string()),
-        };
+        let about =
+            About { detector: base.config.name.clone(), run, images: parameters.config.images, file: parameters.master() };
         let (events, detector) = (base.machine.events.clone(), base.config.name.clone());
         let note = move || -> Note {
             let (events, detector) = (events.clone(), detector.clone());
@@ -134,37 +130,35 @@ impl Driver for Udp {
 
     fn launch(&mut self, base: &mut Base, ready: Ready) -> Result<(), Failure> {
         let Ready { prepared, parameters, gates, live } = ready;
-        let Prepared { armed, writer, raw_copy, plan, addresses, notes, .. } = prepared;
+        let Prepared { armed, files, raw_copy, plan, addresses, notes, .. } = prepared;
         let run = base.runs + 1;
         let control = armed.control();
         if let (Some(frames), FirstFrame::Auto) = (self.stragglers.clone(), plan.first_frame) {
             control.expect_stragglers(frames, plan.packets_per_image());
         }
-        let file = parameters.config.directory.join(format!("{}_master.h5", parameters.config.prefix)).display().to_string();
-        let (reason, streams) = (Arc::new(Mutex::new(Reason::default())), addresses.len());
+        let reason = Arc::new(Mutex::new(Reason::default()));
         let current = Current {
             run,
             control: Arc::clone(&control),
-            gates: Arc::clone(&gates),
+            gates,
             armed: Instant::now(),
             clock: None,
             start_timeout_ns: parameters.start_timeout_ns,
             reason: Arc::clone(&reason),
             images: plan.images(),
             packets_per_image: plan.packets_per_image(),
-            file: parameters.write.then_some(file),
-            config: Arc::new(parameters.config.clone()),
-            plan: Arc::clone(&plan),
+            file: parameters.master(),
             names: addresses.iter().map(stream_name).collect(),
+            config: parameters.config.clone(),
+            plan: Arc::clone(&plan),
             setup_reporter: SetupReporter::default(),
             looked: Instant::now(),
         };
-        let listens: Vec<String> = addresses.iter().map(stream_name).collect();
         let stray = crate::machine::datagrams_to_closed_ports();
-        let closing = Closing { config: parameters.config, writer, raw_copy, addresses, run, writes: parameters.write, stray };
+        let closing = Closing { config: parameters.config, files, raw_copy, addresses, run, writes: parameters.write, stray };
         let (outbox, output_queues) = (self.outbox.clone(), Arc::clone(&base.fanout.output_queues));
         let (events, detector) = (base.machine.events.clone(), base.config.name.clone());
-        let (of_actor, live) = (Arc::clone(&live), live);
+        let of_actor = Arc::clone(&live);
         let work = move || {
             let to_its_end = || {
                 let outcome = armed.run();
@@ -182,7 +176,7 @@ impl Driver for Udp {
             if let (Some(archive_copy), Some(master)) = (&closing.config.archive_copy, master) {
                 let made = contain(|| archive_copy::make(archive_copy, closing.config.overwrite, &master, &mut |_| ()));
                 let made = made.unwrap_or_else(|panic| Err((&panic).into()));
-                let (severity, message, data) = told_of_copy(run, archive_copy, made);
+                let (severity, message, data) = report_of_copy(run, archive_copy, made);
                 events.add(Some(&detector), "travel", severity, message, data);
             }
         };
@@ -191,9 +185,9 @@ impl Driver for Udp {
             Failure::new(Exit::Io, "cannot start a thread for the run", konkordia_core::failure::reason(&e), "end other programs")
         })?;
         base.runs = run;
-        let early = current.gates.wait(streams);
+        let early = current.gates.wait(current.names.len());
         base.machine.shared.begin(of_actor);
-        announce(base, &current, listens, &notes, early);
+        announce(base, &current, &notes, early);
         self.current = Some(current);
         Ok(())
     }
@@ -238,7 +232,7 @@ impl Driver for Udp {
             Report::DataEnded(run) if self.current.as_ref().is_some_and(|current| current.run == run) => {
                 self.note_data(base);
                 let status_message = StatusMessage::info(format!("run {run}: no more data; closing its files"));
-                let _ = base.machine.step(Event::EndOfData, Some(status_message));
+                base.machine.apply(Event::EndOfData, Some(status_message));
             }
             Report::DataEnded(_) => {}
             Report::Closed(run, finished) => self.closed(base, run, *finished),
@@ -292,23 +286,24 @@ impl Driver for Udp {
 }
 
 /// Publishes that a run is armed.
-fn announce(base: &mut Base, current: &Current, listens: Vec<String>, notes: &[String], early: u64) {
+fn announce(base: &mut Base, current: &Current, notes: &[String], early: u64) {
     let (run, machine) = (current.run, &mut base.machine);
+    let listens = current.names.clone();
     machine
         .publish(|status| (status.run, status.file, status.ended, status.listens) = (run, current.file.clone(), None, listens));
     if let Some(file) = &current.file {
         machine.shared.enter_file(FileEntry::writing(&base.config.name, run, file));
     }
     for note in notes {
-        machine.tell("warning", Severity::Warning, note.clone(), json!({ "run": run }));
+        machine.report("warning", Severity::Warning, note.clone(), json!({ "run": run }));
     }
     if early > 0 {
         let message =
             format!("{early} packets that came before run {run} was armed were left out: is the detector still sending?");
-        machine.tell("warning", Severity::Warning, message, json!({ "run": run, "packets": early }));
+        machine.report("warning", Severity::Warning, message, json!({ "run": run, "packets": early }));
     }
     let images = current.images.map_or("images until stopped".into(), |n| format!("{} images", konkordia_core::text::count(n)));
-    let _ = machine.step(Event::Arm, Some(StatusMessage::info(format!("armed for {images}"))));
+    machine.apply(Event::Arm, Some(StatusMessage::info(format!("armed for {images}"))));
 }
 
 impl Udp {
@@ -318,8 +313,8 @@ impl Udp {
         if base.machine.state() == State::Armed && current.control.progress().packets.placed > 0 {
             let message = format!("run {} is being received", current.run);
             let data = json!({ "run": current.run, "file": current.file });
-            base.machine.tell("run_started", Severity::Info, message.clone(), data);
-            let _ = base.machine.step(Event::Data, Some(StatusMessage::info(message)));
+            base.machine.report("run_started", Severity::Info, message.clone(), data);
+            base.machine.apply(Event::Data, Some(StatusMessage::info(message)));
         }
     }
 
@@ -330,7 +325,7 @@ impl Udp {
         };
         current.looked = now;
         let findings = konkordia_engine::setup::findings(&current.plan, &current.control);
-        current.tell(&mut base.machine, &findings);
+        current.report_setup(&mut base.machine, &findings);
     }
 
     fn closed(&mut self, base: &mut Base, run: u64, finished: Finished) {
@@ -338,34 +333,17 @@ impl Udp {
         let Finished { look, ended, status_message, failed, file, is_complete, findings, frames, .. } = finished;
         self.stragglers = frames.map(|frames| stragglers(frames, current.packets_per_image));
         let machine = &mut base.machine;
-        current.tell(machine, &findings);
-        match file {
-            Some((master, images, bytes)) => {
-                let state = if failed {
-                    "failed"
-                } else if is_complete {
-                    "complete"
-                } else {
-                    "incomplete"
-                };
-                let writing = FileEntry::writing(&base.config.name, run, &master.display().to_string());
-                let entry = FileEntry { state: state.into(), images, bytes, ended: Some(ended.into()), ..writing };
-                machine.tell("file", Severity::Info, format!("{} is closed", entry.master), json!(entry));
-                machine.shared.enter_file(entry);
-            }
-            None => machine.shared.forget_file(run),
+        current.report_setup(machine, &findings);
+        let entry = file.map(|(master, images, bytes)| {
+            let writing = FileEntry::writing(&base.config.name, run, &master.display().to_string());
+            writing.closed(failed, is_complete, (images, bytes), ended)
+        });
+        if entry.is_none() {
+            machine.shared.forget_file(run);
         }
-        machine.tell(
-            "run_ended",
-            status_message.severity,
-            status_message.message.clone(),
-            json!({ "run": run, "ended": ended, "ledger": look.ledger }),
-        );
+        machine.report_end(run, ended, entry, &look.ledger, &status_message);
         machine.shared.end(look);
-        machine.publish(|status| status.ended = Some(ended.into()));
-        // A cancel also clears the failure of the run; the message and the event keep it.
-        let is_fault = failed && ended != "cancelled";
-        let _ = machine.step(if is_fault { Event::Fault } else { Event::Closed }, Some(status_message));
+        machine.close(ended, failed, status_message);
         if matches!(ended, "stopped" | "cancelled") {
             let about = About { detector: base.config.name.clone(), run, images: current.images, file: current.file.clone() };
             base.run_on_stop(about);
@@ -381,7 +359,7 @@ fn stragglers(frames: Range<u64>, packets_per_image: u64) -> Range<u64> {
 }
 
 /// The event about the archive copy of a run. A copy that could not be made changes nothing about the run.
-fn told_of_copy(
+fn report_of_copy(
     run: u64,
     archive_copy: &ArchiveCopy,
     made: Result<konkordia_repack::Outcome, Failure>,

@@ -89,7 +89,7 @@ impl Dark {
         base.machine.shared.begin(taking);
         base.machine.publish(|status| (status.run, status.file, status.ended) = (run, None, None));
         let status_message = StatusMessage::info(format!("run {run} waits for {} dark frames", text::count(frames)));
-        let _ = base.machine.step(Event::Arm, Some(status_message));
+        base.machine.apply(Event::Arm, Some(status_message));
         Ok(Self { run, stopper, frames })
     }
 
@@ -113,7 +113,7 @@ impl Dark {
             StatusMessage::info(format!("run {}: {} of {} dark frames", self.run, text::count(frames), text::count(self.frames)));
         match base.machine.state() {
             State::Armed => {
-                let _ = base.machine.step(Event::Data, Some(status_message));
+                base.machine.apply(Event::Data, Some(status_message));
             }
             _ => base.machine.set_message(status_message),
         }
@@ -140,14 +140,14 @@ impl Dark {
             }
         };
         machine.publish(|status| status.ended = Some(ended.into()));
-        machine.tell(
+        machine.report(
             "pedestal",
             status_message.severity,
             status_message.message.clone(),
             json!({ "run": run, "ended": ended, "pedestal": data }),
         );
-        let _ = machine.step(Event::EndOfData, None);
-        let _ = machine.step(event, Some(status_message));
+        machine.apply(Event::EndOfData, None);
+        machine.apply(event, Some(status_message));
         if ended == "stopped" {
             base.run_on_stop(About { detector: base.config.name.clone(), run, ..About::default() });
         }
@@ -183,7 +183,7 @@ fn take(
     let (output, into) = if file.exists() { (None, Some(file)) } else { (Some(file), None) };
     let target = Target::open(output, into, false)?;
     // The status shows the progress, and a program sets the gain.
-    let silent = Listener { ask: &|_| (), tell: &|_| (), progress: Arc::new(|_, _| ()) };
+    let silent = Listener { ask: &|_| (), say: &|_| (), progress: Arc::new(|_, _| ()) };
     let taken = from_detector(options, detector, stopper, &silent)?;
     make(&MakeOptions { force, ..MakeOptions::default() }, target, taken)
 }

@@ -9,7 +9,6 @@ use crate::readiness::{self, Demand};
 use crate::run::arm::{Additions, Ports, Prepared, prepare_with};
 use crate::run::raw_copy::RawCopy;
 use crate::run::report::{self, Report};
-use crate::run::sink::SharedWriter;
 use crate::run::{angles, exit_of};
 use konkordia_calibration::guard::Note;
 use konkordia_config::service::{DetectorConfig, DetectorKindConfig};
@@ -30,13 +29,13 @@ use konkordia_engine::contain::Panic;
 use konkordia_engine::control::Control;
 use konkordia_engine::run::{Consumers, RunOutcome, end_of_run};
 use konkordia_sinks::clock;
-use konkordia_sinks::hdf5::{FileReport, LedgerRecord, Metadata};
+use konkordia_sinks::hdf5::{FileReport, LedgerRecord, Metadata, RunFiles, master_path};
 use konkordia_sources::udp::UdpReceiver;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Total of packets from other senders. They are also counted as foreign, so the name must not look like that of a
@@ -56,43 +55,65 @@ struct Gate {
 /// What the gates of a run share with its actor.
 #[derive(Debug, Default)]
 pub struct Gates {
-    /// Gates that have thrown away the early packets.
-    drained: AtomicU64,
-    /// Packets that came before the run was armed.
-    early: AtomicU64,
+    early: Mutex<Early>,
+    opened: Condvar,
     /// True: no packets are taken any more.
     pub shut: Arc<AtomicBool>,
 }
 
+/// Packets that came before the run was armed.
+#[derive(Debug, Default)]
+struct Early {
+    /// Gates that are open: they have thrown these packets away, or their socket has failed.
+    gates_open: usize,
+    packets: u64,
+}
+
 impl Gates {
-    /// Waits until the gates have thrown away the early packets, about 0.5 s at most. Returns the number of these
-    /// packets.
+    /// Waits until all gates are open, at most 0.5 s: a detector may send faster than a gate can throw away. Returns
+    /// the number of early packets so far.
     pub fn wait(&self, streams: usize) -> u64 {
-        for _ in 0..500 {
-            if self.drained.load(Ordering::Acquire) >= streams as u64 {
-                break;
+        const LONGEST: Duration = Duration::from_millis(500);
+        let early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
+        let opened = self.opened.wait_timeout_while(early, LONGEST, |early| early.gates_open < streams);
+        opened.unwrap_or_else(PoisonError::into_inner).0.packets
+    }
+
+    fn open(&self, packets: u64) {
+        let mut early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
+        early.gates_open += 1;
+        early.packets += packets;
+        self.opened.notify_all();
+    }
+}
+
+impl Gate {
+    /// Throws away what is in the socket.
+    fn open(&mut self) -> io::Result<()> {
+        self.is_open = true;
+        let (mut early, mut result) = (0, Ok(()));
+        for _ in 0..DRAIN_BATCHES_MAX {
+            match self.inner.receive(Duration::ZERO, &mut |_, _| ()) {
+                Ok(0) => break,
+                Ok(count) => early += count as u64,
+                Err(error) => {
+                    result = Err(error);
+                    break;
+                }
             }
-            std::thread::sleep(Duration::from_millis(1));
         }
-        self.early.load(Ordering::Relaxed)
+        self.common.open(early);
+        result
     }
 }
 
 impl Source for Gate {
     fn receive(&mut self, timeout: Duration, take: &mut dyn FnMut(&[u8], Sender)) -> io::Result<usize> {
         if !self.is_open {
-            self.is_open = true;
-            let mut early = 0;
-            for _ in 0..DRAIN_BATCHES_MAX {
-                match self.inner.receive(Duration::ZERO, &mut |_, _| ())? {
-                    0 => break,
-                    count => early += count as u64,
-                }
-            }
-            self.common.early.fetch_add(early, Ordering::Relaxed);
-            self.common.drained.fetch_add(1, Ordering::Release);
+            self.open()?;
         }
         if self.common.shut.load(Ordering::Relaxed) {
+            // The run ends within a timeout or two; until then this thread must not spin.
             std::thread::sleep(timeout);
             return Ok(0);
         }
@@ -108,7 +129,7 @@ impl Source for Gate {
 pub struct UdpLive {
     control: Arc<Control>,
     plan: Arc<Plan>,
-    writer: SharedWriter,
+    files: RunFiles,
     raw_copy: Option<RawCopy>,
     writes: bool,
 }
@@ -140,7 +161,7 @@ impl Live for UdpLive {
             written,
             // Known only at the end: a sink that fails ends the run, and the ledger says what it did not take.
             unwritten: 0,
-            durable: self.writer.durable_end(),
+            durable: self.files.shared().durable_end(),
             raw_durable: self.raw_copy.as_ref().map(RawCopy::durable_end),
             lost,
             partial,
@@ -175,6 +196,13 @@ pub struct ArmParameters {
     pub write: bool,
     /// Notes for the user.
     pub notes: Vec<String>,
+}
+
+impl ArmParameters {
+    /// The master file, if files are written.
+    pub fn master(&self) -> Option<String> {
+        self.write.then(|| master_path(&self.config.directory, &self.config.prefix).display().to_string())
+    }
 }
 
 /// The configuration of this run, from the parameters of a command.
@@ -277,7 +305,7 @@ pub fn ready(parameters: ArmParameters, fanout: &Fanout, run: u64, note: &dyn Fn
     let gates = Arc::new(Gates::default());
     let consumers = || Consumers {
         output_queues: Arc::clone(&fanout.output_queues),
-        start: series_start(config, run, parameters.write),
+        start: series_start(&parameters, run),
         give_up: Arc::clone(&gates.shut),
     };
     let wrap = |inner| -> Box<dyn Source> { Box::new(Gate { inner, common: Arc::clone(&gates), is_open: false }) };
@@ -291,12 +319,13 @@ pub fn ready(parameters: ArmParameters, fanout: &Fanout, run: u64, note: &dyn Fn
     let mut prepared = prepare_with(config, Ports::Configured, &additions)?;
     prepared.notes.splice(0..0, parameters.notes.iter().cloned());
     let (control, plan) = (prepared.armed.control(), Arc::clone(&prepared.plan));
-    let (writer, raw_copy) = (prepared.writer.clone(), prepared.raw_copy.clone());
-    let live = UdpLive { control, plan: Arc::clone(&plan), writer, raw_copy, writes: parameters.write };
+    let (files, raw_copy) = (prepared.files.clone(), prepared.raw_copy.clone());
+    let live = UdpLive { control, plan: Arc::clone(&plan), files, raw_copy, writes: parameters.write };
     Ok(Ready { prepared, parameters, gates, live: Arc::new(live) })
 }
 
-fn series_start(config: &Config, run: u64, write: bool) -> SeriesStart {
+fn series_start(parameters: &ArmParameters, run: u64) -> SeriesStart {
+    let config = &parameters.config;
     let m = &config.metadata;
     let facts = Metadata {
         start_time: Some(clock::now()),
@@ -309,7 +338,7 @@ fn series_start(config: &Config, run: u64, write: bool) -> SeriesStart {
     SeriesStart {
         series: run,
         unique_id: format!("{}-{run}-{}", config.prefix, clock::now()),
-        filename: write.then(|| config.directory.join(format!("{}_master.h5", config.prefix)).display().to_string()),
+        filename: parameters.master(),
         facts,
         store: true,
         ..SeriesStart::default()
@@ -351,8 +380,8 @@ pub struct Reason {
 pub struct Closing {
     /// Configuration of the run.
     pub config: Config,
-    /// The writer of the files.
-    pub writer: SharedWriter,
+    /// Its files.
+    pub files: RunFiles,
     /// The copy of the raw frames.
     pub raw_copy: Option<RawCopy>,
     /// Where the streams arrived.
@@ -374,7 +403,7 @@ pub fn finish(closing: &Closing, outcome: &RunOutcome, images_seen: u64, reason:
     if reason.cancelled {
         record.ended = ended.into();
     }
-    let file = closing.writer.finish(&record).transpose();
+    let file = closing.files.finish(&record).transpose();
     // A raw copy without frames removes its files when it is dropped unfinished.
     let is_nothing = reason.cancelled && outcome.images == 0;
     let copy = closing.raw_copy.as_ref().filter(|_| !is_nothing);
@@ -391,7 +420,7 @@ pub fn finish(closing: &Closing, outcome: &RunOutcome, images_seen: u64, reason:
         kept = None;
     }
     let (first, mut look, end) = (outcome.first_frame, last_look(outcome), end_of_run(outcome));
-    look.durable = closing.writer.durable_end();
+    look.durable = closing.files.shared().durable_end();
     look.raw_durable = closing.raw_copy.as_ref().map(RawCopy::durable_end);
     if !closing.writes {
         look.written = 0;
@@ -414,7 +443,7 @@ pub fn broken_off(closing: &Closing, mut look: Look, panic: &Panic) -> Finished 
     let ended = Ended::Failed;
     let images = ImageLedger { expected: look.committed, lost: look.lost, partial: look.partial, ..ImageLedger::default() };
     let ledger = SeriesLedger { images, ..SeriesLedger::default() };
-    let master = closing.config.directory.join(format!("{}_master.h5", closing.config.prefix));
+    let master = master_path(&closing.config.directory, &closing.config.prefix);
     look.totals.push(("runs_program_error".into(), 1));
     Finished {
         ended: "program error",
@@ -442,11 +471,11 @@ fn remove(file: &FileReport) {
 
 /// Removes the files of a prepared run that is not wanted any more.
 pub fn discard(ready: Ready) {
-    let Prepared { armed, writer, .. } = ready.prepared;
+    let Prepared { armed, files, .. } = ready.prepared;
     // The sockets close first, because the next arm may need them.
     drop(armed);
     let record = LedgerRecord { ended: "cancelled".into(), ..LedgerRecord::default() };
-    if let Some(Ok(file)) = writer.finish(&record) {
+    if let Some(Ok(file)) = files.finish(&record) {
         remove(&file);
     }
 }
@@ -496,9 +525,9 @@ fn sum_up(
         return StatusMessage::failure(failure);
     }
     let i = &outcome.ledger.images;
-    let told = report.setup().iter().find(|told| told.is_wrong);
-    let hint = told.map(|told| told.fix.clone()).or_else(|| report.advice().first().cloned());
-    let cause = told.map_or(String::new(), |told| format!("; wrong set-up: {}", told.what));
+    let wrong_setup = report.setup().iter().find(|finding| finding.is_wrong);
+    let hint = wrong_setup.map(|finding| finding.fix.clone()).or_else(|| report.advice().first().cloned());
+    let cause = wrong_setup.map_or(String::new(), |finding| format!("; wrong set-up: {}", finding.what));
     if outcome.images == 0 && reason.cancelled {
         return StatusMessage::info(format!("run {run} was cancelled before an image came"));
     }
@@ -520,4 +549,24 @@ fn sum_up(
     }
     message.push_str(&cause);
     StatusMessage { message, severity, hint }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    #[test]
+    fn an_arm_waits_for_all_gates_and_not_longer() {
+        let gates = Arc::new(Gates::default());
+        let opening = Arc::clone(&gates);
+        gates.open(3);
+        let thread = std::thread::spawn(move || opening.open(4));
+        // One wait is enough, unless the machine takes longer than the limit for the other thread.
+        while gates.wait(2) < 7 {}
+        thread.join().unwrap();
+        let begun = Instant::now();
+        assert_eq!(gates.wait(3), 7, "a gate that does not open is not waited for for ever");
+        assert!(begun.elapsed() >= Duration::from_millis(500));
+    }
 }

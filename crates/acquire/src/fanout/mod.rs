@@ -14,7 +14,7 @@ use konkordia_core::ports::ServiceLevel;
 use konkordia_core::results::ImageResults;
 use konkordia_core::series::SeriesStart;
 use konkordia_engine::deliver;
-use konkordia_engine::output_queue::{OutputQueue, OutputQueueSpec, OutputQueues, PreviewBuffer, PreviewImage};
+use konkordia_engine::output_queue::{OutputQueue, OutputQueueSpec, OutputQueues, PreviewBuffer};
 use konkordia_engine::series::protocols;
 use konkordia_sinks::zmq::{Context, StreamSink, StreamStats, ZmqOut, ZmqOutKind, ZmqOutSpec};
 use std::collections::BTreeMap;
@@ -43,12 +43,17 @@ impl Ring {
 }
 
 impl ImageRing for Ring {
-    fn get(&self, number: Option<u64>) -> Option<RingImage> {
-        let PreviewImage { start, image, .. } = match number {
-            Some(number) => self.preview.image_at(number),
-            None => self.preview.newest(),
-        }?;
-        Some(RingImage { run: (self.run_of)(&start), start, image })
+    fn get(&self, number: Option<u64>, asked: Instant) -> Option<RingImage> {
+        let planes = self.preview.look(number, asked)?;
+        Some(RingImage { run: (self.run_of)(planes.start()), planes })
+    }
+
+    fn newest_bytes(&self) -> Option<(u64, u64)> {
+        self.preview.newest_bytes()
+    }
+
+    fn forget_pixels(&self, unasked_for: Duration) {
+        self.preview.forget_pixels(unasked_for);
     }
 
     fn newest_results(&self) -> Option<ImageResults> {

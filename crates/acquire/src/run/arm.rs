@@ -2,7 +2,6 @@
 //! behind as possible.
 
 use super::raw_copy::{RawCopy, RawSpec};
-use super::sink::{FileSink, SharedWriter};
 use super::{memory_limit, recorded};
 use crate::readiness;
 use konkordia_calibration::guard::Note;
@@ -16,8 +15,9 @@ use konkordia_engine::run::{Armed, Consumers, RunParts, WorkerKind, arm};
 use konkordia_kernels::isa::Isa;
 use konkordia_sinks::clock;
 use konkordia_sinks::durable::ToDisk;
-use konkordia_sinks::hdf5::{FileSpec, TileInfo, Writer, unknown};
+use konkordia_sinks::hdf5::{ExtraColumn, FileSpec, RunFiles, TileInfo, Writer, unknown};
 use konkordia_sources::udp::{UdpReceiver, kernel_receive_buffer_bytes_max};
+use konkordia_wire::formats::PacketFormat;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -27,8 +27,8 @@ pub struct Prepared {
     pub armed: Armed,
     /// Its plan.
     pub plan: Arc<Plan>,
-    /// Closes the files.
-    pub writer: SharedWriter,
+    /// Its files.
+    pub files: RunFiles,
     /// Closes the files of raw frames, if raw frames are kept.
     pub raw_copy: Option<RawCopy>,
     /// The address on which each stream is received.
@@ -60,6 +60,9 @@ pub struct RunInputs {
 
 /// Makes the plan, checks that there is enough memory, and loads the calibration. An automatic negative offset in the
 /// plan is computed from the calibration.
+///
+/// # Errors
+/// There is too little memory, or the calibration cannot be read or does not fit the detector.
 pub fn run_inputs(config: &Config) -> Result<RunInputs, Failure> {
     let mut plan = plan::plan(config);
     memory_limit::check(&plan)?;
@@ -92,10 +95,12 @@ pub struct Additions<'a> {
     pub wrap: &'a dyn Fn(UdpReceiver) -> Box<dyn Source>,
 }
 
-/// Loads the calibration, binds the sockets, creates the files and allocates the buffers. After an error nothing is
-/// left behind, except files without images if they had been created already.
+/// Loads the calibration, binds the sockets, creates the files and allocates the buffers. `note` gets remarks on the
+/// images while the run goes on.
 ///
-/// `note` gets remarks on the images while the run goes on.
+/// # Errors
+/// One of these is not possible; the failure says which and what to do. Nothing is left behind, except files without
+/// images if they had been created already.
 pub fn prepare(config: &Config, ports: Ports, note: fn(&str)) -> Result<Prepared, Failure> {
     let plain = Additions {
         write: true,
@@ -108,6 +113,9 @@ pub fn prepare(config: &Config, ports: Ports, note: fn(&str)) -> Result<Prepared
 }
 
 /// As [`prepare`], with the changes of a service.
+///
+/// # Errors
+/// As of [`prepare`]; also if the disk is too small or too slow.
 pub fn prepare_with(config: &Config, ports: Ports, additions: &Additions<'_>) -> Result<Prepared, Failure> {
     let RunInputs { plan, loaded, mut notes } = run_inputs(config)?;
     if let Some(disk) = additions.disk {
@@ -124,7 +132,7 @@ pub fn prepare_with(config: &Config, ports: Ports, additions: &Additions<'_>) ->
     let begin = clock::now();
     let raw = (config.keep_raw && additions.write).then(|| RawSpec::of(config, &plan, begin.clone()));
     let raw_copy = raw.clone().map(RawCopy::create).transpose()?;
-    let writer = if additions.write {
+    let files = if additions.write {
         let mut spec = file_spec(config, &plan, &loaded);
         spec.metadata.start_time = Some(begin);
         let mut writer = Writer::create(spec)?;
@@ -134,16 +142,16 @@ pub fn prepare_with(config: &Config, ports: Ports, additions: &Additions<'_>) ->
         }
         notes.extend(unknown::notes(&config.metadata));
         notes.extend(raw.and_then(|raw| raw_space_note(&raw, writer.space().free)));
-        SharedWriter::new(writer)
+        RunFiles::new(writer)
     } else {
-        SharedWriter::default()
+        RunFiles::default()
     };
     let sources = receivers.into_iter().map(additions.wrap).collect();
-    let file: Box<dyn Sink> = Box::new(FileSink::new(writer.clone(), &plan));
     let frame_sinks = raw_copy.iter().map(|copy| Box::new(copy.clone()) as Box<dyn FrameSink>).collect();
-    let parts = Parts { sources, sinks: (file, frame_sinks), consumers: (additions.consumers)(), isa: Isa::detect() };
+    let parts =
+        Parts { sources, sinks: (Box::new(files.sink()), frame_sinks), consumers: (additions.consumers)(), isa: Isa::detect() };
     let armed = arm_all(&plan, loaded, parts, (additions.note)())?;
-    Ok(Prepared { armed, plan, writer, raw_copy, addresses, receive_buffer_bytes: given, notes })
+    Ok(Prepared { armed, plan, files, raw_copy, addresses, receive_buffer_bytes: given, notes })
 }
 
 /// What a run is made of besides its plan and calibration.
@@ -197,6 +205,9 @@ fn auto_offset(loaded: &Loaded) -> Result<i32, Failure> {
 }
 
 /// Opens a socket for each stream.
+///
+/// # Errors
+/// An address or port cannot be used, for example because another program has it.
 pub fn bind(config: &Config, streams: usize, ports: Ports) -> Result<Vec<UdpReceiver>, Failure> {
     let bind = |stream: usize| {
         let port = if ports == Ports::Free { 0 } else { config.first_port + stream as u16 };
@@ -238,10 +249,16 @@ fn raw_space_note(raw: &RawSpec, free: u64) -> Option<String> {
     })
 }
 
-/// See [`readiness::space_note`].
+/// Real images compress well, so too little space for uncompressed images is only a remark.
 pub fn space_note(writer: &Writer) -> Option<String> {
     let space = writer.space();
     readiness::space_note(space.free, space.images_uncompressed?)
+}
+
+/// The additional columns of the files of a run: those of a selection of frames, where there is one, and the results.
+pub fn extra_columns(plan: &Plan, has_selection: bool) -> Vec<ExtraColumn> {
+    let selection = ExtraColumn::of_selection().into_iter().filter(|_| has_selection);
+    selection.chain(plan.result_kinds().into_iter().map(Into::into)).collect()
 }
 
 /// The description of the files to write. The start time of the run is left out.
@@ -280,8 +297,8 @@ pub fn file_spec(config: &Config, plan: &Plan, loaded: &Loaded) -> FileSpec {
         software: concat!("konkordia ", env!("CARGO_PKG_VERSION")).into(),
         configuration: config.text.clone(),
         conversion: recorded::conversion(config, plan),
-        frame_columns: super::sink::frame_columns(plan).to_vec(),
-        extra_columns: super::sink::extra_columns(plan, !plan.processing.selection.is_plain()),
+        frame_columns: PacketFormat::of(format.kind).description().columns.to_vec(),
+        extra_columns: extra_columns(plan, !plan.processing.selection.is_plain()),
         series: None,
         scale: recorded::scale(config, plan),
         underload: recorded::underload(plan),

@@ -7,28 +7,31 @@ pub mod raw_copy;
 mod recorded;
 pub mod report;
 pub mod setup;
-pub mod sink;
 
 use konkordia_config::Config;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::series::Ended;
 use konkordia_engine::run::{RunFailure, RunOutcome};
 use konkordia_sinks::clock;
+use konkordia_sinks::hdf5::RunFiles;
 use raw_copy::RawCopy;
 use report::Report;
 use std::net::SocketAddr;
 
-/// Closes the files and makes the report.
+/// Closes the files and makes the report. `addresses` are those of the streams, in stream order.
+///
+/// # Errors
+/// The files cannot be completed, for example because the disk is full.
 pub fn close(
     config: &Config,
     addresses: &[SocketAddr],
     outcome: &RunOutcome,
-    writer: &sink::SharedWriter,
+    files: &RunFiles,
     raw_copy: Option<&RawCopy>,
 ) -> Result<Report, Failure> {
     let names: Vec<String> = addresses.iter().map(report::stream_name).collect();
     let record = report::ledger_record(config, &names, outcome, clock::now());
-    let file = writer.finish(&record).transpose();
+    let file = files.finish(&record).transpose();
     let raw = raw_copy.and_then(RawCopy::finish).transpose();
     Ok(Report::new(config, &names, outcome, file?).with_raw(raw?))
 }

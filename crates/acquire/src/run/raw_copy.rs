@@ -238,7 +238,7 @@ impl FrameSink for RawCopy {
     fn write(&mut self, frame: u64, tile: usize, record: &TileRecord, bytes: &[u8]) -> Result<(), SinkError> {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(files) = files.as_mut() else { return Ok(()) };
-        files.write(frame, tile, record, bytes).map_err(|Failure { what, why, fix, .. }| SinkError { what, why, fix })
+        Ok(files.write(frame, tile, record, bytes)?)
     }
 }
 

@@ -58,7 +58,7 @@ pub fn ledger_record(config: &Config, names: &[String], outcome: &RunOutcome, no
         totals,
         streams: streams.collect(),
         balances: balances(),
-        ended: ended(outcome.ended_name(), &setup::tell(config, names, &outcome.findings)),
+        ended: ended(outcome.ended_name(), &setup::reports(config, names, &outcome.findings)),
         end_time: Some(now),
         images_expected: outcome.images,
     }
@@ -75,8 +75,8 @@ fn header_rows(seen: Option<&Seen>) -> [(String, u64); 3] {
 }
 
 /// Why a run ended, followed by what is wrong with its set-up.
-pub fn ended(name: &str, told: &[SetupReport]) -> String {
-    let wrong: Vec<String> = told.iter().filter(|told| told.is_wrong).map(|told| told.what.clone()).collect();
+pub fn ended(name: &str, setup: &[SetupReport]) -> String {
+    let wrong: Vec<String> = setup.iter().filter(|finding| finding.is_wrong).map(|finding| finding.what.clone()).collect();
     if wrong.is_empty() { name.to_string() } else { format!("{name}{WRONG_SETUP}{}", wrong.join("; ")) }
 }
 
@@ -129,7 +129,7 @@ impl Report {
             unit: plan::unit(config),
             file,
             raw: None,
-            setup: setup::tell(config, names, &outcome.findings),
+            setup: setup::reports(config, names, &outcome.findings),
             senders: (0..names.len()).map(|n| outcome.seen.get(n).map_or_else(Default::default, senders)).collect(),
             advice: advice(config, names, outcome),
             notes: Vec::new(),
@@ -167,9 +167,9 @@ impl Report {
 
     /// The most important line: a wrong set-up, otherwise where data were lost; `None` if all is well.
     pub fn headline(&self) -> Option<String> {
-        let told = self.setup.iter().find(|told| told.is_wrong).or(self.setup.first());
-        let told = told.map(|told| format!("wrong set-up: {}", told.what));
-        told.or_else(|| self.advice.first().cloned()).or_else(|| self.cause_of_gaps().cloned())
+        let finding = self.setup.iter().find(|finding| finding.is_wrong).or(self.setup.first());
+        let wrong = finding.map(|finding| format!("wrong set-up: {}", finding.what));
+        wrong.or_else(|| self.advice.first().cloned()).or_else(|| self.cause_of_gaps().cloned())
     }
 
     /// The first note on the input of a conversion, which says what is missing there; `None` if no image lacks
@@ -218,8 +218,8 @@ impl Report {
     /// The report as text.
     pub fn to_text(&self) -> String {
         let mut out = String::new();
-        for told in &self.setup {
-            out.push_str(&format!("wrong set-up: {}\n  fix: {}\n", told.what, told.fix));
+        for finding in &self.setup {
+            out.push_str(&format!("wrong set-up: {}\n  fix: {}\n", finding.what, finding.fix));
         }
         if self.setup.is_empty() {
             out.extend(self.headline().map(|line| format!("{line}\n")));
@@ -256,8 +256,8 @@ impl Report {
             ));
         }
         out.push_str(&format!("\nended     {}", self.ended));
-        let told_first = usize::from(self.setup.is_empty());
-        for line in self.advice.iter().skip(told_first) {
+        let shown_first = usize::from(self.setup.is_empty());
+        for line in self.advice.iter().skip(shown_first) {
             out.push_str(&format!("\nadvice    {line}"));
         }
         for line in &self.notes {
@@ -367,7 +367,7 @@ fn advice(config: &Config, names: &[String], outcome: &RunOutcome) -> Vec<String
         list.push("nothing arrived on any port: is the detector sending to this address, and is a firewall in the way? docs/troubleshooting.md, Nothing arrives".into());
         return list;
     }
-    list.extend(setup::tell(config, names, &outcome.findings).iter().map(SetupReport::text));
+    list.extend(setup::reports(config, names, &outcome.findings).iter().map(SetupReport::text));
     let odd = total.malformed_total();
     if odd > 0 && outcome.findings.is_empty() {
         let line = "datagrams are not packets of this detector: damaged, or from another sender (docs/troubleshooting.md)";

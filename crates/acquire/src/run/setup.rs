@@ -62,7 +62,7 @@ impl SetupReporter {
 }
 
 /// The findings as text; `names` are the names of the streams.
-pub fn tell(config: &Config, names: &[String], findings: &[Finding]) -> Vec<SetupReport> {
+pub fn reports(config: &Config, names: &[String], findings: &[Finding]) -> Vec<SetupReport> {
     findings.iter().map(|finding| report_of(config, names, finding)).collect()
 }
 

@@ -68,7 +68,7 @@ async fn keep(shared: &Arc<Shared>, mut record: Record, identity: &Identity) {
     // Requests without a token are no events, because they could push all others out of the history. The audit log has
     // them all the same.
     if identity.role().is_some() {
-        tell(shared, &record);
+        report(shared, &record);
     }
     let Some(log) = shared.audit.clone() else { return };
     if identity.role().is_none() {
@@ -89,7 +89,7 @@ async fn keep(shared: &Arc<Shared>, mut record: Record, identity: &Identity) {
     }
 }
 
-fn tell(shared: &Shared, record: &Record) {
+fn report(shared: &Shared, record: &Record) {
     let verb = record.path.rsplit('/').next().unwrap_or_default();
     let (severity, end) = match &record.code {
         None => (Severity::Info, "done".to_string()),

@@ -4,7 +4,7 @@
 //! A connection without a valid token may be closed whatever it does, so that idle connections and unfinished requests
 //! keep nobody out. A connection with a valid token is closed only while it is idle, and only for a connection from
 //! this machine or from an address from which a token came before. Connections from this machine and from such
-//! addresses are never closed for any other.
+//! addresses are never closed for a connection from elsewhere.
 
 use crate::security::rate::network;
 use std::cmp::Reverse;

@@ -3,27 +3,26 @@
 use super::connection_slots::Seat;
 use super::extract::Query;
 use super::problem::Problem;
-use super::state::Shared;
+use super::state::{Shared, changed};
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::IntoResponse;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::{Extension, Json};
-use konkordia_acquire::handle::{ServiceEvent, Severity};
+use konkordia_acquire::handle::{News, ServiceEvent, Severity, Subscription};
 use konkordia_core::moment;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use utoipa::{IntoParams, ToSchema};
 
 /// A comment is sent this often while nothing happens, so that no proxy takes the connection for dead.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// Events on their way to one subscriber; behind them, the channel of the service holds more.
+/// Events on their way to one subscriber; behind them, the history of the service holds more.
 const UNSENT_MAX: usize = 16;
 /// Most events that `logs` returns.
 const LOGS_MAX: usize = 1000;
@@ -70,8 +69,11 @@ pub async fn events(
     };
     let (sender, receiver) = mpsc::channel(UNSENT_MAX);
     let streaming = seat.map(|Extension(seat)| seat.streams());
+    let log = &shared.fleet.events;
+    // Before the answer begins, so that nothing is missing after it.
+    let subscription = after.map_or_else(|| log.subscribe(), |after| log.subscribe_after(after));
     tokio::spawn(async move {
-        forward(shared, query.detector, after, sender).await;
+        forward(shared, query.detector, subscription, sender).await;
         drop(streaming);
     });
     Ok(Sse::new(ReceiverStream::new(receiver)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
@@ -81,42 +83,24 @@ pub async fn events(
 async fn forward(
     shared: Arc<Shared>,
     detector: Option<String>,
-    after: Option<u64>,
+    mut events: Subscription,
     sender: mpsc::Sender<Result<Event, Infallible>>,
 ) {
     let mut stopping = shared.stopping.subscribe();
-    let (known, mut coming) = shared.listen();
-    let newest = known.last().map_or(0, |event| event.id);
     let wanted = |event: &ServiceEvent| event.detector.is_none() || detector.is_none() || event.detector == detector;
-    let mut first = Vec::new();
-    if let Some(after) = after {
-        // An id beyond the newest one is from before a restart of the service.
-        let after = if after > newest { None } else { Some(after) };
-        let oldest = known.first().map_or(1, |event| event.id);
-        match after {
-            None => first.push(missed(None)),
-            Some(after) if after > 0 && after + 1 < oldest => first.push(missed(Some(oldest - after - 1))),
-            Some(_) => {}
-        }
-        first.extend(known.iter().filter(|e| e.id > after.unwrap_or(0) && wanted(e)).map(|e| of(e)));
-    }
-    drop(known);
-    for event in first {
-        if sender.send(Ok(event)).await.is_err() {
-            return;
-        }
-    }
     while !*stopping.borrow_and_update() {
-        let event = tokio::select! {
-            event = coming.recv() => event,
-            changed = stopping.changed() => if changed.is_ok() { continue } else { return },
-            () = sender.closed() => return,
-        };
-        let event = match event {
-            Ok(event) if event.id > newest && wanted(&event) => of(&event),
-            Ok(_) => continue,
-            Err(RecvError::Lagged(count)) => missed(Some(count)),
-            Err(RecvError::Closed) => return,
+        let event = match events.read() {
+            Some(News::Event(event)) if wanted(&event) => of(&event),
+            Some(News::Event(_)) => continue,
+            Some(News::Missed(count)) => missed(count),
+            None => {
+                tokio::select! {
+                    () = changed(&mut events) => {}
+                    ended = stopping.changed() => if ended.is_err() { return },
+                    () = sender.closed() => return,
+                }
+                continue;
+            }
         };
         tokio::select! {
             sent = sender.send(Ok(event)) => if sent.is_err() { return },

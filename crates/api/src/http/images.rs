@@ -9,12 +9,11 @@ use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::Response;
-use konkordia_acquire::handle::{Detector, RingImage};
-use konkordia_core::image::CommittedImage;
+use konkordia_acquire::handle::{Detector, ImageRing, RingImage};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use utoipa::{IntoParams, ToSchema};
 
@@ -91,24 +90,35 @@ pub async fn image(
         return Err(Problem::new("bad_query", format!("max_size: {size} is not between 16 and 8192"), ""));
     }
     let detector = shared.detector(query.detector.as_deref())?;
-    let ring = detector.images();
-    let found = ring.get(number).ok_or_else(|| none(&*detector, number))?;
-    let facts = ImageHeader::new(&*detector, &found, ring.age(found.image.number));
-    let RingImage { start, image, .. } = found;
-    let format = query.format.unwrap_or(Format::Png);
-    if format == Format::Json {
+    let (ring, asked, format) = (detector.images(), Instant::now(), query.format.unwrap_or(Format::Png));
+    // The newest image is chosen when it is the turn of this request: who waits then shares what another one unpacks.
+    let chosen = if number.is_some() || format == Format::Json {
+        Some(ring.get(number, asked).ok_or_else(|| none(&*detector, number))?)
+    } else {
+        None
+    };
+    if let (Some(found), Format::Json) = (&chosen, format) {
+        let facts = ImageHeader::new(&*detector, found, &*ring);
         let body = serde_json::to_vec(&facts).map_err(|_| Problem::bug("the facts of the image are no JSON"))?;
         return respond(&facts, Rendered::new("application/json", body), None);
     }
-    let selection = Selection { format, channel: query.channel, size };
-    let memory = memory(&shared, &image).await?;
+    let bytes = match &chosen {
+        Some(found) => (found.planes.image().packed_bytes(), found.planes.image().unpacked_bytes()),
+        None => ring.newest_bytes().ok_or_else(|| none(&*detector, number))?,
+    };
+    let memory = memory(&shared, bytes).await?;
     let turn = turn(&shared.decoders, 1).await?;
+    let selection = Selection { format, channel: query.channel, size };
     let rendered = tokio::task::spawn_blocking(move || {
-        let rendered = render::render(&start, &image, &selection);
-        drop(turn);
-        rendered
+        let _turn = turn;
+        let found = chosen.or_else(|| ring.get(number, asked)).ok_or_else(|| none(&*detector, number))?;
+        if found.planes.image().unpacked_bytes() > bytes.1 {
+            return Err(Problem::new("busy", "the images have just become larger", "ask again").retry_after(1));
+        }
+        let facts = ImageHeader::new(&*detector, &found, &*ring);
+        render::render(&found.planes, &selection).map(|rendered| (facts, rendered))
     });
-    let rendered = rendered.await.map_err(|_| Problem::bug("the service made a mistake with this image"))??;
+    let (facts, rendered) = rendered.await.map_err(|_| Problem::bug("the service made a mistake with this image"))??;
     respond(&facts, rendered, Some(memory))
 }
 
@@ -135,8 +145,8 @@ pub struct ImageHeader {
     pub status: String,
     /// Milliseconds since it came into the ring.
     pub age_ms: Option<u64>,
-    /// Parts that are missing, one bit for each upstream.
-    pub missing_parts: u64,
+    /// Parts that are missing, one bit for each upstream or UDP port, at most 128.
+    pub missing_parts: u128,
     /// False if the sender wanted it passed on, but not stored.
     pub store: bool,
     /// Its channels.
@@ -171,8 +181,8 @@ pub struct ChannelHeader {
 }
 
 impl ImageHeader {
-    fn new(detector: &dyn Detector, found: &RingImage, age: Option<Duration>) -> Self {
-        let image = &found.image;
+    fn new(detector: &dyn Detector, found: &RingImage, ring: &dyn ImageRing) -> Self {
+        let image = found.planes.image();
         let channels = image.channels.iter().map(|channel| ChannelHeader {
             name: channel.name.to_string(),
             shape: channel.array.shape.dimensions().to_vec(),
@@ -185,8 +195,8 @@ impl ImageHeader {
             run: found.run.unwrap_or_else(|| detector.status().run),
             image: image.number,
             status: format!("{:?}", image.status).to_lowercase(),
-            age_ms: age.map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
-            missing_parts: image.missing_parts,
+            age_ms: ring.age(image.number).map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
+            missing_parts: image.packets.as_ref().map_or(image.missing_parts.into(), |packets| packets.missing_tiles()),
             store: image.store,
             channels: channels.collect(),
             start_ns: image.times.map(|times| times.start_ns),
@@ -198,12 +208,10 @@ impl ImageHeader {
     }
 }
 
-/// Waits until there is memory for the pixels and for what is made of them: twice the sum of the packed and the
-/// unpacked bytes.
-async fn memory(shared: &Shared, image: &CommittedImage) -> Result<OwnedSemaphorePermit, Problem> {
-    let of_channel = |channel: &konkordia_core::image::Channel| channel.array.unpacked_bytes();
-    let unpacked = image.channels.iter().map(of_channel).fold(0, u64::saturating_add);
-    let mib = (unpacked.saturating_add(image.packed_bytes()) >> 19) + 1;
+/// Waits until there is memory for the pixels of an image and for what is made of them: twice the sum of its packed and
+/// its unpacked bytes.
+async fn memory(shared: &Shared, (packed, unpacked): (u64, u64)) -> Result<OwnedSemaphorePermit, Problem> {
+    let mib = (unpacked.saturating_add(packed) >> 19) + 1;
     let all = shared.settings.limits.image_memory_mib;
     let mib = u32::try_from(mib).ok().filter(|mib| *mib <= all).ok_or_else(|| {
         let detail = format!("giving this image takes {mib} MiB of memory, {all} MiB are allowed for all images together");

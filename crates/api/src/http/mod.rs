@@ -28,9 +28,8 @@ use axum_server::Handle;
 use axum_server::accept::DefaultAcceptor;
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use connection::Gate;
-use konkordia_acquire::handle::Fleet;
+use konkordia_acquire::handle::{Fleet, contain_thread};
 use konkordia_core::failure::{Exit, Failure, reason};
-use konkordia_engine::contain::contain_thread;
 pub use settings::{Limits, Settings, wrong_settings};
 use state::Shared;
 use std::net::{SocketAddr, TcpListener};
@@ -86,7 +85,7 @@ pub fn spawn(fleet: Arc<Fleet>, settings: Settings) -> Result<Server, Failure> {
     let runtime = builder.build().map_err(|error| io("cannot start the threads for HTTP", &error))?;
     let handle = Handle::new();
     let tls = tls.map(RustlsConfig::from_config);
-    runtime.spawn(watch::files(Arc::clone(&shared), tls.clone()));
+    runtime.spawn(watch::run(Arc::clone(&shared), tls.clone()));
     if shared.tokens.is_some() && tls.is_none() && !address.ip().is_loopback() {
         shared.warn(format!(
             "tokens are sent to {address} in the clear: whoever can listen on the network reads them and can use them; set service.tls_certificate and service.tls_key, or listen on 127.0.0.1 behind an SSH tunnel or a proxy with TLS"

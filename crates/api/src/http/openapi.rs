@@ -107,6 +107,9 @@ fn document() -> Value {
     components.insert("securitySchemes".into(), json!({"token": schema}));
     components.insert("responses".into(), Value::Object(problem_responses()));
     unsigned(&mut document);
+    if let Some(schemas) = document["components"]["schemas"].as_object_mut() {
+        schemas.values_mut().for_each(join_flattened);
+    }
     if let Some(paths) = document["paths"].as_object_mut() {
         for (path, methods) in paths {
             for (method, operation) in methods.as_object_mut().into_iter().flatten() {
@@ -131,6 +134,19 @@ fn unsigned(value: &mut Value) {
         Value::Array(values) => values.iter_mut().for_each(unsigned),
         _ => {}
     }
+}
+
+/// A structure with a flattened field is described as several schemas that hold together. Here they become one object.
+fn join_flattened(schema: &mut Value) {
+    let Some(Value::Array(mut parts)) = schema.get_mut("allOf").map(Value::take) else { return };
+    let (mut required, mut properties) = (Vec::new(), Map::new());
+    for part in &mut parts {
+        join_flattened(part);
+        required.extend(part["required"].as_array().into_iter().flatten().cloned());
+        properties.extend(part["properties"].as_object().cloned().unwrap_or_default());
+    }
+    let description = schema["description"].take();
+    *schema = json!({"type": "object", "description": description, "required": required, "properties": properties});
 }
 
 /// An optional query parameter is left out and never null, so its schema loses `null`.

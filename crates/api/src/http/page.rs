@@ -8,7 +8,7 @@ use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{Html, IntoResponse, Response};
-use konkordia_acquire::handle::DetectorStatus;
+use konkordia_acquire::handle::{DetectorStatus, StateWord};
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -46,8 +46,7 @@ pub async fn page(
 }
 
 fn row(text: &mut String, status: &DetectorStatus) {
-    let state = serde_json::to_value(status.state).ok();
-    let state = state.as_ref().and_then(|state| state.as_str()).unwrap_or_default();
+    let state = StateWord::from(status.state).name();
     let expected = status.images_expected.map_or_else(|| "\u{2013}".into(), |images| images.to_string());
     let link: String = status.detector.bytes().map(|byte| format!("%{byte:02X}")).collect();
     let _ = writeln!(

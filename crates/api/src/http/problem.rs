@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use konkordia_acquire::handle::{DetectorState, Refusal};
+use konkordia_acquire::handle::{Refusal, RefusalCode, StateWord};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -14,7 +14,8 @@ pub const MEDIA_TYPE: &str = "application/problem+json";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Problem, example = json!({
     "type": "urn:konkordia:problem:wrong_state", "title": "Wrong state for this command", "status": 409, "code": "wrong_state",
-    "detail": "cannot arm: a run is going on", "hint": "wait for its end, or stop or cancel it", "state": "running"
+    "detail": "cannot arm 'eiger' while it is receiving: a run is in progress",
+    "hint": "wait for its end, or stop or cancel it first", "state": "running"
 }))]
 pub struct ProblemBody {
     /// `urn:konkordia:problem:` and the code.
@@ -34,7 +35,7 @@ pub struct ProblemBody {
     pub hint: Option<String>,
     /// State of the detector, if the problem is about one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub state: Option<DetectorState>,
+    pub state: Option<StateWord>,
 }
 
 /// A problem on its way into a response.
@@ -117,6 +118,11 @@ impl Problem {
         Self::new("bug", detail, "please report it together with the request; the log of the service says more")
     }
 
+    /// Pixels of an image that cannot be unpacked.
+    pub fn bad_pixels(why: String) -> Self {
+        Self::new("bad_image", format!("the pixels cannot be unpacked: {why}"), "ask for format=raw to look at the bytes")
+    }
+
     /// Its body.
     #[cfg(test)]
     pub fn body(&self) -> &ProblemBody {
@@ -127,9 +133,9 @@ impl Problem {
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
         let detail = if refusal.why.is_empty() { refusal.what } else { format!("{}: {}", refusal.what, refusal.why) };
-        let mut problem = Self::new(&refusal.code, detail, refusal.fix);
-        problem.body.state = refusal.state;
-        if refusal.code == "busy" { problem.retry_after(1) } else { problem }
+        let mut problem = Self::new(refusal.code.name(), detail, refusal.fix);
+        problem.body.state = refusal.state.map(StateWord::from);
+        if refusal.code == RefusalCode::Busy { problem.retry_after(1) } else { problem }
     }
 }
 
@@ -170,36 +176,30 @@ pub fn panicked(_: Box<dyn std::any::Any + Send + 'static>) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use konkordia_acquire::handle::DetectorState;
 
     #[test]
     fn refusals_become_problems_with_their_status() {
-        let refusal = |code: &str| Refusal {
-            code: code.into(),
-            what: "cannot arm".into(),
-            why: "the disk is full".into(),
-            fix: "free some space".into(),
-            state: Some(DetectorState::Idle),
+        let status_of = |code| match code {
+            RefusalCode::WhichDetector => 400,
+            RefusalCode::UnknownDetector => 404,
+            RefusalCode::WrongState | RefusalCode::ArmFailed | RefusalCode::NoTrigger | RefusalCode::Refused => 409,
+            RefusalCode::BadRequest => 422,
+            RefusalCode::Busy => 503,
         };
-        let expected = [
-            ("wrong_state", 409),
-            ("arm_failed", 409),
-            ("unknown_detector", 404),
-            ("no_trigger", 409),
-            ("busy", 503),
-            ("bad_request", 422),
-            ("novel", 409),
-        ];
-        for (code, status) in expected {
-            let problem = Problem::from(refusal(code));
+        for code in RefusalCode::ALL {
+            let (what, why, fix) = ("cannot arm".into(), "the disk is full".into(), "free some space".into());
+            let problem = Problem::from(Refusal { code, what, why, fix, state: Some(DetectorState::Draining) });
             let body = problem.body();
-            assert_eq!((body.status, body.code.as_str()), (status, code));
+            assert_eq!((body.status, body.code.as_str()), (status_of(code), code.name()));
             assert_eq!(body.detail, "cannot arm: the disk is full");
-            assert_eq!((body.hint.as_deref(), body.state), (Some("free some space"), Some(DetectorState::Idle)));
+            assert_eq!((body.hint.as_deref(), body.state), (Some("free some space"), Some(StateWord::Running)));
             let response = problem.into_response();
-            assert_eq!(response.status().as_u16(), status);
+            assert_eq!(response.status().as_u16(), status_of(code));
             assert_eq!(response.headers()[header::CONTENT_TYPE], MEDIA_TYPE);
-            assert_eq!(response.headers().contains_key(header::RETRY_AFTER), code == "busy");
+            assert_eq!(response.headers().contains_key(header::RETRY_AFTER), code == RefusalCode::Busy);
         }
+        assert_eq!(Problem::new("novel", "", "").body().status, 409, "an unknown code is one of refused");
     }
 
     #[test]

@@ -9,12 +9,12 @@ use crate::security::tokens::Tokens;
 use crate::security::{Identity, Role};
 use arc_swap::ArcSwap;
 use axum::http::{HeaderMap, header};
-use konkordia_acquire::handle::{Detector, DetectorState, DetectorStatus, Fleet, ServiceEvent, Severity};
+use konkordia_acquire::handle::{Detector, DetectorStatus, Fleet, Severity, Subscription};
 use konkordia_core::failure::Failure;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tokio::sync::{Semaphore, broadcast, watch};
+use tokio::sync::{Semaphore, watch};
 
 /// Commands that may wait for their detectors at once, and as many again that end something, so that a `cancel` never
 /// waits behind an `arm`.
@@ -23,8 +23,6 @@ pub const COMMANDS_MAX: usize = 12;
 pub const DECODERS_MAX: usize = 4;
 /// Longest that a `wait` or `wait_s` waits.
 pub const WAIT_S_MAX: f64 = 600.0;
-/// How often a state is read while no event reports a change.
-const LOOK: Duration = Duration::from_millis(100);
 
 /// Shared by all requests.
 pub struct Shared {
@@ -58,11 +56,12 @@ pub struct Shared {
     pub answered: [AtomicU64; 5],
     /// When the service began.
     pub began: Instant,
-    events: broadcast::Sender<Arc<ServiceEvent>>,
 }
 
-/// Events that a slow subscriber may be behind. Beyond that it loses events, and gets the number of lost ones.
-const BEHIND: usize = 256;
+/// Waits for an event or a change of a status.
+pub async fn changed(events: &mut Subscription) {
+    std::future::poll_fn(|context| events.poll_changed(context)).await;
+}
 
 impl Shared {
     /// Reads tokens, checks origins and the audit log.
@@ -74,10 +73,6 @@ impl Shared {
         let origins = Origins::new(&settings.hosts, &settings.origins, tokens.is_some());
         let origins = origins.map_err(|why| wrong_settings(why, "correct [service] cors_origins"))?;
         let audit = settings.audit.as_deref().map(AuditLog::open).transpose()?;
-        let events = broadcast::channel(BEHIND).0;
-        let of_log = events.clone();
-        // No listener at all is not an error.
-        drop(fleet.events.forward(Box::new(move |event| drop(of_log.send(Arc::clone(event))))));
         let limits = &settings.limits;
         Ok(Self {
             rate: Mutex::new(RateLimit::new(limits.requests_per_s, limits.requests_burst)),
@@ -93,7 +88,6 @@ impl Shared {
             stopping: watch::channel(false).0,
             answered: Default::default(),
             began: Instant::now(),
-            events,
             fleet,
             settings,
         })
@@ -117,56 +111,42 @@ impl Shared {
     /// # Errors
     /// If there is none, or it is not said which.
     pub fn detector(&self, name: Option<&str>) -> Result<Arc<dyn Detector>, Problem> {
-        self.fleet.find(name).map_err(|mut refusal| {
-            if name.is_none() {
-                refusal.code = "which_detector".into();
-            }
-            Problem::from(refusal)
-        })
+        self.fleet.find(name).map_err(Problem::from)
     }
 
     /// True once the service or this server is stopping.
     pub fn is_stopping(&self) -> bool {
-        *self.stopping.borrow() || **self.fleet.stopping.load()
+        *self.stopping.borrow() || self.fleet.is_stopping()
     }
 
     /// Waits until a detector is neither armed nor running, or has begun another run than `run`; at most `longest`. No
     /// thread is blocked meanwhile. Returns the newest state, and whether the wait was successful.
     pub async fn wait_idle(&self, detector: &dyn Detector, run: u64, longest: Duration) -> (Arc<DetectorStatus>, bool) {
         let until = tokio::time::Instant::now() + longest;
-        let mut stopping = self.stopping.subscribe();
-        let mut events = self.events.subscribe();
+        // Before the first look, so that no change is missed in between.
+        let (mut stopping, mut events) = (self.stopping.subscribe(), self.fleet.events.subscribe());
         loop {
+            let is_over = tokio::time::Instant::now() >= until;
             let status = detector.status();
-            let done = !matches!(status.state, DetectorState::Armed | DetectorState::Running) || status.run != run;
-            if done || self.is_stopping() || tokio::time::Instant::now() >= until {
+            let done = status.has_ended(run);
+            if done || is_over || self.is_stopping() {
                 return (status, done);
             }
-            let next = until.min(tokio::time::Instant::now() + LOOK);
             tokio::select! {
-                () = tokio::time::sleep_until(next) => {}
-                changed = stopping.changed() => drop(changed),
-                event = events.recv() => if matches!(event, Err(broadcast::error::RecvError::Closed)) {
-                    tokio::time::sleep_until(next).await;
-                },
+                () = tokio::time::sleep_until(until) => {}
+                ended = stopping.changed() => drop(ended),
+                () = changed(&mut events) => {}
             }
         }
     }
 
-    /// The events in the history, and a channel for all later ones. No event is missing in between; the first ones of
-    /// the channel may be in the history too.
-    pub fn listen(&self) -> (Vec<Arc<ServiceEvent>>, broadcast::Receiver<Arc<ServiceEvent>>) {
-        let coming = self.events.subscribe();
-        (self.fleet.events.after(0), coming)
-    }
-
     /// Reports that something is wrong with the service itself.
     pub fn warn(&self, message: String) {
-        self.tell(Severity::Warning, message);
+        self.report(Severity::Warning, message);
     }
 
     /// Adds an event about the service itself to the history.
-    pub fn tell(&self, severity: Severity, message: String) {
+    pub fn report(&self, severity: Severity, message: String) {
         let event = if severity == Severity::Info { "log" } else { "warning" };
         self.fleet.events.add(None, event, severity, message, serde_json::Value::Null);
     }

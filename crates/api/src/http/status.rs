@@ -5,7 +5,7 @@ use super::problem::Problem;
 use super::state::{Shared, WAIT_S_MAX};
 use axum::Json;
 use axum::extract::State;
-use konkordia_acquire::handle::{DetectorStatistics, DetectorStatus, FileEntry};
+use konkordia_acquire::handle::{DetectorState, DetectorStatistics, DetectorStatus, FileEntry};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -51,7 +51,7 @@ pub async fn configuration(
 
 /// Current rates and counters.
 #[utoipa::path(get, path = "/api/v1/statistics", tag = "state", params(DetectorQuery), responses((status = 200, description = "Maps from names to numbers; docs/api.md lists the names", body = DetectorStatistics, example = json!({
-    "detector": "eiger", "ledger": {"received": 30514, "placed": 30512, "complete": 30512, "lost": 0}, "rates": {"received_hz": 2000.0},
+    "detector": "eiger", "ledger": {"received": 30514, "placed": 30512, "images_complete": 30512, "images_lost": 0}, "rates": {"received_messages_hz": 2000.0},
     "queues": {"in_flight": 0.07}, "latency": {"written_p99_us": 5100.0},
     "consumers": [{"name": "preview", "address": "tcp://10.0.0.2:9999", "service": "latest", "connected": true, "delivered": 812, "skipped": 29700, "lag_images": 0}],
     "totals": {"images_complete": 130512}
@@ -175,8 +175,7 @@ pub async fn readyz(State(shared): State<Arc<Shared>>, Query(NoQuery {}): Query<
         return Err(Problem::new("not_ready", "the service is ending", ""));
     }
     let all = shared.fleet.detectors.len();
-    let failed =
-        shared.fleet.detectors.iter().filter(|d| d.status().state == konkordia_acquire::handle::DetectorState::Error).count();
+    let failed = shared.fleet.detectors.iter().filter(|d| d.status().state == DetectorState::Error).count();
     if failed > 0 {
         let detail = format!("{failed} of {all} detectors cannot work");
         return Err(Problem::new("not_ready", detail, "GET /api/v1/detectors says which and why"));

@@ -1,5 +1,5 @@
-//! Files that may change while the service runs: tokens are removed, certificates renewed. A file with a mistake
-//! changes nothing and is reported.
+//! What the service does from time to time. Files may change while it runs: tokens are removed, certificates renewed. A
+//! file with a mistake changes nothing and is reported. Pixels for which nobody asks any more are freed.
 
 use super::state::Shared;
 use crate::security::tls;
@@ -12,12 +12,14 @@ use std::time::{Duration, SystemTime};
 
 /// How often the files are checked.
 const EVERY: Duration = Duration::from_secs(2);
+/// Unpacked pixels for which nobody has asked for so long are freed.
+const PIXELS_KEPT: Duration = Duration::from_secs(3);
 
 /// When a file was last changed, and its length; `None` if it is not there.
 type Seen = Option<(SystemTime, u64)>;
 
-/// Checks the files until the service ends.
-pub async fn files(shared: Arc<Shared>, tls: Option<RustlsConfig>) {
+/// Checks the files, and frees pixels, until the service ends.
+pub async fn run(shared: Arc<Shared>, tls: Option<RustlsConfig>) {
     let mut stopping = shared.stopping.subscribe();
     let settings = shared.settings.clone();
     let mut tokens_seen = settings.tokens.as_deref().map(seen);
@@ -28,6 +30,7 @@ pub async fn files(shared: Arc<Shared>, tls: Option<RustlsConfig>) {
             () = tokio::time::sleep(EVERY) => {}
             _ = stopping.changed() => return,
         }
+        shared.fleet.detectors.iter().for_each(|detector| detector.images().forget_pixels(PIXELS_KEPT));
         let tokens_now = settings.tokens.as_deref().map(seen);
         if tokens_now != tokens_seen {
             tokens_seen = tokens_now;
@@ -51,7 +54,7 @@ pub fn reload_tokens(shared: &Shared) {
     let (Some(path), Some(tokens)) = (&shared.settings.tokens, &shared.tokens) else { return };
     match Tokens::load(path) {
         Ok(new) => {
-            shared.tell(
+            shared.report(
                 Severity::Info,
                 format!("the tokens in {} were read again: {} of them", path.display(), new.entries().len()),
             );

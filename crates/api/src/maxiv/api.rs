@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Instant;
 
 /// Largest factor that makes sense: one pixel is left of any image.
 const DOWNSAMPLE_MAX: i64 = 65_536;
@@ -45,10 +46,10 @@ async fn status(State(shared): State<Arc<Shared>>) -> Json<Value> {
     let status = shared.detector.status();
     Json(match status.state {
         DetectorState::Idle | DetectorState::Armed => json!({"state": "idle"}),
-        // A file that cannot be written is an error at once, although images still go on to the consumers.
-        DetectorState::Running if status.severity == Severity::Error => json!({"state": "error", "error": status.message}),
-        DetectorState::Running => json!({"state": "running"}),
         DetectorState::Error => json!({"state": "error", "error": status.message}),
+        // A file that cannot be written is an error at once, although images still go on to the consumers.
+        _ if status.severity == Severity::Error => json!({"state": "error", "error": status.message}),
+        DetectorState::Receiving | DetectorState::Draining => json!({"state": "running"}),
     })
 }
 
@@ -98,10 +99,10 @@ async fn last_frame(State(shared): State<Arc<Shared>>) -> Response {
                       To have it all the same: compat_pickle = true in [service], or --last-frame-pickle";
         return (StatusCode::NOT_FOUND, Json(json!({"detail": detail}))).into_response();
     }
-    let newest = shared.detector.images().get(None);
+    let newest = shared.detector.images().get(None, Instant::now());
     let factor = shared.downsample.load(Ordering::Relaxed).clamp(1, DOWNSAMPLE_MAX) as usize;
     let make = move || match newest {
-        Some(newest) => pickle::last_frame(&newest.start, &newest.image, factor),
+        Some(newest) => pickle::last_frame(&newest.planes, factor),
         None => pickle::before_the_first(),
     };
     let made = tokio::task::spawn_blocking(make).await;

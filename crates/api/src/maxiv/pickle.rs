@@ -1,9 +1,10 @@
 //! The body of `/last_frame`: a pickled list of the image's header and its parts, as the viewers of MAX IV load it.
 
+use bytes::Bytes;
+use konkordia_acquire::handle::{PixelPlane, SharedPlanes};
 use konkordia_core::array::{Array, Element, Packing};
 use konkordia_core::image::CommittedImage;
 use konkordia_core::series::SeriesStart;
-use konkordia_engine::series::protocols::array_unpacker;
 use serde_pickle::{HashableValue, SerOptions, Value};
 use std::collections::BTreeMap;
 
@@ -12,9 +13,10 @@ use std::collections::BTreeMap;
 ///
 /// # Errors
 /// In words: the image has no pixels or cannot be written as a pickle.
-pub fn last_frame(start: &SeriesStart, image: &CommittedImage, factor: usize) -> Result<Vec<u8>, String> {
+pub fn last_frame(planes: &SharedPlanes, factor: usize) -> Result<Vec<u8>, String> {
+    let (start, image) = (&**planes.start(), &**planes.image());
     let array = &image.channels.first().ok_or("the image has no pixels")?.array;
-    let array = &if is_nameable(array.packing) { array.clone() } else { array_unpacker().pieces(array)? };
+    let array = &if is_nameable(array.packing) { array.clone() } else { plain_array(planes)? };
     let mut header = known_keys(start, image, array);
     let mut parts: Vec<Vec<u8>> = match image.channels.len() {
         1 => array.pieces.iter().map(|piece| piece.to_vec()).collect(),
@@ -34,6 +36,15 @@ pub fn last_frame(start: &SeriesStart, image: &CommittedImage, factor: usize) ->
 /// True if viewers know the packing. Whole Zstd and zlib streams come only from runs over UDP, as one array.
 const fn is_nameable(packing: Packing) -> bool {
     !matches!(packing, Packing::Zstd | Packing::Gzip | Packing::Sz3)
+}
+
+/// The first channel with its pixels in one piece that is not packed.
+///
+/// # Errors
+/// Its pixels cannot be unpacked.
+fn plain_array(planes: &SharedPlanes) -> Result<Array, String> {
+    let PixelPlane { shape, element, bytes, .. } = planes.plane(0)?;
+    Ok(Array { shape, element, packing: Packing::None, pieces: vec![Bytes::copy_from_slice(bytes)] })
 }
 
 /// What the MAX IV receiver returns before the first image: a header without keys and no bytes.
@@ -119,13 +130,13 @@ fn downsample(pixels: &[u8], rows: usize, columns: usize, factor: usize) -> (Vec
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bytes::Bytes;
     use konkordia_core::array::Shape;
     use konkordia_core::image::Channel;
     use konkordia_core::ledger::ImageStatus;
     use konkordia_core::plan::Compression;
     use konkordia_kernels::{ElementSize, Isa, codec};
     use serde_pickle::DeOptions;
+    use std::sync::Arc;
 
     fn image() -> CommittedImage {
         let pixels: Vec<u8> = (0u16..15).flat_map(|n| (n * 10).to_le_bytes()).collect();
@@ -136,6 +147,10 @@ mod tests {
         CommittedImage { status: ImageStatus::Complete, channels, header_json, ..CommittedImage::lost(7) }
     }
 
+    fn looked_at(image: CommittedImage) -> SharedPlanes {
+        SharedPlanes::new(Arc::new(SeriesStart::default()), Arc::new(image))
+    }
+
     fn read(body: &[u8]) -> (BTreeMap<HashableValue, Value>, Vec<u8>) {
         let Value::List(list) = serde_pickle::value_from_slice(body, DeOptions::new()).unwrap() else { panic!("no list") };
         let [Value::Dict(header), Value::Bytes(pixels)] = &list[..] else { panic!("not two parts") };
@@ -144,14 +159,14 @@ mod tests {
 
     #[test]
     fn a_frame_is_its_header_and_its_bytes() {
-        let (header, pixels) = read(&last_frame(&SeriesStart::default(), &image(), 1).unwrap());
+        let (header, pixels) = read(&last_frame(&looked_at(image()), 1).unwrap());
         let get = |key: &str| header[&HashableValue::String(key.into())].clone();
         assert_eq!(get("htype"), Value::String("image".into()));
         assert_eq!(get("frame"), Value::I64(7));
         assert_eq!(get("exposure_time"), Value::F64(0.5));
         assert_eq!(get("shape"), Value::List(vec![Value::I64(3), Value::I64(5)]));
         assert_eq!(pixels.len(), 30);
-        assert!(last_frame(&SeriesStart::default(), &CommittedImage::lost(0), 1).is_err());
+        assert!(last_frame(&looked_at(CommittedImage::lost(0)), 1).is_err());
     }
 
     #[test]
@@ -161,7 +176,7 @@ mod tests {
         let array = &mut zstd.channels[0].array;
         let packed = codec::compress(Compression::Zstd { level: 1 }, Isa::detect(), ElementSize::Two, &array.pieces[0], 64 << 10);
         (array.packing, array.pieces) = (Packing::Zstd, vec![packed.into()]);
-        let of = |image: &CommittedImage| read(&last_frame(&SeriesStart::default(), image, 1).unwrap());
+        let of = |image: &CommittedImage| read(&last_frame(&looked_at(image.clone()), 1).unwrap());
         assert_eq!(of(&zstd), of(&plain));
     }
 
@@ -169,7 +184,7 @@ mod tests {
     fn of_several_thresholds_each_part_is_told() {
         let mut two = image();
         two.channels.push(two.channels[0].clone());
-        let body = last_frame(&SeriesStart::default(), &two, 1).unwrap();
+        let body = last_frame(&looked_at(two), 1).unwrap();
         let Value::List(list) = serde_pickle::value_from_slice(&body, DeOptions::new()).unwrap() else { panic!("no list") };
         let [Value::Dict(header), Value::Bytes(_), Value::Bytes(_)] = &list[..] else { panic!("not three parts") };
         let get = |key: &str| header[&HashableValue::String(key.into())].clone();
@@ -179,7 +194,7 @@ mod tests {
 
     #[test]
     fn smaller_frames_are_means_with_the_rest_at_the_edges() {
-        let (header, pixels) = read(&last_frame(&SeriesStart::default(), &image(), 2).unwrap());
+        let (header, pixels) = read(&last_frame(&looked_at(image()), 2).unwrap());
         assert_eq!(header[&HashableValue::String("shape".into())], Value::List(vec![Value::I64(2), Value::I64(3)]));
         let values: Vec<u16> = pixels.chunks(2).map(|c| u16::from_le_bytes([c[0], c[1]])).collect();
         // Rows of 0 10 20 30 40 | 50 .. 90 | 100 .. 140.

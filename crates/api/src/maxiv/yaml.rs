@@ -304,7 +304,7 @@ pilatus:
             let service = konkordia_config::service::load_text(&text, Path::new("detectors.toml"));
             let detectors = service.unwrap_or_else(|why| panic!("{name}: {why}\n{text}")).detectors;
             let konkordia_config::service::DetectorKindConfig::Stream(config) = &detectors[0].kind else { panic!("{name}") };
-            assert!(config.append_dataset.is_some() && config.positions == konkordia_engine::series::Positions::Messages);
+            assert!(config.append_dataset.is_some() && config.positions == konkordia_core::series::Positions::Messages);
             assert_eq!(config.transform.turn_as_asked, name == "eiger");
             let unpacked = ["psi", "live", "pilatus"].contains(&name);
             assert_eq!(config.transform.packing, unpacked.then_some(konkordia_core::array::Packing::None));

@@ -4,8 +4,8 @@
 //! moved away here when it is large. Requests without a token cost their sender nothing, so they are recorded at a
 //! limited rate, and the others are only counted.
 
+use konkordia_acquire::handle::time_now;
 use konkordia_core::failure::Failure;
-use konkordia_sinks::clock;
 use serde::Serialize;
 use serde_json::Value;
 use std::fs::{File, OpenOptions};
@@ -64,7 +64,7 @@ fn is_zero(count: &u64) -> bool {
 impl Record {
     /// The current time.
     pub fn now() -> String {
-        clock::now()
+        time_now()
     }
 
     /// A path as it is recorded: cut after 200 characters.

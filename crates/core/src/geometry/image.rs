@@ -106,6 +106,9 @@ pub(super) struct DoublePart {
 impl ImageGeometry {
     /// Checks the placements. `size` is (rows, columns) of the image; without it the image ends where the last tile
     /// ends.
+    ///
+    /// # Errors
+    /// There is no tile, two tiles overlap, one reaches beyond the image, or the image is too large.
     pub fn new(
         format: TileFormat,
         placements: Vec<Placement>,
@@ -150,11 +153,17 @@ impl ImageGeometry {
     }
 
     /// Tiles one below the other without gaps: the raw layout of `count` tiles, double pixels kept.
+    ///
+    /// # Errors
+    /// As of [`Self::stacked_with`].
     pub fn stacked(format: TileFormat, count: u32) -> Result<Self, GeometryError> {
         Self::stacked_with(format, count, DoublePixels::Keep)
     }
 
     /// Tiles one below the other without gaps. The two halves of a JUNGFRAU module with two interfaces adjoin.
+    ///
+    /// # Errors
+    /// There is no tile, or the image is too large.
     pub fn stacked_with(format: TileFormat, count: u32, double_pixels: DoublePixels) -> Result<Self, GeometryError> {
         let rows = double_pixels.tile_size(&format, 0).0;
         let too_large = || GeometryError::TooLarge(u64::from(count) * u64::from(format.pixels()));
@@ -260,8 +269,11 @@ impl ImageGeometry {
         }
     }
 
-    /// Copies per-tile planes (one value per tile pixel) into output order; split double pixels get 2 or 4 copies, gaps
-    /// and masked double pixels get `gap`.
+    /// Copies planes of the tiles, in stream order (each with one value per tile pixel, row by row), into a plane of
+    /// the output image (rows x columns). Split double pixels get 2 or 4 copies, gaps and masked ones get `gap`.
+    ///
+    /// # Panics
+    /// If there is not one plane per tile, or a plane is too short.
     pub fn arrange<T: Copy>(&self, tiles: &[&[T]], gap: T) -> Vec<T> {
         assert_eq!(tiles.len(), self.placements.len(), "one plane per tile");
         let mut out = vec![gap; self.pixels()];

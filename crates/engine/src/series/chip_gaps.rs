@@ -1,7 +1,7 @@
 //! Inserts the gap between chips for modules whose pixels come without it, so that everything downstream sees the
 //! module as it is.
 
-use super::unpack::unpacked;
+use crate::unpack::unpacked;
 use bytes::Bytes;
 use konkordia_core::array::{Array, Packing, Shape};
 use konkordia_core::ports::Message;

@@ -1,6 +1,6 @@
 //! Recombination: parts of an image that came from several upstreams become one, each at its place.
 
-use super::unpack::unpack_pieces;
+use crate::unpack::unpack_pieces;
 use bytes::Bytes;
 use konkordia_core::array::{Array, Element, Packing, Shape};
 use konkordia_core::geometry::Placement;

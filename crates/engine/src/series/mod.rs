@@ -18,7 +18,6 @@ mod sort;
 mod spec;
 mod sum;
 pub mod transform;
-mod unpack;
 mod work;
 
 pub use control::{Progress, SeriesControl, UpstreamProgress};

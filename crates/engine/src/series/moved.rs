@@ -121,9 +121,9 @@ fn place(start: &mut SeriesStart, places: &[Step]) {
     facts.pixel_size_m = known(raster.pixel_m.1).zip(known(raster.pixel_m.0)).map(|(width, height)| [width, height]);
     start.image_size = start.image_size.map(|_| [raster.size.0 as u64, raster.size.1 as u64]);
     start.orientation = raster.turn;
-    tell(&mut start.metadata, &BEAM, raster.beam, Value::from);
-    tell(&mut start.metadata, &PIXEL_SIZE, raster.pixel_m, Value::from);
-    tell(&mut start.metadata, &IMAGE_SIZE, raster.size, |pixels| json!(pixels as u64));
+    update(&mut start.metadata, &BEAM, raster.beam, Value::from);
+    update(&mut start.metadata, &PIXEL_SIZE, raster.pixel_m, Value::from);
+    update(&mut start.metadata, &IMAGE_SIZE, raster.size, |pixels| json!(pixels as u64));
     let said = came.describe();
     if !said.is_empty() {
         start.notes.push(("transform_sender_said".into(), said));
@@ -137,7 +137,7 @@ fn place(start: &mut SeriesStart, places: &[Step]) {
 }
 
 /// Updates a fact in metadata that have it under one of these names, or removes it if it is not known any more.
-fn tell(metadata: &mut Map<String, Value>, names: &[[&str; 2]], (down, along): (f64, f64), value: fn(f64) -> Value) {
+fn update(metadata: &mut Map<String, Value>, names: &[[&str; 2]], (down, along): (f64, f64), value: fn(f64) -> Value) {
     for (name, number) in names.iter().flat_map(|[x, y]| [(*x, along), (*y, down)]) {
         match metadata.get_mut(name) {
             Some(said) if number.is_finite() => *said = value(number),

@@ -1,4 +1,4 @@
-//! What the control plane tells a stream path, and what it gets to know.
+//! What the control plane orders of a stream path, and what that reports.
 
 use konkordia_core::series::{SeriesEnd, SeriesStart};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Joins the pieces of an image from several upstreams to one array. Pieces are unpacked only if their packings differ.
 
 use super::join::Joined;
-use super::unpack::unpacked;
+use crate::unpack::unpacked;
 use bytes::Bytes;
 use konkordia_core::array::{Array, Element, Packing, Shape};
 use konkordia_core::image::Channel;

@@ -118,8 +118,8 @@ impl Puller<'_> {
     /// HTTP need.
     fn look_at_connections(&mut self) {
         let refused = self.parts.source.connections_refused();
-        let (told, at) = self.crowded;
-        if refused > told && at.is_none_or(|at| at.elapsed() >= CROWDED) {
+        let (reported, at) = self.crowded;
+        if refused > reported && at.is_none_or(|at| at.elapsed() >= CROWDED) {
             self.crowded = (refused, Some(Instant::now()));
             self.control.notify(Notice::Crowded { source: self.state().name.clone(), refused });
         }

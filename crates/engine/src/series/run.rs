@@ -14,7 +14,7 @@ use crate::contain::contain;
 use crate::output_queue::OutputQueues;
 use konkordia_core::array::Packing;
 use konkordia_core::geometry::MAX_IMAGE_PIXELS;
-use konkordia_core::order::WINDOW_IMAGES_MAX;
+use konkordia_core::order::{PARTS_MAX, WINDOW_IMAGES_MAX};
 use konkordia_core::selection::SUM_FRAMES_MAX;
 use std::io;
 use std::sync::Arc;
@@ -150,7 +150,7 @@ pub(super) fn spawn(name: String, body: impl FnOnce() + Send + 'static) -> io::R
 
 fn check(spec: &SeriesSpec, upstreams: usize) -> Result<(), String> {
     let expect = |ok: bool, what: &str| if ok { Ok(()) } else { Err(what.to_string()) };
-    expect((1..=64).contains(&upstreams), "it needs 1 to 64 upstreams")?;
+    expect((1..=PARTS_MAX as usize).contains(&upstreams), "it needs 1 to 64 upstreams")?;
     expect((1..=WINDOW_IMAGES_MAX).contains(&spec.window_images), "the window is 1 to 2^20 images")?;
     expect(spec.budget_bytes > 0, "no memory is given to messages in flight")?;
     expect(spec.workers <= 1024, "at most 1024 workers are possible")?;

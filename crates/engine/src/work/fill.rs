@@ -107,6 +107,7 @@ impl<'a> Filler<'a> {
             let mut constants = stage.constants(0, length);
             constants.pedestal[0] = &self.pedestal[..length];
             convert::jungfrau(self.recipes.isa, words, &constants, out);
+            stage.saturate(words, out);
         } else {
             stage.convert(words, 0, followed, out);
         }
@@ -200,19 +201,25 @@ impl<'a> Stage<'a> {
     /// Converts words that lie at `at` in the block; `followed` holds their pedestals.
     fn convert<Q: OutputPixel>(&self, raw: &[u16], at: usize, followed: Option<Followed<'_>>, out: &mut [Q]) {
         let isa = self.recipes.isa;
-        if let Some(fixed) = self.recipes.fixed.get(self.set) {
-            return jungfrau_fixed(raw, &fixed.view().slice(self.first + at, raw.len()), out);
-        }
         let mut constants = self.constants(at, raw.len());
-        match followed {
-            Some(Followed { pedestal, moves: true }) => {
+        match (self.recipes.fixed.get(self.set), followed) {
+            (Some(fixed), _) => jungfrau_fixed(raw, &fixed.view().slice(self.first + at, raw.len()), out),
+            (None, Some(Followed { pedestal, moves: true })) => {
                 jungfrau_tracking(isa, raw, &constants, &mut self.tracker(at, pedestal), out);
             }
-            Some(Followed { pedestal, moves: false }) => {
+            (None, Some(Followed { pedestal, moves: false })) => {
                 constants.pedestal[0] = pedestal;
                 convert::jungfrau(isa, raw, &constants, out);
             }
-            None => convert::jungfrau(isa, raw, &constants, out),
+            (None, None) => convert::jungfrau(isa, raw, &constants, out),
+        }
+        self.saturate(raw, out);
+    }
+
+    /// The last step of every conversion.
+    fn saturate<Q: OutputPixel>(&self, raw: &[u16], out: &mut [Q]) {
+        if self.calibration.high_gain {
+            convert::saturate_high_gain(raw, out);
         }
     }
 

@@ -5,6 +5,7 @@ mod captures;
 mod dectris;
 mod files;
 mod out;
+mod planes;
 mod sls;
 mod stins;
 

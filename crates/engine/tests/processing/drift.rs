@@ -105,6 +105,7 @@ fn a_drift_of_100_adu_in_3_s_is_followed_within_5_adu() {
     let sets = vec![JungfrauConstants {
         pedestals: [pedestal, vec![15000.0; pixels], vec![15000.0; pixels]],
         factors: [vec![0.002; pixels], vec![-0.06; pixels], vec![-0.7; pixels]],
+        high_gain: false,
     }];
     let constants = Constants { sets, set_of_cell: [Some(0); 16], gates: vec![vec![5.0 * NOISE_ADU as f32; pixels]] };
     let tracking = Some(Tracking { window_frames: 128, frames: TrackedFrames::All, snapshot_images: 1 });

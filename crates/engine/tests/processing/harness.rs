@@ -131,7 +131,8 @@ pub fn constants(recording: &Recording) -> Constants {
     for pixel in (50..pixels).step_by(97) {
         factors[1 + pixel % 2][pixel] = f32::NAN;
     }
-    Constants { sets: vec![JungfrauConstants { pedestals, factors }], set_of_cell: [Some(0); 16], gates: vec![gates] }
+    let sets = vec![JungfrauConstants { pedestals, factors, high_gain: false }];
+    Constants { sets, set_of_cell: [Some(0); 16], gates: vec![gates] }
 }
 
 impl Constants {
@@ -146,6 +147,7 @@ impl Constants {
             sets: self.sets.iter().map(set).collect(),
             set_of_cell: Box::new(self.set_of_cell),
             gate_adu: self.gates.iter().map(plane).collect(),
+            high_gain: self.sets[0].high_gain,
         }
     }
 }

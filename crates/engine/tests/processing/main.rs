@@ -8,5 +8,7 @@ mod files;
 mod filling;
 mod harness;
 mod pixels;
+mod planes;
 mod selection;
 mod sums;
+mod whole_images;

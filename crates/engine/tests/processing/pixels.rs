@@ -1,10 +1,10 @@
 //! Pixels of double size, turned tiles, and common mode of the rows and columns of a chip.
 
-use crate::harness::{Recording, Scene, constants, losses, random_word};
+use crate::harness::{Recording, Scene, Seen, constants, losses, random_word};
 use konkordia_core::geometry::{DoublePixels, ImageGeometry, Orientation, Placement, Quarter};
-use konkordia_core::pixel::PixelType;
-use konkordia_core::plan::{CommonMode, Compression, Plan, Processing};
-use konkordia_core::process::Negative;
+use konkordia_core::pixel::{Pixel, PixelType};
+use konkordia_core::plan::{CommonMode, Compression, Plan, Processing, TrackedFrames, Tracking};
+use konkordia_core::process::{Arithmetic, Negative};
 use konkordia_core::selection::Selection;
 use konkordia_sim::rng::Rng;
 
@@ -36,6 +36,44 @@ fn turned_tiles_with_split_kept_and_masked_double_pixels_equal_the_naive_image()
                 recording.check(&Plan { pixel: PixelType::Float32, ..plan }, &constants);
             }
         }
+    }
+}
+
+/// The highest word of the high gain is no number, whatever converts it; of the usual gain it is one.
+#[test]
+fn the_end_of_the_adc_is_saturated_in_high_gain_only() {
+    let mut rng = Rng::new(31);
+    let recording = Scene { interfaces: 2, frames: 4, faults: losses(31), ..Scene::default() }
+        .record(|_, _| if rng.below(20) == 0 { 0x3FFF } else { random_word(&mut rng) });
+    let mut constants = constants(&recording);
+    let tracking = Some(Tracking { window_frames: 16, frames: TrackedFrames::All, snapshot_images: 0 });
+    let sums = Processing { selection: Selection { sum_frames: 2, ..Selection::default() }, ..Processing::default() };
+    let split =
+        recording.plan_at(vec![place(0, 0, false, Quarter::Deg0), place(300, 7, true, Quarter::Deg90)], DoublePixels::Split);
+    let plans = [
+        recording.plan(),
+        Plan { pixel: PixelType::Float32, ..recording.plan() },
+        Plan { processing: Processing { tracking, ..Processing::default() }, ..recording.plan() },
+        Plan { processing: Processing { common_mode: CommonMode::Row, ..Processing::default() }, ..recording.plan() },
+        Plan { processing: sums, pixel: PixelType::Int32, ..split },
+    ];
+    for high_gain in [false, true] {
+        constants.sets[0].high_gain = high_gain;
+        for plan in &plans {
+            let images = recording.check(plan, &constants);
+            let saturated = |value: &f64| *value == plan.pixel.special().saturated;
+            let count = images.iter().flat_map(|image| image.pixels(plan)).filter(saturated).count();
+            assert_eq!(count > 10_000, high_gain, "{count} pixels of {}", plan.pixel);
+        }
+        // The reference has no integer arithmetic; which pixels are saturated does not depend on it.
+        let float = recording.plan();
+        let fixed = Plan { processing: Processing { arithmetic: Arithmetic::Fixed, ..Processing::default() }, ..float.clone() };
+        let saturated = |plan: &Plan| {
+            let images = recording.run(plan, &constants).1;
+            let is_saturated = |image: &Seen| image.pixels(plan).into_iter().map(|p| p == f64::from(i16::SATURATED)).collect();
+            images.iter().map(is_saturated).collect::<Vec<Vec<bool>>>()
+        };
+        assert!(saturated(&fixed) == saturated(&float));
     }
 }
 

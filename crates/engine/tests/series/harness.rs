@@ -114,7 +114,7 @@ impl MessageDecoder for TinyDecoder {
             }
             3 => Event::End(key),
             4 => Event::Other,
-            6 => panic!("the intake has a bug"),
+            6 => panic!("the decoder has a bug"),
             _ => return Err(Refusal::new(0, "it is junk")),
         };
         Ok(Read { message_number: word(2)?.checked_sub(1), event })
@@ -314,6 +314,12 @@ impl Bench {
 
     pub fn control(&self) -> Arc<SeriesControl> {
         self.series.control()
+    }
+
+    /// Number of the newest image of the preview buffer.
+    pub fn newest(&self) -> Option<u64> {
+        let preview = self.output_queues.preview().unwrap();
+        preview.look(None, Instant::now()).map(|planes| planes.image().number)
     }
 
     /// Sends messages of `series` over `upstream`; their numbers begin with `number`.

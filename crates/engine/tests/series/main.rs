@@ -4,7 +4,10 @@ mod harness;
 mod life;
 mod panics;
 mod pieces;
+#[path = "../processing/planes.rs"]
+mod planes;
 mod positions;
 mod simulate;
 mod speed;
 mod sums;
+mod whole_images;

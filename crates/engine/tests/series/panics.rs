@@ -45,7 +45,7 @@ fn a_panic_at_a_message_costs_that_message() {
     bench.say(0, 5, 0, &[Start(2), Image(0), Bug, Image(1), End]);
     let end = bench.end();
     assert_eq!((end.ended, end.ledger.images.complete, end.ledger.total().malformed), (Ended::Finished, 2, 1));
-    assert!(bench.refusals().iter().any(|why| why.contains("the intake has a bug")), "{:?}", bench.refusals());
+    assert!(bench.refusals().iter().any(|why| why.contains("the decoder has a bug")), "{:?}", bench.refusals());
     bench.assert_at_rest();
 }
 

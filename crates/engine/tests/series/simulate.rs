@@ -285,9 +285,7 @@ fn a_shutdown_right_behind_a_cancel_ends_all_threads() {
     let _stuck = stuck_consumer(&bench);
     let says: Vec<Say> = std::iter::once(Say::Start(400)).chain((0..400).map(Say::Image)).collect();
     bench.say(0, 1, 0, &says);
-    eventually("the queue is full", || {
-        bench.output_queues.preview().unwrap().newest().is_some_and(|newest| newest.image.number >= 5)
-    });
+    eventually("the queue is full", || bench.newest().is_some_and(|newest| newest >= 5));
     let (tell, told) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         // Both calls wait for the thread that is stuck.

@@ -117,12 +117,12 @@ fn who_arms_counts_sums_and_progress_and_ring_too() {
     eventually("a sum is there", || bench.control().progress().images_committed == 1);
     eventually("a frame waits", || bench.control().progress().ledger.frames_unfinished == 1);
     assert_eq!(bench.control().progress().images_planned, Some(2));
-    assert_eq!(bench.output_queues.preview().unwrap().newest().unwrap().image.number, 0);
+    assert_eq!(bench.newest().unwrap(), 0);
     // One image more than was armed.
     bench.say(0, 1, 0, &[Image(4), Image(5), Image(6), End]);
     let end = bench.end();
     assert_eq!((end.ended, end.ledger.images.complete, frames(&end.ledger)), (Ended::Finished, 2, (6, 0)));
-    assert_eq!(bench.output_queues.preview().unwrap().newest().unwrap().image.number, 1);
+    assert_eq!(bench.newest().unwrap(), 1);
 }
 
 #[test]

@@ -12,6 +12,9 @@
 //!    `core::pixel` says.
 //!
 //! A pixel that the mask excludes has NaN as its constants in all three stages.
+//!
+//! If the detector was set to high gain (HG0), its ADC ends before gains switch: [`saturate_high_gain`] makes such
+//! pixels saturated.
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2;
@@ -63,6 +66,27 @@ pub fn jungfrau_all_branches<P: OutputPixel>(isa: Isa, raw: &[u16], constants: &
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2 => avx2::jungfrau_select(raw, constants, out),
         _ => scalar::jungfrau(raw, constants, out),
+    }
+}
+
+/// G0 with the highest ADC value. In high gain (HG0), the signal is beyond what the ADC can show.
+pub const HIGH_GAIN_SATURATED: u16 = 0x3FFF;
+
+/// Makes the pixels of the words [`HIGH_GAIN_SATURATED`] saturated, unless they are masked: the last step of every
+/// conversion of words taken in high gain. `out` holds what the words were converted to.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn saturate_high_gain<P: Pixel>(raw: &[u16], out: &mut [P]) {
+    assert_eq!(raw.len(), out.len(), "one output pixel per word");
+    for (raw, out) in raw.chunks(256).zip(out.chunks_mut(256)) {
+        // Looking at all of a run, without an early end, is what compilers make vectors of.
+        if !raw.iter().fold(false, |found, &word| found | (word == HIGH_GAIN_SATURATED)) {
+            continue;
+        }
+        for (pixel, _) in out.iter_mut().zip(raw).filter(|(_, word)| **word == HIGH_GAIN_SATURATED) {
+            *pixel = if pixel.is_number() { P::SATURATED } else { *pixel };
+        }
     }
 }
 

@@ -131,6 +131,9 @@ pub struct BenchStreamArgs {
     /// Image sizes, in bytes, for which upstreams and I/O threads are varied, without a file
     #[arg(long, value_name = "BYTES", num_args = 0.., default_values_t = [200_000, 20_000_000], value_parser = clap::value_parser!(u64).range(2..=1 << 29))]
     pub matrix_sizes: Vec<u64>,
+    /// Measure each size also with a consumer that looks at all pixels of as many images as it has time for
+    #[arg(long)]
+    pub whole_images: bool,
     /// Amount of data of each measurement, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 1500)]
     pub mib: u64,

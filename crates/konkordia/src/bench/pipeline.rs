@@ -266,7 +266,7 @@ impl<'a> Bench<'a> {
         let delete = self.args.delete_finished || self.args.dir.is_none();
         let prepared = arm::prepare(&config, Ports::Free, console::note)?;
         let addresses = prepared.addresses.clone();
-        let (writer, slots, receive_buffer_bytes) = (prepared.writer.clone(), prepared.plan.slots, prepared.receive_buffer_bytes);
+        let (files, slots, receive_buffer_bytes) = (prepared.files.clone(), prepared.plan.slots, prepared.receive_buffer_bytes);
         let (mut slots_used_max, mut memory_bytes, mut looks) = (0, (0, 0), 0u32);
         let (mut of_threads, begun) = (Watch::default(), Instant::now());
         let mut watch = |control: &Control| {
@@ -287,7 +287,7 @@ impl<'a> Bench<'a> {
         if let (_, Some(failure)) = exit_of(&outcome, false, false) {
             return Err(failure);
         }
-        let report = konkordia_acquire::run::close(&config, &addresses, &outcome, &writer, None)?;
+        let report = konkordia_acquire::run::close(&config, &addresses, &outcome, &files, None)?;
         delete_data_files(self.folder, Which::All);
         let (ledger, total) = (&outcome.ledger, outcome.ledger.total());
         let attempt = Attempt {

@@ -13,10 +13,12 @@ use konkordia_core::ports::{Message, MessageSource, SinkError};
 use konkordia_core::series::SeriesEnd;
 use konkordia_core::text;
 use konkordia_engine::deliver::{self, Reports};
-use konkordia_engine::output_queue::{OutputQueueSpec, OutputQueues, PreviewBuffer};
+use konkordia_engine::output_queue::{ImageSelection, OutputQueueSpec, OutputQueues, PreviewBuffer};
+use konkordia_engine::plane::PixelPlane;
 use konkordia_engine::series::{self, Notice, Protocol, SeriesSpec, Upstream};
+use konkordia_engine::whole_image::{self, WholeImageConsumer, WholeImageSpec, WholeImages};
 use konkordia_picture::{Axis, Series as Line};
-use konkordia_sinks::hdf5::{Overwrite, Reader, SeriesFile, SeriesFileSpec};
+use konkordia_sinks::hdf5::{FileSink, FileSpec, Overwrite, Reader, SeriesFileSpec};
 use konkordia_sources::zmq::{ZmqSource, ZmqSourceSpec, context};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -44,7 +46,7 @@ pub fn command(args: &BenchStreamArgs) -> Result<Exit, Failure> {
     in_folder(args.dir.as_deref(), |folder| {
         let mut rows = Vec::new();
         for &size in &args.sizes {
-            for sink in [Sink::File, Sink::Nothing] {
+            for sink in [Sink::File, Sink::Nothing].into_iter().chain(args.whole_images.then_some(Sink::WholeImages)) {
                 rows.push(Row::measure(args, folder, Setting { size, sink, upstreams: 1, io_threads: 1 })?);
             }
         }
@@ -75,6 +77,19 @@ pub fn command(args: &BenchStreamArgs) -> Result<Exit, Failure> {
 enum Sink {
     File,
     Nothing,
+    /// A consumer of whole images, which reads all pixels of those for which it has time.
+    WholeImages,
+}
+
+impl Sink {
+    /// Name in tables.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Nothing => "nothing",
+            Self::WholeImages => "whole images",
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -95,7 +110,7 @@ impl Setting {
         format!(
             "{} bytes{}, {} x {}",
             self.size,
-            if self.sink == Sink::File { " to file" } else { "" },
+            if self.sink == Sink::Nothing { String::new() } else { format!(" to {}", self.sink.name()) },
             self.upstreams,
             self.io_threads
         )
@@ -109,21 +124,24 @@ struct Row {
     rate_hz: (f64, f64),
     /// The same for the loop that only receives.
     plain_hz: (f64, f64),
+    /// Images that a consumer of whole images has seen in the last repeat.
+    seen: u64,
     verified: bool,
 }
 
 impl Row {
     fn measure(args: &BenchStreamArgs, folder: &Path, setting: Setting) -> Result<Self, Failure> {
         let images = setting.images(args);
-        let (mut rates, mut plain, mut verified) = (Vec::new(), Vec::new(), true);
+        let (mut rates, mut plain, mut seen, mut verified) = (Vec::new(), Vec::new(), 0, true);
         for repeat in 0..args.repeats.max(1) {
             console::Progress::new(args.json).update(|| format!("{}, repeat {}", setting.name(), repeat + 1));
-            let (rate, is_right) = receive(folder, setting, images)?;
-            rates.push(rate);
-            verified &= is_right;
+            let received = receive(folder, setting, images)?;
+            rates.push(received.rate_hz);
+            seen = received.seen;
+            verified &= received.is_right;
             plain.push(receive_only(setting, images)?);
         }
-        Ok(Self { setting, images, rate_hz: mean_and_error(&rates), plain_hz: mean_and_error(&plain), verified })
+        Ok(Self { setting, images, rate_hz: mean_and_error(&rates), plain_hz: mean_and_error(&plain), seen, verified })
     }
 
     fn gigabytes_per_second(&self) -> f64 {
@@ -135,7 +153,11 @@ impl Row {
         let peer = PEER
             .iter()
             .find(|peer| peer.0 == self.setting.size && (self.setting.upstreams, self.setting.io_threads) == (1, 1))?;
-        Some(if self.setting.sink == Sink::File { peer.1 } else { peer.2 })
+        match self.setting.sink {
+            Sink::File => Some(peer.1),
+            Sink::Nothing => Some(peer.2),
+            Sink::WholeImages => None,
+        }
     }
 
     fn to_json(&self) -> Value {
@@ -145,7 +167,7 @@ impl Row {
             "images": self.images, "rate_hz": self.rate_hz.0, "rate_error_hz": self.rate_hz.1,
             "gigabytes_per_second": self.gigabytes_per_second(), "plain_receive_hz": self.plain_hz.0,
             "over_plain_receive": self.rate_hz.0 / self.plain_hz.0, "over_peer": self.peer_hz().map(|peer| self.rate_hz.0 / peer),
-            "verified": self.verified,
+            "seen": (sink == Sink::WholeImages).then_some(self.seen), "verified": self.verified,
         })
     }
 }
@@ -194,9 +216,36 @@ impl Drop for Generator {
     }
 }
 
-/// Sends one series through the stream path. Returns images per second, from the start of the series until its end
-/// (with a file: until the file is closed), and whether all is right.
-fn receive(folder: &Path, setting: Setting, images: u64) -> Result<(f64, bool), Failure> {
+/// What came of one series.
+struct Received {
+    /// Images per second, from the start of the series until its end (with a file: until the file is closed).
+    rate_hz: f64,
+    /// Images that the consumer of whole images has seen.
+    seen: u64,
+    is_right: bool,
+}
+
+/// Looks at every pixel.
+#[derive(Default)]
+struct Brightest(u8);
+
+impl WholeImageConsumer for Brightest {
+    fn plane(&mut self, plane: &PixelPlane<'_>) {
+        self.0 = self.0.max(plane.bytes.iter().copied().max().unwrap_or(0));
+    }
+}
+
+/// The queue and thread of [`Brightest`], as time allows.
+fn look(output_queues: &OutputQueues, setting: Setting) -> Result<WholeImages, Failure> {
+    let selection = ImageSelection { every_images: 1, interval: Duration::ZERO };
+    let plane_bytes_max = usize::try_from(setting.size).unwrap_or(usize::MAX);
+    let spec = WholeImageSpec { name: "pixels".into(), selection, queue_images: 1, plane_bytes_max };
+    let spawned = whole_image::spawn(output_queues, spec, Brightest::default());
+    spawned.map_err(|why| failed("no thread for the consumer of whole images", why))
+}
+
+/// Sends one series through the stream path.
+fn receive(folder: &Path, setting: Setting, images: u64) -> Result<Received, Failure> {
     let sources = listen(setting)?;
     let addresses: Vec<String> = sources.iter().map(MessageSource::name).collect();
     let spec = SeriesSpec { bounds: Default::default(), ..SeriesSpec::new(Protocol::Stins) };
@@ -211,6 +260,7 @@ fn receive(folder: &Path, setting: Setting, images: u64) -> Result<(f64, bool), 
         borrows: false,
     };
     let reader = (setting.sink == Sink::File).then(|| output_queues.add(queue));
+    let mut looker = (setting.sink == Sink::WholeImages).then(|| look(&output_queues, setting)).transpose()?;
     let series = series::open(spec, upstreams, Arc::clone(&output_queues)).map_err(|why| failed("cannot receive", why))?;
     let at_file = Arc::<AtFile>::default();
     let thread = reader.map(|reader| {
@@ -233,13 +283,23 @@ fn receive(folder: &Path, setting: Setting, images: u64) -> Result<(f64, bool), 
         }
         std::thread::sleep(Duration::from_micros(200));
     }
-    let rate = images as f64 / begin.elapsed().as_secs_f64();
+    let rate_hz = images as f64 / begin.elapsed().as_secs_f64();
     drop(generator);
-    output_queues.remove("file");
+    for name in ["file", "pixels"] {
+        output_queues.remove(name);
+    }
     thread.map(JoinHandle::join);
-    let whole = end.ledger.images.complete == images && end.ledger.imbalances().is_empty();
-    let right = whole && (setting.sink == Sink::Nothing || file_is_right(folder, images, &output_queues));
-    Ok((rate, right))
+    let has_panicked = looker.as_mut().is_some_and(|looker| looker.join().is_some());
+    let (seen, skipped) = looker.as_ref().map_or((0, 0), |looker| (looker.seen(), looker.skipped()));
+    let is_whole = end.ledger.images.complete == images && end.ledger.imbalances().is_empty();
+    let is_right = is_whole
+        && match setting.sink {
+            Sink::Nothing => true,
+            Sink::File => file_is_right(folder, images, &output_queues),
+            Sink::WholeImages => seen > 0 && seen + skipped == images && !has_panicked,
+        };
+    let is_right = is_right && looker.is_none_or(|looker| looker.unreadable() == 0);
+    Ok(Received { rate_hz, seen, is_right })
 }
 
 fn wait_for<T>(series: &series::Series, wanted: impl Fn(&Notice) -> Option<T>) -> Result<T, Failure> {
@@ -276,32 +336,26 @@ impl Reports for FileReports {
     }
 }
 
-fn file_sink(folder: &Path) -> SeriesFile {
+fn file_sink(folder: &Path) -> FileSink {
     let directory = folder.to_path_buf();
-    SeriesFile::new(Box::new(move |_| {
-        let overwrite = Overwrite::Replace;
-        let spec = SeriesFileSpec {
-            directory: directory.clone(),
-            prefix: "bench".into(),
-            images_per_file: 100_000,
-            overwrite,
-            to_disk: konkordia_sinks::durable::ToDisk::Never,
-            ..Default::default()
-        };
-        Ok(Some(spec))
+    FileSink::of_series(Box::new(move |_| {
+        let (directory, overwrite) = (directory.clone(), Overwrite::Replace);
+        let file = FileSpec { directory, prefix: "bench".into(), images_per_file: 100_000, overwrite, ..FileSpec::default() };
+        let spec = SeriesFileSpec { file, to_disk: konkordia_sinks::durable::ToDisk::Never, clock: None };
+        Ok(Some(spec.into()))
     }))
 }
 
 /// True if every position has an image and the last one is equal to the one that was received.
 fn file_is_right(folder: &Path, images: u64, output_queues: &OutputQueues) -> bool {
-    let last = output_queues.preview().and_then(|preview| preview.newest());
+    let last = output_queues.preview().and_then(|preview| preview.look(None, Instant::now()));
     let (Ok(reader), Some(last)) = (Reader::open(&folder.join("bench_master.h5")), last) else { return false };
     let summary = reader.summary();
     let mut chunk = Vec::new();
     let is_there = reader.read_chunk(images - 1, &mut chunk).unwrap_or(false);
-    let received = last.image.channels.first().and_then(|channel| channel.array.pieces.first());
+    let received = last.image().channels.first().and_then(|channel| channel.array.pieces.first());
     summary.images == images
-        && last.image.number == images - 1
+        && last.image().number == images - 1
         && is_there
         && received.is_some_and(|bytes| bytes[..] == chunk[..])
 }
@@ -340,7 +394,7 @@ fn to_text(rows: &[Row], repeats: usize) -> String {
         let Setting { size, sink, upstreams, io_threads } = row.setting;
         vec![
             text::bytes(size),
-            if sink == Sink::File { "file" } else { "nothing" }.into(),
+            if sink == Sink::WholeImages { format!("{} ({} seen)", sink.name(), row.seen) } else { sink.name().into() },
             format!("{upstreams} x {io_threads}"),
             text::count(row.images),
             format!("{:.0} ± {:.0}", row.rate_hz.0, row.rate_hz.1),

@@ -2,8 +2,8 @@
 
 use crate::calibration_verbs::args::CalibrationCommand;
 use crate::cli::Command;
-use crate::convert::settings;
 use crate::pedestal::args::is_live;
+use konkordia_acquire::convert;
 use std::path::{Path, PathBuf};
 
 /// Most files that a message names.
@@ -44,10 +44,10 @@ impl Task {
                 ..Self::read([&args.file])
             }),
             Command::Convert(args) => Some(Self {
-                folders: settings::folders(args),
+                folders: convert::folders(&args.request()),
                 left: format!(
                     "converted images are kept: run the same command with --resume to continue, or `konkordia repair {}` to make them readable as they are",
-                    args.master().display()
+                    args.request().master().display()
                 ),
                 ..Self::read(args.input.iter().chain(&args.calibration))
             }),

@@ -2,6 +2,7 @@
 
 use crate::choice::one_of;
 use clap::Args;
+use konkordia_acquire::convert::{Request, Setting};
 use konkordia_input::Format;
 use std::path::PathBuf;
 
@@ -62,7 +63,7 @@ pub struct ConvertArgs {
     #[arg(long, value_name = "FILE", help_heading = "Configuration")]
     pub config: Option<PathBuf>,
     /// Set any key of the configuration, for example detector.geometry=jungfrau-4m
-    #[arg(long, value_name = "TABLE.KEY=VALUE", value_parser = setting, help_heading = "Configuration")]
+    #[arg(long, value_name = "TABLE.KEY=VALUE", value_parser = clap::value_parser!(Setting), help_heading = "Configuration")]
     pub set: Vec<Setting>,
     /// Threads that convert and compress [default: as configured, otherwise one per processor]
     #[arg(long, value_name = "N", help_heading = "Configuration")]
@@ -76,34 +77,29 @@ pub struct ConvertArgs {
 }
 
 impl ConvertArgs {
-    /// The master file that the conversion writes.
-    pub fn master(&self) -> PathBuf {
-        let name = self.output.file_name().unwrap_or_default().to_string_lossy();
-        let prefix = name.strip_suffix("_master.h5").unwrap_or(&name);
-        self.output.with_file_name(format!("{prefix}_master.h5"))
+    /// What the library is asked to do.
+    pub fn request(&self) -> Request {
+        Request {
+            input: self.input.clone(),
+            format: self.format,
+            modules: self.modules,
+            detector: self.detector.clone(),
+            frames: self.frames,
+            output: self.output.clone(),
+            overwrite: self.overwrite,
+            resume: self.resume,
+            compression: self.compression.clone(),
+            compression_level: self.compression_level,
+            images_per_file: self.images_per_file,
+            calibration: self.calibration.clone(),
+            energy_kev: self.energy_kev,
+            dtype: self.dtype.clone(),
+            geometry: self.geometry.clone(),
+            config: self.config.clone(),
+            set: self.set.clone(),
+            workers: self.workers,
+        }
     }
-}
-
-/// One `--set`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Setting {
-    /// Table of the configuration.
-    pub table: String,
-    /// Key in it.
-    pub key: String,
-    /// Its value; a value that is not TOML is taken as text.
-    pub value: toml::Value,
-}
-
-fn setting(text: &str) -> Result<Setting, String> {
-    let parts = text.split_once('=').and_then(|(name, value)| Some((name.trim().rsplit_once('.')?, value.trim())));
-    let ((table, key), value) = parts.ok_or("TABLE.KEY=VALUE is expected, for example output.layout=links")?;
-    let parsed = format!("value = {value}").parse::<toml::Table>().ok().and_then(|mut t| t.remove("value"));
-    Ok(Setting {
-        table: table.to_owned(),
-        key: key.to_owned(),
-        value: parsed.unwrap_or_else(|| toml::Value::String(value.to_owned())),
-    })
 }
 
 fn frame_range(text: &str) -> Result<(u64, u64), String> {
@@ -119,13 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_and_ranges_are_read() {
-        let value = |text: &str| setting(text).unwrap().value;
-        assert_eq!(value("detector.modules=8"), toml::Value::Integer(8));
-        assert_eq!(value("output.layout=links"), toml::Value::String("links".into()));
-        assert_eq!(value("output.layout = \"links\""), toml::Value::String("links".into()));
-        assert_eq!(value("run.pin_workers=[1,2]"), toml::Value::Array(vec![1.into(), 2.into()]));
-        assert!(setting("modules=8").is_err() && setting("detector.modules").is_err());
+    fn ranges_are_read() {
         assert_eq!((frame_range("3:5"), frame_range(":5"), frame_range("3:")), (Ok((3, 5)), Ok((0, 5)), Ok((3, u64::MAX))));
         assert!(frame_range("5:3").is_err() && frame_range("5").is_err() && frame_range("a:b").is_err());
     }

@@ -3,7 +3,6 @@
 use crate::simulate::feed::Feed;
 use crate::simulate::send::{Pace, Senders, Sent, send};
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use konkordia_acquire::detector::Handle;
 use konkordia_acquire::handle::{
     Command, Detector, DetectorState, DetectorStatistics, DetectorStatus, FileEntry, ImageRing, Reply,
 };
@@ -27,13 +26,13 @@ const RING_FULL: f64 = 0.5;
 /// The detector as the service sees it. It passes each start on to the simulated detector. For a real one a program in
 /// `[control] on_start` does this.
 pub struct DrivenDetector {
-    inner: Arc<Handle>,
+    inner: Arc<dyn Detector>,
     starts: Sender<DetectorStatus>,
 }
 
 impl DrivenDetector {
     /// Wraps a detector of the service. The status after each accepted start is sent to `starts`.
-    pub fn new(inner: Arc<Handle>, starts: Sender<DetectorStatus>) -> Self {
+    pub fn new(inner: Arc<dyn Detector>, starts: Sender<DetectorStatus>) -> Self {
         Self { inner, starts }
     }
 }
@@ -87,7 +86,7 @@ impl Simulator {
     /// # Errors
     /// There are no threads left.
     pub fn spawn(
-        detector: Arc<Handle>,
+        detector: Arc<dyn Detector>,
         starts: Receiver<DetectorStatus>,
         mut feed: Feed,
         mut senders: Senders,
@@ -105,7 +104,7 @@ impl Simulator {
                 }
                 last_run = status.run;
                 let pace = Pace { rate_hz: f64::from(rate.load(Ordering::Relaxed)), burst_max: usize::MAX };
-                let result = series(&detector, &status, &mut feed, &mut senders, (pace, buffer_bytes));
+                let result = series(&*detector, &status, &mut feed, &mut senders, (pace, buffer_bytes));
                 let _ = done.send(result);
             }
         };
@@ -133,7 +132,7 @@ impl Simulator {
 
 /// Sends the images of one run, not faster than the receiver takes them, so that the kernel's buffer is never full.
 fn series(
-    detector: &Handle,
+    detector: &dyn Detector,
     start: &DetectorStatus,
     feed: &mut Feed,
     senders: &mut Senders,
@@ -147,11 +146,11 @@ fn series(
 }
 
 /// Waits until there is room for more packets; false when the run has ended.
-fn wait_for_room(detector: &Handle, run: u64, sent: &Sent, packets_max: u64) -> bool {
+fn wait_for_room(detector: &dyn Detector, run: u64, sent: &Sent, packets_max: u64) -> bool {
     let since = Instant::now();
     loop {
         let status = detector.status();
-        let is_open = matches!(status.state, DetectorState::Armed | DetectorState::Running) && !status.draining;
+        let is_open = matches!(status.state, DetectorState::Armed | DetectorState::Receiving);
         if status.run != run || !is_open {
             return false;
         }

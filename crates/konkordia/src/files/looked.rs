@@ -7,7 +7,7 @@ use konkordia_sinks::hdf5::Summary;
 pub struct Looked {
     /// Images in it.
     pub images: Option<u64>,
-    /// Every image is there and complete. Planned images after a stop of the run ("not taken") do not count.
+    /// Every image is there and complete.
     pub is_complete: bool,
     /// Number of images by status, if the file records it.
     pub by_status: Option<Vec<(&'static str, u64)>>,
@@ -16,8 +16,7 @@ pub struct Looked {
 impl Looked {
     /// What the summary of a file of Konkordia says.
     pub fn at(summary: &Summary) -> Self {
-        let by_status = summary.image_counts();
-        let is_complete = by_status.iter().all(|(name, n)| *n == 0 || matches!(*name, "complete" | "not taken"));
-        Self { images: Some(summary.images), is_complete, by_status: Some(by_status) }
+        let (is_complete, by_status) = (summary.is_complete(), Some(summary.image_counts()));
+        Self { images: Some(summary.images), is_complete, by_status }
     }
 }

@@ -10,7 +10,7 @@ use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::pixel::PixelType;
 use konkordia_kernels::codec::decode;
 use konkordia_sinks::hdf5::Finding;
-use konkordia_sinks::hdf5::others::{Facts, OthersFile, Placed};
+use konkordia_sinks::hdf5::others::{OthersFile, Placed};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -62,21 +62,8 @@ fn one_image(file: &OthersFile, n: u64) -> Result<Image, Failure> {
         Failure::new(Exit::Incomplete, what, "its data set has no chunk for it", "ask for another image")
     })?;
     let (dtype, columns) = (placed.layout.dtype, placed.layout.columns);
-    let statistics = dtype.map(|dtype| Statistics::within(&pixels, dtype, range(file.facts(), dtype)));
+    let statistics = dtype.map(|dtype| Statistics::within(&pixels, dtype, file.metadata().valid_range(dtype)));
     Ok(Image { statistics, dtype, columns, pixels })
-}
-
-/// Range of the values that are measurements. It is as the file says, otherwise from 0 up to but without the highest
-/// value of the type, with which detectors mark pixels without a measurement.
-fn range(facts: &Facts, dtype: PixelType) -> (f64, f64) {
-    let highest = match dtype {
-        PixelType::Uint8 => f64::from(u8::MAX),
-        PixelType::Uint16 => f64::from(u16::MAX),
-        PixelType::Uint32 => f64::from(u32::MAX),
-        PixelType::Uint64 => u64::MAX as f64,
-        _ => f64::INFINITY,
-    };
-    (facts.underload_value.unwrap_or(0.0), facts.saturation_value.unwrap_or(highest).min(highest.next_down()))
 }
 
 fn dtype(placed: &Placed) -> String {
@@ -86,11 +73,11 @@ fn dtype(placed: &Placed) -> String {
 fn to_text(path: &Path, file: &OthersFile) -> String {
     let mut rows = vec![("file", path.display().to_string()), ("written by", WRITER.into())];
     rows.push(("images", file.images().to_string()));
-    let facts = file.facts();
-    rows.extend(facts.energy_kev.map(|energy| ("energy", format!("{energy:.4} keV"))));
-    rows.extend(facts.detector_distance_m.map(|distance| ("distance", format!("{} mm", distance * 1e3))));
-    rows.extend(facts.beam_center_px.map(|(x, y)| ("beam", format!("column {x}, row {y}"))));
-    rows.extend(facts.pixel_size_m.map(|size| ("pixel", format!("{} um", (size * 1e9).round() / 1e3))));
+    let metadata = file.metadata();
+    rows.extend(metadata.energy_kev.map(|energy| ("energy", format!("{energy:.4} keV"))));
+    rows.extend(metadata.detector_distance_m.map(|distance| ("distance", format!("{} mm", distance * 1e3))));
+    rows.extend(metadata.beam_center_px.map(|(x, y)| ("beam", format!("column {x}, row {y}"))));
+    rows.extend(metadata.pixel_size_m.map(|size| ("pixel", format!("{} um", (size * 1e9).round() / 1e3))));
     rows.extend(file.stacks().iter().map(|placed| {
         let from = placed.first_image.map_or(", of another shape than the first".into(), |n| format!(", from image {n}"));
         let l = &placed.layout;
@@ -118,12 +105,12 @@ fn to_json(path: &Path, file: &OthersFile) -> Value {
             "compression": l.compression.name(), "compression_level": l.compression.level(), "first_image": placed.first_image,
         })
     };
-    let facts = file.facts();
+    let metadata = file.metadata();
     json!({
         "file": path, "written_by": "another program", "images": file.images(), "stacks": file.stacks().iter().map(stack).collect::<Vec<_>>(),
         "unreadable_files": file.unreadable().map(|(path, why)| json!({ "path": path, "why": why })).collect::<Vec<_>>(),
-        "energy_kev": facts.energy_kev, "detector_distance_m": facts.detector_distance_m, "beam_center_px": facts.beam_center_px,
-        "pixel_size_m": facts.pixel_size_m, "saturation_value": facts.saturation_value, "underload_value": facts.underload_value,
-        "images_announced": facts.images_announced,
+        "energy_kev": metadata.energy_kev, "detector_distance_m": metadata.detector_distance_m, "beam_center_px": metadata.beam_center_px,
+        "pixel_size_m": metadata.pixel_size_m, "saturation_value": metadata.saturation_value, "underload_value": metadata.underload_value,
+        "images_announced": metadata.images_announced,
     })
 }

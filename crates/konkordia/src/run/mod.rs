@@ -11,7 +11,7 @@ use konkordia_acquire::run::arm::{self, Ports, Prepared};
 use konkordia_acquire::run::raw_copy::RawCopy;
 use konkordia_acquire::run::report::{self, Report};
 use konkordia_acquire::run::setup::SetupReporter;
-use konkordia_acquire::run::{close, exit_of, sink};
+use konkordia_acquire::run::{close, exit_of};
 use konkordia_config::{self, Config, plan};
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::plan::Plan;
@@ -19,6 +19,7 @@ use konkordia_core::setup::Finding;
 use konkordia_core::text;
 use konkordia_engine::control::Control;
 use konkordia_repack::archive_copy;
+use konkordia_sinks::hdf5::RunFiles;
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,7 +36,7 @@ pub fn command(args: &ReceiveArgs) -> Result<Exit, Failure> {
     }
     let prepared = arm::prepare(&config, Ports::Configured, console::note)?;
     announce(args, &config, &prepared);
-    let Prepared { armed, writer, raw_copy, plan, addresses, .. } = prepared;
+    let Prepared { armed, files, raw_copy, plan, addresses, .. } = prepared;
     stopper.follow(armed.control());
     let control = armed.control();
     let names: Vec<String> = addresses.iter().map(report::stream_name).collect();
@@ -44,7 +45,7 @@ pub fn command(args: &ReceiveArgs) -> Result<Exit, Failure> {
         config: &config,
         names: &names,
         plan: &plan,
-        writer: writer.clone(),
+        files: files.clone(),
         raw_copy: raw_copy_of_run,
         json,
         setup_reporter,
@@ -52,10 +53,10 @@ pub fn command(args: &ReceiveArgs) -> Result<Exit, Failure> {
     let stray = konkordia_acquire::machine::datagrams_to_closed_ports();
     let outcome = with_progress(&control, &mut live, args, || armed.run());
     if args.json {
-        live.tell(&outcome.findings);
+        live.report(&outcome.findings);
     }
     let (exit, failure) = exit_of(&outcome, plan.images().is_some(), stopper.is_stopped());
-    let report = close(&config, &addresses, &outcome, &writer, raw_copy.as_ref()).map(|r| r.with_stray(stray, &outcome));
+    let report = close(&config, &addresses, &outcome, &files, raw_copy.as_ref()).map(|r| r.with_stray(stray, &outcome));
     match &report {
         Ok(report) if args.json => console::json(&report.to_json(exit), true),
         Ok(report) => console::to_stdout(&report.to_text()),
@@ -119,14 +120,14 @@ fn with_progress<T>(control: &Arc<Control>, live: &mut Live<'_>, args: &ReceiveA
             let mut rate = Rate::new();
             while !done.load(Ordering::Acquire) {
                 std::thread::park_timeout(Duration::from_millis(100));
-                progress.update(|| rate.line(control, planned, live.writer.durable_end()));
-                live.tell(&konkordia_engine::setup::findings(live.plan, control));
+                progress.update(|| rate.line(control, planned, live.files.shared().durable_end()));
+                live.report(&konkordia_engine::setup::findings(live.plan, control));
                 if args.json && events.elapsed() > Duration::from_secs(1) {
                     events = Instant::now();
                     let p = control.progress();
                     let event = json!({
                         "event": "progress", "images_seen": p.images_seen, "images_committed": p.images_committed,
-                        "images_written": p.images_written, "images_durable": live.writer.durable_end(),
+                        "images_written": p.images_written, "images_durable": live.files.shared().durable_end(),
                         "raw_frames_durable": live.raw_copy.as_ref().map(RawCopy::durable_end), "packets_received": p.packets.received, "packets_placed": p.packets.placed,
                         "kernel_dropped": p.packets.kernel_dropped, "slots_used": p.slots_used, "images_waiting": p.images_waiting,
                     });
@@ -147,19 +148,19 @@ struct Live<'a> {
     config: &'a Config,
     names: &'a [String],
     plan: &'a Plan,
-    writer: sink::SharedWriter,
+    files: RunFiles,
     raw_copy: Option<RawCopy>,
     json: bool,
     setup_reporter: SetupReporter,
 }
 
 impl Live<'_> {
-    fn tell(&mut self, findings: &[Finding]) {
-        for told in self.setup_reporter.news(self.config, self.names, findings) {
+    fn report(&mut self, findings: &[Finding]) {
+        for finding in self.setup_reporter.news(self.config, self.names, findings) {
             if self.json {
-                console::json(&json!({ "event": "setup", "finding": told.to_json() }), true);
+                console::json(&json!({ "event": "setup", "finding": finding.to_json() }), true);
             } else {
-                console::to_stderr(&format!("warning: wrong set-up: {}\n  fix: {}", told.what, told.fix));
+                console::to_stderr(&format!("warning: wrong set-up: {}\n  fix: {}", finding.what, finding.fix));
             }
         }
     }

@@ -5,9 +5,7 @@ use crate::cli::ServeArgs;
 use crate::console;
 use crate::log::{self, LogLevel};
 use crate::run::signals;
-use konkordia_acquire::detector::{self, Handle};
-use konkordia_acquire::events::EventLog;
-use konkordia_acquire::handle::{Detector, Fleet, Severity};
+use konkordia_acquire::handle::{Detector, EventLog, Fleet, News, Severity};
 use konkordia_acquire::service::Detectors;
 use konkordia_api::http::{self, Settings};
 use konkordia_api::maxiv;
@@ -17,7 +15,6 @@ use konkordia_kernels::isa::Isa;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// `konkordia serve -c CONFIG`
 pub fn command(args: &ServeArgs) -> Result<Exit, Failure> {
@@ -54,7 +51,7 @@ impl Service {
     ///
     /// # Errors
     /// The configuration, the machine or an address cannot be used. Whatever was started before is stopped again.
-    pub fn start(service: &ServiceConfig, dress: impl Fn(Arc<Handle>) -> Arc<dyn Detector>) -> Result<Self, Failure> {
+    pub fn start(service: &ServiceConfig, dress: impl Fn(Arc<dyn Detector>) -> Arc<dyn Detector>) -> Result<Self, Failure> {
         let detectors = Detectors::start(service, dress)?;
         let server = http::spawn(Arc::clone(detectors.fleet()), Settings::from(&service.settings.http))?;
         let compat = open_compat(service, detectors.fleet())?;
@@ -120,7 +117,7 @@ fn wait_for_signal(mut signals: signals::Signals) {
             std::process::exit(i32::from(Exit::Interrupted as u8));
         }
     };
-    let _ = std::thread::Builder::new().name("signals".into()).stack_size(detector::STACK_BYTES).spawn(at_once);
+    let _ = std::thread::Builder::new().name("signals".into()).stack_size(STACK_BYTES).spawn(at_once);
 }
 
 /// Writes the first line of the log: version, process, instruction set and configuration.
@@ -130,36 +127,33 @@ fn say_who(args: &ServeArgs) {
     tracing::info!(version, pid, instruction_set, configuration, "konkordia {version}");
 }
 
-/// Events that the log may be behind.
-const LOG_BEHIND: usize = 256;
+/// Stack of the threads that only log or wait.
+const STACK_BYTES: usize = 256 << 10;
 
 /// The last event of a service.
 const STOPPED: &str = "stopped: all files are closed";
 
 /// Writes a line to the log for every event, until the service has stopped.
 fn log_events(events: &EventLog) -> Result<std::thread::JoinHandle<()>, Failure> {
-    let (sender, receiver) = crossbeam_channel::bounded(LOG_BEHIND);
-    let missed = Arc::new(AtomicU64::new(0));
-    let of_events = Arc::clone(&missed);
-    let known = events.forward(Box::new(move |event| {
-        if sender.try_send(Arc::clone(event)).is_err() {
-            of_events.fetch_add(1, Ordering::Relaxed);
-        }
-    }));
+    let mut events = events.subscribe_after(0);
     let log = move || {
         let mut log = log::Log::default();
-        for event in known.into_iter().chain(&receiver) {
-            let n = missed.swap(0, Ordering::Relaxed);
-            if n > 0 {
-                tracing::warn!("{n} events are not in the log");
-            }
-            log.line(&event);
-            if event.detector.is_none() && event.message == STOPPED {
-                return;
+        loop {
+            match events.read() {
+                Some(News::Event(event)) => {
+                    log.line(&event);
+                    if event.detector.is_none() && event.message == STOPPED {
+                        return;
+                    }
+                }
+                Some(News::Missed(n)) => tracing::warn!("{} events are not in the log", n.unwrap_or_default()),
+                None => {
+                    events.wait(None);
+                }
             }
         }
     };
-    let thread = std::thread::Builder::new().name("log".into()).stack_size(detector::STACK_BYTES).spawn(log);
+    let thread = std::thread::Builder::new().name("log".into()).stack_size(STACK_BYTES).spawn(log);
     thread.map_err(|e| Failure::new(Exit::Io, "cannot start a thread for the log", reason(&e), "end other programs"))
 }
 

@@ -1,4 +1,4 @@
-//! `konkordia serve`: runs detectors until it is told to stop, with an HTTP interface to them.
+//! `konkordia serve`: runs detectors until it is stopped, with an HTTP interface to them.
 
 pub mod client;
 pub mod command;

@@ -59,8 +59,8 @@ pub fn command(args: &RecordArgs) -> Result<Exit, Failure> {
     let (bytes, seconds) = (recording.bytes(), begun.elapsed().as_secs_f64());
     let was_interrupted = interrupted.load(Ordering::Acquire);
     if args.json {
-        let told = json!({ "messages": messages, "bytes": bytes, "seconds": seconds, "interrupted": was_interrupted, "file": args.output });
-        console::json(&told, true);
+        let report = json!({ "messages": messages, "bytes": bytes, "seconds": seconds, "interrupted": was_interrupted, "file": args.output });
+        console::json(&report, true);
     } else {
         let (count, size) = (text::count(messages), text::bytes(bytes));
         console::to_stdout(&format!("recorded {count} messages, {size} in {seconds:.2} s, into {}", args.output.display()));

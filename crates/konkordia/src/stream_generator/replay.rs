@@ -39,10 +39,10 @@ pub fn command(args: &ReplayArgs) -> Result<Exit, Failure> {
     // Waits until the last messages have been sent.
     drop(output_queues);
     if args.json {
-        let told = json!({
+        let report = json!({
             "messages": total.messages, "bytes": total.bytes, "seconds": seconds, "upstreams": names, "interrupted": !is_whole,
         });
-        console::json(&told, true);
+        console::json(&report, true);
     } else {
         let (count, bytes) = (text::count(total.messages), text::bytes(total.bytes));
         console::to_stdout(&format!("sent {count} messages, {bytes} in {seconds:.2} s"));

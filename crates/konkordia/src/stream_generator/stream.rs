@@ -54,12 +54,12 @@ pub fn command(args: &StreamArgs) -> Result<Exit, Failure> {
     // Waits until the last messages have been sent.
     drop(output_queues);
     if args.json {
-        let told = json!({
+        let report = json!({
             "images": images, "messages": total.messages, "bytes": total.bytes, "seconds": seconds, "rate_hz": rate,
             "gigabytes_per_second": gigabytes, "series": args.series, "upstreams": names, "interrupted": !is_whole,
             "image_bytes": stream.image_bytes(), "packed_bytes": message_bytes,
         });
-        console::json(&told, true);
+        console::json(&report, true);
     } else {
         let (count, bytes) = (text::count(images), text::bytes(total.bytes));
         console::to_stdout(&format!("sent {count} images, {bytes} in {seconds:.2} s: {rate:.1} Hz, {gigabytes:.2} GB/s"));

@@ -9,17 +9,16 @@
 //! brought to the disk like others.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use hdf5::{Dataset, File, Group};
 use konkordia_core::image::CommittedImage;
 use konkordia_core::pixel::PixelType;
-use konkordia_core::ports::{Sink, SinkError};
 use konkordia_core::series::{SeriesEnd, SeriesStart};
 
 use super::columns::{Column, ColumnType};
 use super::error::{Context, Error, ErrorKind};
 use super::low;
+use super::open_files::OpenFiles;
 use super::packing;
 use super::series_form::{Chunks, Form};
 use super::series_state::SharedState;
@@ -53,70 +52,8 @@ pub struct AppendSpec {
     pub to_disk: ToDisk,
 }
 
-/// Decides for each series where its images go; `None` = the series has no file.
-pub type AppendFactory = Box<dyn FnMut(&SeriesStart) -> Result<Option<AppendSpec>, SinkError> + Send>;
-
-/// Writes series in the layout described above.
-pub struct AppendFile {
-    factory: AppendFactory,
-    shared: Arc<SharedState>,
-    open: Option<Open>,
-    flushed_ns: Option<u64>,
-}
-
-impl AppendFile {
-    /// A sink that writes its files where `factory` says.
-    pub fn new(factory: AppendFactory) -> Self {
-        Self { factory, shared: Arc::default(), open: None, flushed_ns: None }
-    }
-
-    /// The state of this sink, readable from other threads. Images count once they are flushed.
-    pub fn shared(&self) -> Arc<SharedState> {
-        Arc::clone(&self.shared)
-    }
-}
-
-impl Sink for AppendFile {
-    fn start(&mut self, start: &Arc<SeriesStart>) -> Result<(), SinkError> {
-        self.open = None;
-        self.shared.begin(None);
-        let Some(spec) = (self.factory)(start)?.filter(|_| start.store) else { return Ok(()) };
-        let opened = Open::new(spec, start).map_err(|error| self.shared.fail(error))?;
-        self.shared.begin(Some(opened.spec.path.clone()));
-        self.shared.writes_into(opened.spec.path.clone());
-        self.open = Some(opened);
-        Ok(())
-    }
-
-    fn image(&mut self, image: &Arc<CommittedImage>) -> Result<(), SinkError> {
-        let Some(open) = self.open.as_mut().filter(|open| !open.failed) else { return Ok(()) };
-        open.image(image, &self.shared).map_err(|error| {
-            open.failed = true;
-            self.shared.fail(error)
-        })
-    }
-
-    fn end(&mut self, _end: &Arc<SeriesEnd>) -> Result<(), SinkError> {
-        let Some(open) = self.open.take() else { return Ok(()) };
-        open.close(&self.shared).map_err(|error| self.shared.fail(error))
-    }
-
-    fn tick(&mut self, now_ns: u64) -> Result<(), SinkError> {
-        let Some(open) = self.open.as_mut().filter(|open| !open.failed) else { return Ok(()) };
-        let flushed = *self.flushed_ns.get_or_insert(now_ns);
-        if now_ns.saturating_sub(flushed) < FLUSH_NS {
-            return Ok(());
-        }
-        self.flushed_ns = Some(now_ns);
-        open.flush(&self.shared).map_err(|error| {
-            open.failed = true;
-            self.shared.fail(error)
-        })
-    }
-}
-
-/// An open file.
-struct Open {
+/// The open file. Images count as written once they are flushed.
+pub(super) struct AppendFile {
     spec: AppendSpec,
     file: File,
     disk: Option<DiskSync>,
@@ -130,7 +67,7 @@ struct Open {
     chunks: Chunks,
     free_known: u64,
     unflushed_bytes: u64,
-    failed: bool,
+    flushed_ns: Option<u64>,
 }
 
 struct Stack {
@@ -142,8 +79,9 @@ struct Stack {
     images: u64,
 }
 
-impl Open {
-    fn new(spec: AppendSpec, start: &SeriesStart) -> Result<Self, Error> {
+impl AppendFile {
+    /// Opens or makes the file, and writes what the sender said.
+    pub(super) fn open(spec: AppendSpec, start: &SeriesStart) -> Result<Self, Error> {
         let path = spec.path.clone();
         let Some((group_name, own_name)) =
             spec.dataset.rsplit_once('/').filter(|(group, name)| !group.is_empty() && !name.is_empty())
@@ -182,7 +120,7 @@ impl Open {
             chunks,
             free_known: 0,
             unflushed_bytes: 0,
-            failed: false,
+            flushed_ns: None,
         })
     }
 
@@ -213,42 +151,6 @@ impl Open {
         fields::write_tree(&group, &said)?;
         let is_right = sequence.dtype()?.size() == 4 && sequence.ndim() == 1 && sequence.is_resizable();
         if is_right { Ok((sequence, column)) } else { Err(format!("{SEQUENCE} is not an extendable list of uint32").into()) }
-    }
-
-    fn image(&mut self, image: &CommittedImage, shared: &SharedState) -> Result<(), Error> {
-        if image.channels.is_empty() || !image.status.has_pixels() || !image.store {
-            return Ok(());
-        }
-        if let Err(why) = self.take_form(image)? {
-            shared.refuse(format!("image {}: {why}", image.number));
-            return Ok(());
-        }
-        let bytes = image.packed_bytes();
-        self.check_space(bytes)?;
-        let Some(stack) = &mut self.stack else { return Ok(()) };
-        let (path, local) = (&self.spec.path, stack.images);
-        let written = self.chunks.with(&stack.form, image, |pieces| -> Result<(), Error> {
-            low::set_extent(&stack.dataset, local + 1, &stack.shape).context(WRITE, path)?;
-            for (start, piece) in stack.starts.iter_mut().zip(pieces) {
-                start[0] = local;
-                low::write_chunk(&stack.dataset, start, piece).context(WRITE, path)?;
-            }
-            Ok(())
-        });
-        match written {
-            Err(why) => shared.refuse(format!("image {}: {why}", image.number)),
-            Ok(Err(error)) => {
-                // libhdf5 may refuse that too; the earlier images are there in any case.
-                let _ = low::set_extent(&stack.dataset, local, &stack.shape);
-                return Err(error);
-            }
-            Ok(Ok(())) => {
-                stack.images += 1;
-                self.pending.extend((image.frame as u32).to_le_bytes());
-                self.unflushed_bytes += bytes;
-            }
-        }
-        Ok(())
     }
 
     /// Creates or opens the data set at the first image; says why an image does not fit it.
@@ -306,10 +208,57 @@ impl Open {
         shared.wrote(images, std::mem::take(&mut self.unflushed_bytes));
         Ok(())
     }
+}
 
-    fn close(mut self, shared: &SharedState) -> Result<(), Error> {
+impl OpenFiles for AppendFile {
+    fn image(&mut self, image: &CommittedImage, shared: &SharedState) -> Result<(), Error> {
+        if image.channels.is_empty() || !image.status.has_pixels() || !image.store {
+            return Ok(());
+        }
+        if let Err(why) = self.take_form(image)? {
+            shared.refuse(format!("image {}: {why}", image.number));
+            return Ok(());
+        }
+        let bytes = image.packed_bytes();
+        self.check_space(bytes)?;
+        let Some(stack) = &mut self.stack else { return Ok(()) };
+        let (path, local) = (&self.spec.path, stack.images);
+        let written = self.chunks.with(&stack.form, image, |pieces| -> Result<(), Error> {
+            low::set_extent(&stack.dataset, local + 1, &stack.shape).context(WRITE, path)?;
+            for (start, piece) in stack.starts.iter_mut().zip(pieces) {
+                start[0] = local;
+                low::write_chunk(&stack.dataset, start, piece).context(WRITE, path)?;
+            }
+            Ok(())
+        });
+        match written {
+            Err(why) => shared.refuse(format!("image {}: {why}", image.number)),
+            Ok(Err(error)) => {
+                // libhdf5 may refuse that too; the earlier images are there in any case.
+                let _ = low::set_extent(&stack.dataset, local, &stack.shape);
+                return Err(error);
+            }
+            Ok(Ok(())) => {
+                stack.images += 1;
+                self.pending.extend((image.frame as u32).to_le_bytes());
+                self.unflushed_bytes += bytes;
+            }
+        }
+        Ok(())
+    }
+
+    fn tick(&mut self, now_ns: u64, shared: &SharedState) -> Result<(), Error> {
+        let flushed = *self.flushed_ns.get_or_insert(now_ns);
+        if now_ns.saturating_sub(flushed) < FLUSH_NS {
+            return Ok(());
+        }
+        self.flushed_ns = Some(now_ns);
+        self.flush(shared)
+    }
+
+    fn end(mut self: Box<Self>, _: &SeriesEnd, _: bool, shared: &SharedState) -> Result<(), Error> {
         let flushed = self.flush(shared);
-        let Self { spec, file, disk, sequence, stack, rows, .. } = self;
+        let Self { spec, file, disk, sequence, stack, rows, .. } = *self;
         shared.has_positions(rows);
         drop((sequence, stack));
         let closed = file.close().context("close the file", &spec.path);

@@ -2,6 +2,7 @@
 
 use crate::sys::space;
 use konkordia_core::failure::{Exit, Failure, reason};
+use konkordia_core::ports::SinkError;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -59,6 +60,13 @@ impl From<Error> for Failure {
             _ => Exit::Io,
         };
         Self::new(exit, format!("cannot {}: {}", error.operation, error.path.display()), error.cause, error.hint)
+    }
+}
+
+impl From<Error> for SinkError {
+    fn from(error: Error) -> Self {
+        let what = format!("cannot {}: {}", error.operation, error.path.display());
+        Self { what, why: error.cause, fix: error.hint }
     }
 }
 

@@ -15,6 +15,15 @@ pub struct ExtraColumn {
 }
 
 impl ExtraColumn {
+    /// Names of the columns of runs in which an image is not simply a frame: the position of its first frame, how many
+    /// frames were added, and how many of them were complete.
+    pub const SELECTION: [&'static str; 3] = ["first_frame", "frames", "frames_complete"];
+
+    /// The columns of [`ExtraColumn::SELECTION`].
+    pub fn of_selection() -> [Self; 3] {
+        Self::SELECTION.map(Self::count)
+    }
+
     /// A column of one unsigned number per image.
     pub fn count(name: &str) -> Self {
         Self { name: name.to_owned(), kind: ColumnType::U64, length: 1 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use hdf5::types::{FloatSize, IntSize, TypeDescriptor};
 use hdf5::{File, Group, Hyperslab, Result, SliceOrIndex};
+use konkordia_core::experiment::KEV_ANGSTROM;
 use konkordia_core::moment;
 use konkordia_core::pixel::{Number, PixelType};
 
@@ -20,14 +21,11 @@ use super::goniometer::{self, Frames};
 use super::image_times;
 use super::low::{self, Format};
 use super::modules;
-use super::names::{master_file_name, pedestal_file_name, temporary_path};
+use super::names::{master_path, pedestal_file_name, temporary_path};
 use super::nexus::{attribute_text, group, mask, number, numbers, plain, text, texts, translation};
 use super::paths::{COLUMNS, STACK};
 use super::pedestals::PEDESTALS;
 use super::spec::{FileSpec, Layout, LedgerRecord};
-
-/// h c in keV angstrom (CODATA 2018, exact to the digits given).
-pub(super) const KEV_ANGSTROM: f64 = 12.398_419_843_320_026;
 
 /// The pixel mask in the master.
 pub(crate) const MASK: &str = "/entry/instrument/detector/pixel_mask";
@@ -67,7 +65,7 @@ pub(crate) fn publish(
     ledger: Option<&LedgerRecord>,
     state: State,
 ) -> std::result::Result<PathBuf, Error> {
-    let path = spec.directory.join(master_file_name(&spec.prefix));
+    let path = master_path(&spec.directory, &spec.prefix);
     let part = temporary_path(&path);
     let doing = "write the master file";
     if part.exists() {
@@ -426,7 +424,7 @@ fn write_columns(own: &Group, columns: &Columns, files: &[&Closed], spec: &FileS
         attribute_text(&dataset, "description", &column.description)?;
         created.push(dataset);
     }
-    let old = spec.directory.join(master_file_name(&spec.prefix));
+    let old = master_path(&spec.directory, &spec.prefix);
     let old = low::open_file(&old).and_then(|f: File| f.group(COLUMNS)).ok();
     for file in files {
         let first = (file.number - 1) * ipf;

@@ -3,8 +3,10 @@
 //! A run is `<prefix>_master.h5` (NXmx, external links, virtual data set, ledger) and `<prefix>_data_000001.h5` and so
 //! on (chunks and one row per image). While a data file grows, a journal beside it records every chunk; from it
 //! [`repair::repair`] rebuilds what a killed process left behind (docs/decisions/0003-hdf5-crash-safety.md).
+//!
+//! [`FileSink`] takes committed images, of runs and of series; [`Writer`] takes chunks with their rows.
 
-pub mod append;
+mod append;
 mod bounded;
 pub mod calibration;
 pub mod calibration_planes;
@@ -22,6 +24,7 @@ mod experiment;
 mod experiment_text;
 mod extra_column;
 mod fields;
+mod file_sink;
 pub mod foreign;
 mod foreign_low;
 mod goniometer;
@@ -39,6 +42,7 @@ mod names;
 mod nexus;
 mod objects;
 mod old_master;
+mod open_files;
 pub mod others;
 mod packing;
 mod paths;
@@ -49,6 +53,7 @@ pub mod repair;
 mod rescue;
 mod resume;
 mod rows;
+mod run_files;
 mod series_file;
 mod series_form;
 mod series_info;
@@ -60,17 +65,20 @@ pub mod unknown;
 mod writer;
 mod xds;
 
+pub use append::AppendSpec;
 pub use check::{Finding, Severity, check};
 pub use checksum::{CHECKSUM, compare as compare_checksum};
 pub use columns::{ImageRecord, ImageStatus, SeriesRecord};
 pub use decode::Decode;
 pub use error::{Error, ErrorKind};
 pub use extra_column::ExtraColumn;
-pub use names::{data_file_name, master_file_name, pedestal_file_name};
+pub use file_sink::{FileSink, SeriesTarget, SeriesTargets};
+pub use names::{data_file_name, master_file_name, master_path, pedestal_file_name};
 pub use pedestals::Snapshots;
 pub use reader::{Reader, Summary, inspect};
 pub use repair::{MissingImages, RepairReport, repair};
-pub use series_file::{SeriesFile, SeriesFileFactory, SeriesFileSpec};
+pub use run_files::RunFiles;
+pub use series_file::SeriesFileSpec;
 pub use series_info::{ChannelInfo, SeriesInfo};
 pub use series_state::{Names, SharedState};
 pub use spec::{Compression, ErrorBound, FileSpec, Layout, LedgerRecord, Metadata, Overwrite, Scale, StreamRecord, TileInfo};

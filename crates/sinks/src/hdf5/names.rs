@@ -8,6 +8,11 @@ pub fn master_file_name(prefix: &str) -> String {
     format!("{prefix}_master.h5")
 }
 
+/// The master file of a run.
+pub fn master_path(directory: &Path, prefix: &str) -> PathBuf {
+    directory.join(master_file_name(prefix))
+}
+
 /// Name of data file `number` (from 1) of a run.
 pub fn data_file_name(prefix: &str, number: u64) -> String {
     format!("{prefix}_data_{number:06}.h5")

@@ -4,13 +4,14 @@
 use std::path::{Path, PathBuf};
 
 use hdf5::File;
+use konkordia_core::experiment::KEV_ANGSTROM;
+use konkordia_core::pixel::PixelType;
 
 use super::bounded::zeros;
 use super::check::{Finding, Severity};
 use super::decode::Decode;
 use super::error::{Error, ErrorKind};
 use super::low;
-use super::master::KEV_ANGSTROM;
 use super::nexus::{read_attribute, read_number};
 use super::paths::DESCRIPTION;
 use super::spec::Compression;
@@ -22,7 +23,7 @@ const LISTED_MAX: usize = 10;
 
 /// What such a file says of the experiment; `None` if it says nothing, or uses unknown units.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Facts {
+pub struct OthersMetadata {
     /// Photon energy.
     pub energy_kev: Option<f64>,
     /// Sample to detector.
@@ -37,6 +38,21 @@ pub struct Facts {
     pub underload_value: Option<f64>,
     /// Images that its writer announced.
     pub images_announced: Option<u64>,
+}
+
+impl OthersMetadata {
+    /// Lowest and highest value of a pixel of this type that is a measurement. It is as the file says, otherwise from 0
+    /// up to but without the highest value of the type, with which detectors mark pixels without a measurement.
+    pub fn valid_range(&self, dtype: PixelType) -> (f64, f64) {
+        let highest = match dtype {
+            PixelType::Uint8 => f64::from(u8::MAX),
+            PixelType::Uint16 => f64::from(u16::MAX),
+            PixelType::Uint32 => f64::from(u32::MAX),
+            PixelType::Uint64 => u64::MAX as f64,
+            _ => f64::INFINITY,
+        };
+        (self.underload_value.unwrap_or(0.0), self.saturation_value.unwrap_or(highest).min(highest.next_down()))
+    }
 }
 
 /// One stack of images, and the position of its images among all.
@@ -58,7 +74,7 @@ pub struct OthersFile {
     files: Vec<Stacks>,
     stacks: Vec<Placed>,
     problems: Vec<(PathBuf, Error)>,
-    facts: Facts,
+    metadata: OthersMetadata,
 }
 
 /// Whether this program wrote the file; only then it holds more than [`OthersFile`] reads. `None` if it cannot be read.
@@ -74,7 +90,7 @@ impl OthersFile {
     /// files that it names are reported by [`Self::findings`].
     pub fn open(path: &Path) -> Result<Self, Error> {
         let main = Stacks::open(path)?;
-        let facts = facts(main.file());
+        let metadata = metadata(main.file());
         let (mut linked, mut problems, mut files) = (main.linked_files(), Vec::new(), vec![main]);
         let own = path.canonicalize().ok();
         linked.sort();
@@ -104,7 +120,7 @@ impl OthersFile {
                 Error::new(ErrorKind::Invalid, "read the file", path, "it holds no images and names no files with images");
             return Err(error.with_hint("give a master file, or a file with a stack of images (/entry/data/data)"));
         }
-        Ok(Self { path: path.to_owned(), files, stacks, problems, facts })
+        Ok(Self { path: path.to_owned(), files, stacks, problems, metadata })
     }
 
     /// All stacks: those of the file itself, then those of the files that it names, by name.
@@ -113,8 +129,8 @@ impl OthersFile {
     }
 
     /// What it says of the experiment.
-    pub fn facts(&self) -> &Facts {
-        &self.facts
+    pub fn metadata(&self) -> &OthersMetadata {
+        &self.metadata
     }
 
     /// Number of images, in stacks of the shape of the first one.
@@ -196,17 +212,17 @@ impl OthersFile {
                 add(Severity::Warning, what, place, "readers show the fill value for them; do not use them");
             }
         }
-        let few = self.facts.images_announced.unwrap_or(0).saturating_sub(self.images());
+        let few = self.metadata.images_announced.unwrap_or(0).saturating_sub(self.images());
         if few > 0 && self.problems.is_empty() {
             let what = format!("{few} of the announced images are missing; {} are present", self.images());
             add(Severity::Warning, what, self.path.display().to_string(), "the series ended early, or data files are missing");
         }
-        let facts = &self.facts;
+        let metadata = &self.metadata;
         let known = [
-            ("photon energy", facts.energy_kev.is_some()),
-            ("detector distance", facts.detector_distance_m.is_some()),
-            ("beam centre", facts.beam_center_px.is_some()),
-            ("pixel size", facts.pixel_size_m.is_some()),
+            ("photon energy", metadata.energy_kev.is_some()),
+            ("detector distance", metadata.detector_distance_m.is_some()),
+            ("beam centre", metadata.beam_center_px.is_some()),
+            ("pixel size", metadata.pixel_size_m.is_some()),
         ];
         let unknown: Vec<&str> = known.iter().filter(|(_, is_known)| !is_known).map(|(name, _)| *name).collect();
         if !unknown.is_empty() {
@@ -217,7 +233,7 @@ impl OthersFile {
     }
 }
 
-fn facts(file: &File) -> Facts {
+fn metadata(file: &File) -> OthersMetadata {
     let detector = |name: &str| read_number(file, &format!("{DETECTOR}/{name}"));
     let length = |name: &str| {
         let units = file.dataset(&format!("{DETECTOR}/{name}")).ok().and_then(|d| read_attribute(&d, "units"));
@@ -232,7 +248,7 @@ fn facts(file: &File) -> Facts {
     let beams = ["/entry/instrument/beam", "/entry/sample/beam"];
     let of_beam = |name: &str| beams.iter().find_map(|beam| read_number(file, &format!("{beam}/{name}")));
     let wavelength = of_beam("incident_wavelength").filter(|angstrom| *angstrom > 0.0);
-    Facts {
+    OthersMetadata {
         energy_kev: wavelength.map(|angstrom| KEV_ANGSTROM / angstrom).or_else(|| Some(of_beam("incident_energy")? / 1000.0)),
         detector_distance_m: length("detector_distance").or_else(|| length("distance")),
         beam_center_px: detector("beam_center_x").zip(detector("beam_center_y")),

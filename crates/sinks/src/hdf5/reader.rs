@@ -105,6 +105,11 @@ impl Summary {
         let beside = [("file missing", self.images_file_missing), ("not written", unwritten)];
         in_files.into_iter().chain(beside).chain(planned).collect()
     }
+
+    /// Every image is there and complete. Planned images after a stop of the run ("not taken") do not count.
+    pub fn is_complete(&self) -> bool {
+        self.image_counts().iter().all(|(name, n)| *n == 0 || matches!(*name, "complete" | "not taken"))
+    }
 }
 
 /// An open run: the master, or one data file alone.

@@ -124,11 +124,11 @@ impl Run<'_> {
         std::fs::rename(part, data).context(DOING, data)?;
         self.lost_budget = budget;
         remove(&journal)?;
-        self.tell(copied, data, kept.as_deref());
+        self.report(copied, data, kept.as_deref());
         Ok(true)
     }
 
-    fn tell(&mut self, copied: Copied, data: &Path, kept: Option<&Path>) {
+    fn report(&mut self, copied: Copied, data: &Path, kept: Option<&Path>) {
         self.notes.extend(copied.notes);
         self.lose(&copied.lost, data, kept);
         let Some(kept) = kept else { return };

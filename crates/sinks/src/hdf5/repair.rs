@@ -17,7 +17,7 @@ use super::ledger::{FILE_MISSING, KILLED, MASK_MISSING, NOT_RECEIVED, NOT_RESCUE
 use super::look::{Look, look};
 use super::low;
 use super::master::{self, MASK, State};
-use super::names::{data_file_name, existing, journal_path, master_file_name, parse};
+use super::names::{data_file_name, existing, journal_path, master_path, parse};
 use super::names::{pedestal_file_name, reserve_path, temporary_path};
 use super::nexus::read_text;
 use super::old_master::{OldMaster, status_of};
@@ -92,7 +92,7 @@ fn repair_with(path: &Path, lost_budget: LostBudget) -> Result<RepairReport, Err
         _ => Path::new("."),
     };
     let files = existing(directory, prefix).context(doing, directory)?;
-    let master = directory.join(master_file_name(prefix));
+    let master = master_path(directory, prefix);
     if files.is_empty() && !master.exists() {
         return Err(Error::new(ErrorKind::NotFound, doing, path, "no file of this run exists").with_hint("correct the path"));
     }

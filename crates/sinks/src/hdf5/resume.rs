@@ -9,7 +9,7 @@ use super::datafile::{Closed, remove};
 use super::error::{Context, Error, ErrorKind};
 use super::journal::{refuse_if_alive, replay};
 use super::low;
-use super::names::{existing, journal_path, master_file_name};
+use super::names::{existing, journal_path, master_path};
 use super::nexus::read_text;
 use super::paths::{COLUMNS, DESCRIPTION, STACK};
 use super::spec::FileSpec;
@@ -57,7 +57,7 @@ pub(super) fn find(spec: &FileSpec, columns: &Columns, missing_bytes: Option<usi
         }
     }
     let expected = spec.to_text();
-    let master = spec.directory.join(master_file_name(&spec.prefix));
+    let master = master_path(&spec.directory, &spec.prefix);
     if let Some(text) = low::open_file(&master).ok().and_then(|file| read_text(&file, DESCRIPTION)) {
         same_run(&expected, &text, &master)?;
     }

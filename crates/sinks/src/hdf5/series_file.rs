@@ -1,7 +1,6 @@
 //! Files of series: each series has one master and its data files, created when its first image gives the shape and
 //! type.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use konkordia_core::array::{Array, Element, Packing};
@@ -9,7 +8,6 @@ use konkordia_core::experiment::Experiment;
 use konkordia_core::image::CommittedImage;
 use konkordia_core::ledger::ImageStatus;
 use konkordia_core::pixel::PixelType;
-use konkordia_core::ports::{Sink, SinkError};
 use konkordia_core::series::{Ended, SeriesEnd, SeriesStart};
 
 use serde_json::{Map, Value};
@@ -18,13 +16,14 @@ use super::columns::SeriesRecord;
 use super::error::{Error, ErrorKind};
 use super::fields::BYTES_MAX;
 use super::ledger::REFUSED;
-use super::names::{data_file_name, master_file_name};
+use super::names::data_file_name;
+use super::open_files::OpenFiles;
 use super::series_form::{Chunks, Form};
 use super::series_info::{ChannelInfo, SeriesInfo};
 use super::series_state::SharedState;
-use super::spec::{FileSpec, Layout, LedgerRecord, Metadata, Overwrite, StreamRecord};
+use super::spec::{FileSpec, LedgerRecord, Metadata, StreamRecord};
 use super::writer::Writer;
-use crate::durable::{Durable, ToDisk};
+use crate::durable::ToDisk;
 
 /// A plan of more images than this reserves no space: the number comes from the sender.
 const PLANNED_MAX: u64 = 200_000;
@@ -32,67 +31,21 @@ const PLANNED_MAX: u64 = 200_000;
 const EARLY_MAX: usize = 4096;
 
 /// Where and how the files of one series are to be written.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct SeriesFileSpec {
-    /// An existing directory that the series may be written to: names that come from the sender have been checked.
-    pub directory: PathBuf,
-    /// Start of every file name; no path separator.
-    pub prefix: String,
-    /// Images per data file (1 to 1000000).
-    pub images_per_file: u32,
-    /// What to do with older files of the same prefix.
-    pub overwrite: Overwrite,
-    /// How the master names the images.
-    pub layout: Layout,
-    /// Name and version of the program.
-    pub software: String,
-    /// The configuration as given by the user, stored word by word.
-    pub configuration: String,
-    /// Facts to use where the stream says nothing; what the stream says takes precedence.
-    pub metadata: Metadata,
-    /// Unit of the pixel values, for example "count".
-    pub unit: String,
-    /// As in [`FileSpec::xds`].
-    pub xds: Option<bool>,
+    /// What is known before the first image: folder, names, metadata where the stream says nothing (what the stream
+    /// says takes precedence). The images decide their shape, type and packing. The folder is one that the series may
+    /// be written to: names that come from the sender have been checked.
+    pub file: FileSpec,
     /// When written data are brought to the disk.
     pub to_disk: ToDisk,
     /// Returns the current time as ISO 8601 with offset, if the time of the end is to be written.
     pub clock: Option<fn() -> String>,
 }
 
-impl Default for SeriesFileSpec {
-    fn default() -> Self {
-        let spec = FileSpec::default();
-        Self {
-            directory: spec.directory,
-            prefix: spec.prefix,
-            images_per_file: spec.images_per_file,
-            overwrite: spec.overwrite,
-            layout: spec.layout,
-            software: spec.software,
-            configuration: String::new(),
-            metadata: Metadata::default(),
-            unit: "count".into(),
-            xds: None,
-            to_disk: ToDisk::AtEnd,
-            clock: None,
-        }
-    }
-}
-
-/// Decides for each series where its files go; `None` = the series has no file.
-pub type SeriesFileFactory = Box<dyn FnMut(&SeriesStart) -> Result<Option<SeriesFileSpec>, SinkError> + Send>;
-
-/// Writes series into files in the same way as runs: a master, data files with a journal each, and the ledger at the
-/// end.
-pub struct SeriesFile {
-    factory: SeriesFileFactory,
-    shared: Arc<SharedState>,
-    open: Option<Open>,
-}
-
-/// A series that has a file.
-struct Open {
+/// The files of a series, written in the same way as those of runs: a master, data files with a journal each, and the
+/// ledger at the end.
+pub(super) struct SeriesFiles {
     spec: SeriesFileSpec,
     start: Arc<SeriesStart>,
     /// From the first image with pixels on.
@@ -101,66 +54,44 @@ struct Open {
     early: Vec<(u64, ImageStatus, u64)>,
     chunks: Chunks,
     data_file: u64,
-    durable: Option<Durable>,
-    failed: bool,
 }
 
-impl SeriesFile {
-    /// A sink that writes its files where `factory` says.
-    pub fn new(factory: SeriesFileFactory) -> Self {
-        Self { factory, shared: Arc::default(), open: None }
-    }
-
-    /// The state of this sink, readable from other threads.
-    pub fn shared(&self) -> Arc<SharedState> {
-        Arc::clone(&self.shared)
-    }
-}
-
-impl Sink for SeriesFile {
-    fn start(&mut self, start: &Arc<SeriesStart>) -> Result<(), SinkError> {
-        self.open = None;
-        self.shared.begin(None);
-        let Some(spec) = (self.factory)(start)?.filter(|_| start.store) else { return Ok(()) };
-        // Reports now what can be known now, and not at the first image.
-        Writer::check_way(&file_spec(&spec, start, &stand_in(start))).map_err(|error| self.shared.fail(error))?;
-        self.shared.begin(Some(spec.directory.join(master_file_name(&spec.prefix))));
+impl SeriesFiles {
+    /// Checks what can be known now: the folder, and older files in the way. No file is made yet.
+    pub(super) fn new(spec: SeriesFileSpec, start: &Arc<SeriesStart>) -> Result<Self, Error> {
+        Writer::check_way(&file_spec(&spec.file, start, &stand_in(start)))?;
         let (start, early, chunks) = (Arc::clone(start), Vec::new(), Chunks::default());
-        self.open = Some(Open { spec, start, file: None, early, chunks, data_file: 0, durable: None, failed: false });
+        Ok(Self { spec, start, file: None, early, chunks, data_file: 0 })
+    }
+
+    /// Creates the files for images of this form, and writes the rows of the earlier images without pixels.
+    fn create(&mut self, form: Form, times_from: Option<String>, shared: &SharedState) -> Result<(), Error> {
+        let mut spec = file_spec(&self.spec.file, &self.start, &form);
+        if let Some(series) = &mut spec.series {
+            series.times_from = times_from;
+        }
+        let mut writer = Writer::create(spec)?;
+        writer.set_to_disk(self.spec.to_disk)?;
+        shared.is_durable_to(writer.durable());
+        for (index, status, parts_missing) in self.early.drain(..) {
+            let record = SeriesRecord { index, status, pieces: &[], times: None, parts_missing };
+            match writer.write_series(&record) {
+                Err(error) if error.kind != ErrorKind::Invalid => return Err(error),
+                _ => {}
+            }
+        }
+        self.file = Some((form, Box::new(writer)));
         Ok(())
     }
-
-    fn image(&mut self, image: &Arc<CommittedImage>) -> Result<(), SinkError> {
-        let Some(open) = self.open.as_mut().filter(|open| !open.failed) else { return Ok(()) };
-        open.image(image, &self.shared).map_err(|error| {
-            open.failed = true;
-            self.shared.fail(error)
-        })
-    }
-
-    fn end(&mut self, end: &Arc<SeriesEnd>) -> Result<(), SinkError> {
-        let Some(open) = self.open.take() else { return Ok(()) };
-        open.end(end, &self.shared).map_err(|error| self.shared.fail(error))
-    }
-
-    fn tick(&mut self, now_ns: u64) -> Result<(), SinkError> {
-        let Some(open) = self.open.as_mut().filter(|open| !open.failed) else { return Ok(()) };
-        self.shared.is_durable_to(open.durable.as_ref().map(Durable::end));
-        let Some((_, writer)) = &mut open.file else { return Ok(()) };
-        writer.tick(now_ns).map_err(|error| {
-            open.failed = true;
-            self.shared.fail(error)
-        })
-    }
 }
 
-impl Open {
+impl OpenFiles for SeriesFiles {
     fn image(&mut self, image: &CommittedImage, shared: &SharedState) -> Result<(), Error> {
         let status = if image.status.has_pixels() && !image.store { ImageStatus::Discarded } else { image.status };
         let mut refusal = None;
         if self.file.is_none() && !image.channels.is_empty() {
             match Form::of(image) {
-                Ok(form) => self.create(form, times_from(image))?,
+                Ok(form) => self.create(form, times_from(image), shared)?,
                 Err(why) => refusal = Some(why),
             }
         }
@@ -191,41 +122,25 @@ impl Open {
             Ok(true) => shared.wrote(1, image.packed_bytes()),
             Ok(false) => {}
         }
-        let data_file = image.number / u64::from(self.spec.images_per_file) + 1;
+        let FileSpec { directory, prefix, images_per_file, .. } = &self.spec.file;
+        let data_file = image.number / u64::from(*images_per_file) + 1;
         if data_file != self.data_file {
             self.data_file = data_file;
-            shared.writes_into(self.spec.directory.join(data_file_name(&self.spec.prefix, data_file)));
+            shared.writes_into(directory.join(data_file_name(prefix, data_file)));
         }
         Ok(())
     }
 
-    /// Creates the files for images of this form, and writes the rows of the earlier images without pixels.
-    fn create(&mut self, form: Form, times_from: Option<String>) -> Result<(), Error> {
-        let mut spec = file_spec(&self.spec, &self.start, &form);
-        if let Some(series) = &mut spec.series {
-            series.times_from = times_from;
-        }
-        let mut writer = Writer::create(spec)?;
-        writer.set_to_disk(self.spec.to_disk)?;
-        self.durable = writer.durable();
-        for (index, status, parts_missing) in self.early.drain(..) {
-            let record = SeriesRecord { index, status, pieces: &[], times: None, parts_missing };
-            match writer.write_series(&record) {
-                Err(error) if error.kind != ErrorKind::Invalid => return Err(error),
-                _ => {}
-            }
-        }
-        self.file = Some((form, Box::new(writer)));
-        Ok(())
+    fn tick(&mut self, now_ns: u64, _: &SharedState) -> Result<(), Error> {
+        self.file.as_mut().map_or(Ok(()), |(_, writer)| writer.tick(now_ns))
     }
 
-    fn end(mut self, end: &SeriesEnd, shared: &SharedState) -> Result<(), Error> {
-        if self.file.is_none() && !self.failed {
-            self.create(stand_in(&self.start), None)?;
+    fn end(mut self: Box<Self>, end: &SeriesEnd, has_failed: bool, shared: &SharedState) -> Result<(), Error> {
+        if self.file.is_none() && !has_failed {
+            self.create(stand_in(&self.start), None, shared)?;
         }
         let Some((_, writer)) = self.file.take() else { return Ok(()) };
         let done = writer.finish(&ledger(end, shared, self.spec.clock.map(|now| now())));
-        shared.is_durable_to(self.durable.as_ref().map(Durable::end));
         done.map(|report| shared.has_positions(report.images))
     }
 }
@@ -259,7 +174,8 @@ fn stand_in(start: &SeriesStart) -> Form {
     }
 }
 
-fn file_spec(spec: &SeriesFileSpec, start: &SeriesStart, form: &Form) -> FileSpec {
+/// The specification of the files: what is known before the first image, and what the images decide.
+fn file_spec(known: &FileSpec, start: &SeriesStart, form: &Form) -> FileSpec {
     let [rows, columns] = form.plane();
     let mut notes = vec![("pixels".to_owned(), "as the sender packed them".to_owned())];
     if start.image_size.is_some_and(|size| size != [rows, columns]) {
@@ -284,27 +200,19 @@ fn file_spec(spec: &SeriesFileSpec, start: &SeriesStart, form: &Form) -> FileSpe
         times_from: None,
     };
     FileSpec {
-        directory: spec.directory.clone(),
-        prefix: spec.prefix.clone(),
-        images_per_file: spec.images_per_file,
-        overwrite: spec.overwrite,
         rows: rows as u32,
         columns: columns as u32,
         pixel: form.pixel(),
         compression: form.compression(),
-        layout: spec.layout,
         images_planned: start.images_planned.filter(|images| *images <= PLANNED_MAX),
-        metadata: metadata(spec, start, form),
+        metadata: metadata(&known.metadata, start, form),
         pixel_mask,
-        unit: spec.unit.clone(),
+        unit: "count".into(),
         underload: underload(start, form.pixel()),
         saturation: saturation(start, form.pixel()),
-        xds: spec.xds,
-        software: spec.software.clone(),
-        configuration: spec.configuration.clone(),
         conversion: notes,
         series: Some(series),
-        ..FileSpec::default()
+        ..known.clone()
     }
 }
 
@@ -380,8 +288,8 @@ fn plane<T>(
 }
 
 /// Facts of the stream take precedence over those of the configuration.
-fn metadata(spec: &SeriesFileSpec, start: &SeriesStart, form: &Form) -> Metadata {
-    let (facts, given) = (&start.facts, spec.metadata.clone());
+fn metadata(given: &Metadata, start: &SeriesStart, form: &Form) -> Metadata {
+    let facts = &start.facts;
     let finite = |value: Option<f64>| value.filter(|value| value.is_finite());
     // If there are several channels, each has its own threshold.
     let threshold = start.channels.first().filter(|_| form.channels == 1 && start.channels.len() == 1);
@@ -401,7 +309,7 @@ fn metadata(spec: &SeriesFileSpec, start: &SeriesStart, form: &Form) -> Metadata
         experiment,
         ..facts.clone()
     };
-    said.over(given)
+    said.over(given.clone())
 }
 
 fn ledger(end: &SeriesEnd, shared: &SharedState, end_time: Option<String>) -> LedgerRecord {

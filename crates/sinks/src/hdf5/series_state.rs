@@ -1,14 +1,15 @@
 //! The state of a file sink, readable by others while it works: numbers that only grow, names, the last error.
 
 use std::path::PathBuf;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use konkordia_core::ports::SinkError;
 
 use super::error::Error;
+use crate::durable::Durable;
 
-/// Readable from any thread. The numbers are those of the series that is being written, or of the last one.
+/// Readable from any thread. The numbers are those of the run or series that is being written, or of the last one.
 #[derive(Debug, Default)]
 pub struct SharedState {
     images: AtomicU64,
@@ -16,15 +17,13 @@ pub struct SharedState {
     refused: AtomicU64,
     passed: AtomicU64,
     positions: AtomicU64,
-    /// [`UNKNOWN`] where nothing is promised.
-    durable: AtomicU64,
     series: AtomicU64,
     names: Mutex<Names>,
+    /// `None` where nothing is promised.
+    durable: Mutex<Option<Durable>>,
 }
 
-const UNKNOWN: u64 = u64::MAX;
-
-/// The files of a series.
+/// The files of a run or series.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names {
     /// The file to open: the master, or the one file of the append layout. `None` if this series has no file.
@@ -36,8 +35,8 @@ pub struct Names {
 }
 
 impl SharedState {
-    /// Images of this series whose pixels are in the file: after a SIGKILL they can be read (docs/formats.md says how
-    /// in each layout).
+    /// Images of this run or series whose pixels are in the file: after a SIGKILL they can be read (docs/formats.md
+    /// says how in each layout).
     pub fn images(&self) -> u64 {
         self.images.load(Ordering::Relaxed)
     }
@@ -69,24 +68,20 @@ impl SharedState {
         self.positions.load(Ordering::Relaxed)
     }
 
-    /// Images before this position are on the disk, and survive a power cut; `None` without a file, and in a layout
-    /// that cannot promise it.
+    /// Images before this position are on the disk, and survive a power cut; `None` without a file, if the files are
+    /// not synced before their end, and in a layout that cannot promise it.
     pub fn durable_end(&self) -> Option<u64> {
-        Some(self.durable.load(Ordering::Relaxed)).filter(|end| *end != UNKNOWN)
+        locked(&self.durable).as_ref().map(Durable::end)
     }
 
-    /// Series with a file since the program began.
+    /// Runs or series with a file since the sink was made.
     pub fn series(&self) -> u64 {
         self.series.load(Ordering::Relaxed)
     }
 
     /// The files and the last error.
     pub fn names(&self) -> Names {
-        self.locked().clone()
-    }
-
-    fn locked(&self) -> std::sync::MutexGuard<'_, Names> {
-        self.names.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        locked(&self.names).clone()
     }
 
     pub(crate) fn begin(&self, main: Option<PathBuf>) {
@@ -95,7 +90,7 @@ impl SharedState {
         }
         self.is_durable_to(None);
         self.series.fetch_add(u64::from(main.is_some()), Ordering::Relaxed);
-        *self.locked() = Names { main, current: None, last_error: None };
+        *locked(&self.names) = Names { main, current: None, last_error: None };
     }
 
     pub(crate) fn wrote(&self, images: u64, bytes: u64) {
@@ -103,8 +98,8 @@ impl SharedState {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    pub(crate) fn is_durable_to(&self, end: Option<u64>) {
-        self.durable.store(end.unwrap_or(UNKNOWN), Ordering::Relaxed);
+    pub(crate) fn is_durable_to(&self, durable: Option<Durable>) {
+        *locked(&self.durable) = durable;
     }
 
     pub(crate) fn has_positions(&self, positions: u64) {
@@ -112,22 +107,21 @@ impl SharedState {
     }
 
     pub(crate) fn writes_into(&self, file: PathBuf) {
-        self.locked().current = Some(file);
+        locked(&self.names).current = Some(file);
     }
 
     pub(crate) fn refuse(&self, why: String) {
         self.refused.fetch_add(1, Ordering::Relaxed);
-        self.locked().last_error = Some(why);
+        locked(&self.names).last_error = Some(why);
     }
 
     /// Records an error and converts it to the form that the sink returns.
     pub(crate) fn fail(&self, error: Error) -> SinkError {
-        self.locked().last_error = Some(error.to_string());
-        sink_error(error)
+        locked(&self.names).last_error = Some(error.to_string());
+        error.into()
     }
 }
 
-pub(crate) fn sink_error(error: Error) -> SinkError {
-    let what = format!("cannot {}: {}", error.operation, error.path.display());
-    SinkError { what, why: error.cause, fix: error.hint }
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -10,7 +10,7 @@ use super::error::{Context, Error, ErrorKind};
 use super::journal::refuse_if_alive;
 use super::ledger::NOT_RESCUED;
 use super::master::{self, State};
-use super::names::{existing, journal_path, master_file_name, pedestal_file_name, reserve_path};
+use super::names::{existing, journal_path, master_path, pedestal_file_name, reserve_path};
 use super::nexus;
 use super::packing::{HEAD_BYTES, begins_right};
 use super::pedestals::PedestalFile;
@@ -521,7 +521,7 @@ impl Writer {
         }
         let master = patiently(|| master::publish(&self.spec, &self.columns, &self.closed, Some(ledger), State::Closed));
         let master = master.map_err(|error| {
-            let master = self.spec.directory.join(master_file_name(&self.spec.prefix));
+            let master = master_path(&self.spec.directory, &self.spec.prefix);
             let hint =
                 format!("{}; the data files are closed: `konkordia repair {}` makes the master", error.hint, master.display());
             error.with_hint(hint)
@@ -612,7 +612,7 @@ fn check_directory(directory: &Path) -> Result<(), Error> {
 /// Refuses or removes older files of the same prefix.
 fn clear_way(spec: &FileSpec) -> Result<(), Error> {
     let doing = "start a run with this prefix";
-    let master = spec.directory.join(master_file_name(&spec.prefix));
+    let master = master_path(&spec.directory, &spec.prefix);
     let files = existing(&spec.directory, &spec.prefix).context(doing, &spec.directory)?;
     for (_, path, _, has_journal) in &files {
         if *has_journal {
@@ -632,7 +632,7 @@ fn clear_way(spec: &FileSpec) -> Result<(), Error> {
 
 /// Removes the master first, so that a master never links to a file that is gone.
 fn remove_all_of(spec: &FileSpec, files: &[(u64, PathBuf, bool, bool)]) -> Result<(), Error> {
-    let master = spec.directory.join(master_file_name(&spec.prefix));
+    let master = master_path(&spec.directory, &spec.prefix);
     if master.exists() {
         remove(&master)?;
     }

@@ -41,7 +41,7 @@ pub struct StreamSink {
     /// The series that is running.
     series: Option<Arc<SeriesStart>>,
     /// The connected receivers have got the start messages, or are getting them: see `owed`.
-    is_told: bool,
+    has_started: bool,
     /// Start messages that are still to be sent.
     owed: VecDeque<Parts>,
 }
@@ -49,7 +49,7 @@ pub struct StreamSink {
 impl StreamSink {
     /// A sink that sends to `out` what `encoder` makes. While `stop` is set it waits for nothing.
     pub fn new(out: ZmqOut, encoder: Box<dyn MessageEncoder>, stop: Arc<AtomicBool>) -> Self {
-        Self { out, encoder, stop, stats: Arc::default(), series: None, is_told: false, owed: VecDeque::new() }
+        Self { out, encoder, stop, stats: Arc::default(), series: None, has_started: false, owed: VecDeque::new() }
     }
 
     /// Its counters.
@@ -101,13 +101,13 @@ impl StreamSink {
         if !is_heard {
             // The next receiver needs the start messages again. Nothing is encoded meanwhile: encoders number their
             // messages, and receivers wait for every number.
-            self.is_told = false;
+            self.has_started = false;
             self.owed.clear();
             return Ok(false);
         }
-        if let (Some(start), false) = (&self.series, self.is_told) {
+        if let (Some(start), false) = (&self.series, self.has_started) {
             match self.encoder.start(start) {
-                Ok(messages) => (self.owed, self.is_told) = (messages.into(), true),
+                Ok(messages) => (self.owed, self.has_started) = (messages.into(), true),
                 Err(why) => {
                     self.series = None;
                     return Err(self.failed("the start of a series", why));
@@ -134,7 +134,7 @@ impl StreamSink {
 
 impl Sink for StreamSink {
     fn start(&mut self, start: &Arc<SeriesStart>) -> Result<(), SinkError> {
-        (self.series, self.is_told) = (Some(Arc::clone(start)), false);
+        (self.series, self.has_started) = (Some(Arc::clone(start)), false);
         self.owed.clear();
         self.is_heard().map(drop)
     }

@@ -9,7 +9,7 @@ use konkordia_core::image::{Channel, CommittedImage, ImageTimes};
 use konkordia_core::ledger::ImageStatus;
 use konkordia_core::ports::Sink;
 use konkordia_core::series::{Ended, SeriesEnd, SeriesLedger, SeriesStart, UpstreamLedger};
-use konkordia_sinks::hdf5::{Overwrite, SeriesFile, SeriesFileSpec};
+use konkordia_sinks::hdf5::{FileSink, FileSpec, Overwrite, SeriesFileSpec};
 
 use super::{bslz4, literals};
 
@@ -79,18 +79,14 @@ impl Kind {
     }
 }
 
-pub fn file_sink(directory: &Path, prefix: &str, images_per_file: u32) -> SeriesFile {
+pub fn file_sink(directory: &Path, prefix: &str, images_per_file: u32) -> FileSink {
     let (directory, prefix) = (directory.to_owned(), prefix.to_owned());
-    SeriesFile::new(Box::new(move |start| {
-        let spec = SeriesFileSpec {
-            directory: directory.clone(),
-            prefix: prefix.clone(),
-            images_per_file,
-            overwrite: Overwrite::Replace,
-            clock: Some(|| "2026-11-21T12:00:09Z".into()),
-            ..SeriesFileSpec::default()
-        };
-        Ok((start.filename.as_deref() != Some("")).then_some(spec))
+    FileSink::of_series(Box::new(move |start| {
+        let (directory, prefix, overwrite) = (directory.clone(), prefix.clone(), Overwrite::Replace);
+        let file = FileSpec { directory, prefix, images_per_file, overwrite, ..FileSpec::default() };
+        let clock: Option<fn() -> String> = Some(|| "2026-11-21T12:00:09Z".into());
+        let spec = SeriesFileSpec { file, clock, ..SeriesFileSpec::default() };
+        Ok((start.filename.as_deref() != Some("")).then(|| spec.into()))
     }))
 }
 

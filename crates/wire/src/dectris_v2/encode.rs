@@ -3,12 +3,11 @@
 
 use super::{Axis, Image, Message, Seconds, Series, Start};
 use crate::cbor::{Item, item_of};
-use crate::shared::facts::KEV_ANGSTROM;
 use crate::stream::Pixels;
 use crate::unpacker::{ArrayUnpacker, flat};
 use bytes::Bytes;
 use konkordia_core::array::{Array, Element, Packing, Shape};
-use konkordia_core::experiment::Metadata;
+use konkordia_core::experiment::{KEV_ANGSTROM, Metadata};
 use konkordia_core::image::CommittedImage;
 use konkordia_core::ports::{MessageEncoder, Parts, PixelUnpacker};
 use konkordia_core::protocol::Protocol;

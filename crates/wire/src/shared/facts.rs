@@ -1,11 +1,8 @@
 //! Reads facts about a measurement from the metadata of other programs: numbers with units, zeros that mean "not set".
 
 use konkordia_core::array::Element;
-use konkordia_core::experiment::{Axis, Goniometer, Metadata};
+use konkordia_core::experiment::{Axis, Goniometer, KEV_ANGSTROM, Metadata};
 use serde_json::{Map, Value};
-
-/// Planck's constant times the speed of light, exact by definition of the SI.
-pub const KEV_ANGSTROM: f64 = 12.398419843320026;
 
 /// The number under `key`.
 pub fn number(map: &Map<String, Value>, key: &str) -> Option<f64> {
@@ -68,8 +65,8 @@ pub fn filename(user: &Value) -> Option<String> {
 /// An axis by its start and its turn from image to image. Zeros for both mean "not set": detectors send them for every
 /// axis that nobody has set.
 pub fn axis(start_deg: f64, increment_deg: f64) -> Axis {
-    let is_told = start_deg.is_finite() && increment_deg.is_finite() && (start_deg != 0.0 || increment_deg != 0.0);
-    if is_told { Axis::turning(start_deg, increment_deg) } else { Axis::default() }
+    let is_set = start_deg.is_finite() && increment_deg.is_finite() && (start_deg != 0.0 || increment_deg != 0.0);
+    if is_set { Axis::turning(start_deg, increment_deg) } else { Axis::default() }
 }
 
 /// Angles under the names of Stream V1, with or without the unit at their end: `omega_start`, `omega_increment_deg`.

@@ -35,8 +35,8 @@ pub const EXPOSURE: [&str; 2] = ["exposure_time", "exptime"];
 /// be made.
 pub fn of_v1(start: &mut SeriesStart, appendix: Option<&Value>) {
     let rotate = appendix.and_then(|said| said.get("rotate")).cloned().unwrap_or_else(|| json!(0));
-    let mut told = chosen(&start.metadata, &V1);
-    if let Some(exposure) = told.get("count_time") {
+    let mut metadata = chosen(&start.metadata, &V1);
+    if let Some(exposure) = metadata.get("count_time") {
         start.image_extra.insert(EXPOSURE[0].into(), exposure.clone());
     }
     match quarter_turns(&rotate) {
@@ -45,18 +45,18 @@ pub fn of_v1(start: &mut SeriesStart, appendix: Option<&Value>) {
             .warnings
             .push(format!("the header asks to rotate by {rotate}, not a whole number of quarter turns: images are not turned")),
     }
-    told.insert("rotate".into(), rotate);
-    start.metadata = told;
+    metadata.insert("rotate".into(), rotate);
+    start.metadata = metadata;
     needs_name(start);
 }
 
 /// Reduces a start of Stream V2 to what the receiver of MAX IV reports: the thresholds stand beside the other keys.
 pub fn of_v2(start: &mut SeriesStart) {
-    let mut told = chosen(&start.metadata, &V2);
+    let mut metadata = chosen(&start.metadata, &V2);
     if let Some(Value::Object(thresholds)) = start.metadata.get("threshold_energy") {
-        told.extend(thresholds.clone());
+        metadata.extend(thresholds.clone());
     }
-    start.metadata = told;
+    start.metadata = metadata;
     needs_name(start);
 }
 

@@ -1,11 +1,9 @@
 //! The image message of DECTRIS Stream V2.
 
-use super::pixels::Pixels;
+use super::pixels::plane;
 use crate::http::problem::Problem;
-use axum::body::Bytes;
-use konkordia_core::array::{Element, Packing};
-use konkordia_core::image::CommittedImage;
-use konkordia_core::series::SeriesStart;
+use konkordia_acquire::handle::SharedPlanes;
+use konkordia_core::array::{Element, Packing, Shape};
 use konkordia_wire::dectris_v2::{Image, Message, Seconds, Series};
 use konkordia_wire::stream;
 
@@ -15,10 +13,11 @@ const NS: u64 = 1_000_000_000;
 ///
 /// # Errors
 /// If pixels have to be unpacked and cannot be, or the image does not fit into such a message.
-pub fn message(start: &SeriesStart, image: &CommittedImage, only: Option<usize>) -> Result<Vec<u8>, Problem> {
+pub fn message(planes: &SharedPlanes, only: Option<usize>) -> Result<Vec<u8>, Problem> {
+    let (start, image) = (planes.start(), planes.image());
     let chosen = image.channels.iter().enumerate().filter(|(n, _)| only.is_none_or(|only| only == *n));
     let mut names: Vec<String> = Vec::new();
-    let mut data: Vec<(konkordia_core::array::Shape, Element, Packing, Bytes)> = Vec::new();
+    let mut data: Vec<(Shape, Element, Packing, &[u8])> = Vec::new();
     for (n, channel) in chosen {
         let name = channel.name.to_string();
         names.push(if name.is_empty() || names.contains(&name) { format!("channel_{}", n + 1) } else { name });
@@ -26,10 +25,10 @@ pub fn message(start: &SeriesStart, image: &CommittedImage, only: Option<usize>)
         let as_it_is = matches!(array.packing, Packing::Lz4 | Packing::BitshuffleLz4 | Packing::BitshuffleZstd)
             && array.element != Element::Mono12p;
         data.push(match &array.pieces[..] {
-            [piece] if as_it_is => (array.shape, array.element, array.packing, piece.clone()),
+            [piece] if as_it_is => (array.shape, array.element, array.packing, &piece[..]),
             _ => {
-                let pixels = Pixels::of(array)?;
-                (pixels.shape, pixels.element, Packing::None, pixels.data)
+                let pixels = plane(planes, n)?;
+                (pixels.shape, pixels.element, Packing::None, pixels.bytes)
             }
         });
     }

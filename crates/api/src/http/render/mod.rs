@@ -8,11 +8,11 @@ mod tiff;
 
 use super::problem::Problem;
 use axum::body::Bytes;
+use konkordia_acquire::handle::{PixelPlane, SharedPlanes};
 use konkordia_core::array::Array;
 use konkordia_core::image::CommittedImage;
-use konkordia_core::series::SeriesStart;
 use konkordia_picture::image;
-use pixels::Pixels;
+use pixels::plane;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -63,11 +63,13 @@ impl Rendered {
     }
 }
 
-/// Makes the file. Takes as long as decoding: for threads that may block.
+/// Makes the file. Takes as long as unpacking, or as waiting for another answer that unpacks the same image: for
+/// threads that may block.
 ///
 /// # Errors
 /// If there is no such channel, or its pixels cannot be unpacked.
-pub fn render(start: &SeriesStart, image: &CommittedImage, selection: &Selection) -> Result<Rendered, Problem> {
+pub fn render(planes: &SharedPlanes, selection: &Selection) -> Result<Rendered, Problem> {
+    let image = planes.image();
     if image.channels.is_empty() {
         return Err(Problem::new(
             "no_image",
@@ -78,17 +80,15 @@ pub fn render(start: &SeriesStart, image: &CommittedImage, selection: &Selection
     let index = channel(image, selection.channel.as_deref())?;
     if selection.format == Format::Cbor {
         let one = selection.channel.is_some().then_some(index);
-        return Ok(Rendered::new("application/cbor", cbor::message(start, image, one)?).ending("cbor"));
+        return Ok(Rendered::new("application/cbor", cbor::message(planes, one)?).ending("cbor"));
     }
-    let array = &image.channels[index].array;
     match selection.format {
-        Format::Raw => Ok(raw(array)),
-        Format::Npy => Ok(Rendered::new("application/x-npy", npy(&Pixels::of(array)?)).ending("npy")),
-        Format::Tiff => Ok(Rendered::new("image/tiff", tiff::file(&Pixels::of(array)?)?).ending("tiff")),
+        Format::Raw => Ok(raw(&image.channels[index].array)),
+        Format::Npy => Ok(Rendered::new("application/x-npy", npy(&plane(planes, index)?)).ending("npy")),
+        Format::Tiff => Ok(Rendered::new("image/tiff", tiff::file(&plane(planes, index)?)?).ending("tiff")),
         Format::Png | Format::Cbor | Format::Json => {
-            let pixels = Pixels::of(array)?;
-            let Pixels { element, data, .. } = &pixels;
-            let of = image::Pixels { element: *element, columns: pixels.size().1, bytes: data };
+            let pixels = plane(planes, index)?;
+            let of = image::Pixels { element: pixels.element, columns: pixels.size().1, bytes: pixels.bytes };
             let picture = image::png(of, selection.size).map_err(Problem::bug)?;
             Ok(Rendered::new("image/png", picture).ending("png"))
         }
@@ -131,7 +131,7 @@ fn raw(array: &Array) -> Rendered {
 }
 
 /// A file as numpy.save writes it, version 1.0.
-fn npy(pixels: &Pixels) -> Vec<u8> {
+fn npy(pixels: &PixelPlane<'_>) -> Vec<u8> {
     use konkordia_core::array::Element as E;
     let kind = match pixels.element {
         E::Uint8 => "|u1",
@@ -153,10 +153,10 @@ fn npy(pixels: &Pixels) -> Vec<u8> {
         header.push(' ');
     }
     header.push('\n');
-    let mut bytes = Vec::with_capacity(10 + header.len() + pixels.data.len());
+    let mut bytes = Vec::with_capacity(10 + header.len() + pixels.bytes.len());
     bytes.extend(b"\x93NUMPY\x01\x00");
     bytes.extend((header.len() as u16).to_le_bytes());
     bytes.extend(header.as_bytes());
-    bytes.extend(&pixels.data[..]);
+    bytes.extend(pixels.bytes);
     bytes
 }

@@ -1,60 +1,13 @@
-//! Pixels of an image, unpacked.
+//! The pixels of an image, as answers take them.
 
 use crate::http::problem::Problem;
-use axum::body::Bytes;
-use konkordia_core::array::{Array, Element, Packing, Shape};
-use konkordia_kernels::isa::Isa;
-use konkordia_kernels::transform::pixels::mono12p;
-use konkordia_kernels::transform::unpack::{self, UnpackScratch};
+use konkordia_acquire::handle::{PixelPlane, SharedPlanes};
 
-/// Pixels, little-endian, row by row.
-pub struct Pixels {
-    /// Dimensions, slowest first.
-    pub shape: Shape,
-    /// Their type; never `Mono12p`.
-    pub element: Element,
-    /// Their bytes.
-    pub data: Bytes,
-}
-
-impl Pixels {
-    /// Unpacks an array. Its bytes come from outside, so they are checked against its shape.
-    ///
-    /// # Errors
-    /// If the bytes do not agree with shape, type and packing.
-    pub fn of(array: &Array) -> Result<Self, Problem> {
-        let bad = |why: String| {
-            Problem::new("bad_image", format!("the pixels cannot be unpacked: {why}"), "ask for format=raw to look at the bytes")
-        };
-        let bytes = Some(array.unpacked_bytes()).filter(|bytes| *bytes < u64::MAX).and_then(|bytes| usize::try_from(bytes).ok());
-        let bytes = bytes.ok_or_else(|| bad("they are too many".into()))?;
-        let data = match (&array.packing, &array.pieces[..]) {
-            (Packing::None, [piece]) if piece.len() == bytes => piece.clone(),
-            _ => unpack(array, bytes).map_err(bad)?.into(),
-        };
-        if array.element == Element::Mono12p {
-            let mut pixels = vec![0; 2 * array.shape.elements() as usize];
-            mono12p(Isa::detect(), &data, &mut pixels);
-            return Ok(Self { shape: array.shape, element: Element::Uint16, data: pixels.into() });
-        }
-        Ok(Self { shape: array.shape, element: array.element, data })
-    }
-
-    /// Rows and columns of a picture: all but the last dimension are rows.
-    pub fn size(&self) -> (usize, usize) {
-        let columns = self.shape.dimensions().last().copied().unwrap_or(1);
-        ((self.shape.elements() / columns) as usize, columns as usize)
-    }
-}
-
-fn unpack(array: &Array, bytes: usize) -> Result<Vec<u8>, String> {
-    let pieces = array.pieces.len();
-    if pieces == 0 || !bytes.is_multiple_of(pieces) {
-        return Err(format!("{bytes} bytes cannot be divided into {pieces} equal pieces"));
-    }
-    let (mut out, mut scratch) = (vec![0; bytes], UnpackScratch::new(Isa::detect()));
-    for (packed, unpacked) in array.pieces.iter().zip(out.chunks_mut((bytes / pieces).max(1))) {
-        unpack::array(array.packing, array.element, packed, unpacked, &mut scratch)?;
-    }
-    Ok(out)
+/// The pixels of a channel, which all answers with this image share. Their bytes come from outside, so they are checked
+/// against the shape.
+///
+/// # Errors
+/// If the bytes do not agree with shape, type and packing.
+pub fn plane(planes: &SharedPlanes, channel: usize) -> Result<PixelPlane<'_>, Problem> {
+    planes.plane(channel).map_err(Problem::bad_pixels)
 }

@@ -6,12 +6,14 @@ use konkordia_core::experiment::Metadata;
 use konkordia_core::image::{Channel, ImageTimes};
 use konkordia_core::ledger::ImageStatus;
 use konkordia_core::plan::Compression;
+use konkordia_core::series::SeriesStart;
 use konkordia_kernels::bitshuffle::ElementSize;
 use konkordia_kernels::isa::Isa;
 use konkordia_kernels::{codec, lz4};
 use konkordia_wire::dectris_v2::Message;
 use konkordia_wire::stream::Bounds;
 use std::io::Cursor;
+use std::sync::Arc;
 
 const PACKINGS: [Packing; 7] = [
     Packing::None,
@@ -56,15 +58,20 @@ fn array(packing: Packing, element: Element, shape: &[u64], pieces: usize) -> (A
     (Array { shape: Shape::new(shape).unwrap(), element, packing, pieces }, data)
 }
 
-fn image(arrays: Vec<(&str, Array)>) -> CommittedImage {
+fn planes(arrays: Vec<(&str, Array)>) -> SharedPlanes {
+    planes_of(SeriesStart::default(), arrays)
+}
+
+fn planes_of(start: SeriesStart, arrays: Vec<(&str, Array)>) -> SharedPlanes {
     let channels = arrays.into_iter().map(|(name, array)| Channel { name: name.into(), array }).collect();
     let times = Some(ImageTimes { start_ns: 1, stop_ns: 2_000_000_001, real_ns: 2_000_000_000 });
-    CommittedImage { status: ImageStatus::Complete, channels, times, ..CommittedImage::lost(42) }
+    let image = CommittedImage { status: ImageStatus::Complete, channels, times, ..CommittedImage::lost(42) };
+    SharedPlanes::new(Arc::new(start), Arc::new(image))
 }
 
 fn of(format: Format, array: Array) -> Rendered {
     let selection = Selection { format, channel: None, size: 1024 };
-    render(&SeriesStart::default(), &image(vec![("", array)]), &selection).unwrap_or_else(|problem| panic!("{problem:?}"))
+    render(&planes(vec![("", array)]), &selection).unwrap_or_else(|problem| panic!("{problem:?}"))
 }
 
 /// Shape, type and bytes as numpy would see them.
@@ -147,10 +154,10 @@ fn cbor_is_a_message_of_stream_v2_with_the_pixels_as_they_are() {
         facts: Metadata { start_time: Some("2026-11-21T00:00:00Z".into()), ..Metadata::default() },
         ..SeriesStart::default()
     };
-    let image = image(vec![("threshold_1", packed_array.clone()), ("", bare)]);
+    let planes = planes_of(start, vec![("threshold_1", packed_array.clone()), ("", bare)]);
     let get = |channel: Option<&str>| {
         let selection = Selection { format: Format::Cbor, channel: channel.map(str::to_string), size: 0 };
-        render(&start, &image, &selection).unwrap().bytes
+        render(&planes, &selection).unwrap().bytes
     };
     let all = get(None);
     let Message::Image(message) = Message::parse(&[&all[..]], &Bounds::default()).unwrap() else { panic!("no image") };
@@ -160,6 +167,7 @@ fn cbor_is_a_message_of_stream_v2_with_the_pixels_as_they_are() {
     let [(first, one), (second, two)] = message.channels[..] else { panic!("{:?}", message.channels) };
     assert_eq!((first, one.packing(), one.data()), ("threshold_1", Packing::BitshuffleLz4, &packed_array.pieces[0][..]));
     assert_eq!((second, two.packing(), two.data()), ("channel_2", Packing::None, &data[..]), "a bare block has no name there");
+    assert_eq!(planes.unpacked(), 1, "what stays packed is not unpacked");
     let one = get(Some("1"));
     let Message::Image(message) = Message::parse(&[&one[..]], &Bounds::default()).unwrap() else { panic!("no image") };
     assert_eq!(message.channels.len(), 1);
@@ -211,7 +219,7 @@ fn a_picture_keeps_single_bright_pixels_and_greys_those_without_a_number() {
     };
     let picture = |size| {
         let selection = Selection { format: Format::Png, channel: None, size };
-        read_png(&render(&SeriesStart::default(), &image(vec![("", array.clone())]), &selection).unwrap().bytes)
+        read_png(&render(&planes(vec![("", array.clone())]), &selection).unwrap().bytes)
     };
     let (dark, bright, grey) =
         (konkordia_picture::map_colour(0.0), konkordia_picture::map_colour(1.0), konkordia_picture::map_colour(f32::NAN));
@@ -249,7 +257,7 @@ fn bytes_that_are_no_such_image_are_refused() {
         let mut array = good.clone();
         change(&mut array);
         let selection = Selection { format: Format::Npy, channel: None, size: 1024 };
-        render(&SeriesStart::default(), &image(vec![("", array)]), &selection).err().expect("it is refused").body().code.clone()
+        render(&planes(vec![("", array)]), &selection).err().expect("it is refused").body().code.clone()
     };
     let changes: [&dyn Fn(&mut Array); 7] = [
         &|a| a.pieces[0] = a.pieces[0].slice(..a.pieces[0].len() - 1),

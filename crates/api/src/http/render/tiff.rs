@@ -1,7 +1,7 @@
 //! TIFF with exact numbers: one uncompressed grey image with the same type of pixel.
 
-use super::pixels::Pixels;
 use crate::http::problem::Problem;
+use konkordia_acquire::handle::PixelPlane;
 use konkordia_core::array::Element;
 use std::io::Cursor;
 use tiff::encoder::colortype as c;
@@ -14,7 +14,7 @@ const BYTES_MAX: usize = u32::MAX as usize - (1 << 20);
 ///
 /// # Errors
 /// If the image is too large for TIFF.
-pub fn file(pixels: &Pixels) -> Result<Vec<u8>, Problem> {
+pub fn file(pixels: &PixelPlane<'_>) -> Result<Vec<u8>, Problem> {
     match pixels.element {
         Element::Uint8 => write::<c::Gray8, u8, 1>(pixels, u8::from_le_bytes),
         Element::Uint16 | Element::Mono12p => write::<c::Gray16, u16, 2>(pixels, u16::from_le_bytes),
@@ -29,7 +29,7 @@ pub fn file(pixels: &Pixels) -> Result<Vec<u8>, Problem> {
     }
 }
 
-fn write<C, T, const N: usize>(pixels: &Pixels, number: fn([u8; N]) -> T) -> Result<Vec<u8>, Problem>
+fn write<C, T, const N: usize>(pixels: &PixelPlane<'_>, number: fn([u8; N]) -> T) -> Result<Vec<u8>, Problem>
 where
     C: c::ColorType<Inner = T>,
     [T]: TiffValue,
@@ -38,11 +38,11 @@ where
     let too_large =
         || Problem::new("bad_image", format!("{rows} x {columns} pixels are too large for TIFF"), "ask for format=npy");
     let (Ok(height), Ok(width)) = (u32::try_from(rows), u32::try_from(columns)) else { return Err(too_large()) };
-    if pixels.data.len() > BYTES_MAX {
+    if pixels.bytes.len() > BYTES_MAX {
         return Err(too_large());
     }
-    let numbers: Vec<T> = pixels.data.as_chunks::<N>().0.iter().map(|bytes| number(*bytes)).collect();
-    let mut file = Cursor::new(Vec::with_capacity(pixels.data.len() + 4096));
+    let numbers: Vec<T> = pixels.bytes.as_chunks::<N>().0.iter().map(|bytes| number(*bytes)).collect();
+    let mut file = Cursor::new(Vec::with_capacity(pixels.bytes.len() + 4096));
     let written = TiffEncoder::new(&mut file).and_then(|mut encoder| encoder.write_image::<C>(width, height, &numbers));
     written.map_err(|error| Problem::bug(format!("the TIFF file could not be made: {error}")))?;
     Ok(file.into_inner())

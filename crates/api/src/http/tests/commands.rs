@@ -66,7 +66,7 @@ async fn a_command_waits_for_the_end_if_asked_to() {
     let bench = Bench::new(&["eiger"]);
     let fake = Arc::clone(&bench.fakes[0]);
     let ended = async move {
-        while fake.status().state != DetectorState::Running {
+        while fake.status().state != DetectorState::Receiving {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         fake.set(DetectorState::Idle);

@@ -2,8 +2,9 @@
 
 use super::*;
 use konkordia_core::array::{Array, Element, Packing, Shape};
-use konkordia_core::image::{Channel, ImageTimes};
+use konkordia_core::image::{Channel, ImageTimes, Packets, TileRecord};
 use konkordia_core::ledger::ImageStatus;
+use konkordia_core::plan::Compression;
 
 pub(super) fn image(number: u64, pixels: &[u16; 6]) -> CommittedImage {
     let bytes: Vec<u8> = pixels.iter().flat_map(|pixel| pixel.to_le_bytes()).collect();
@@ -112,4 +113,46 @@ async fn memory_of_answers_is_given_back() {
     bench.get("/api/v1/images/2?format=npy").await.is_problem(422, "bad_image");
     assert_eq!(bench.shared.image_mib.available_permits(), before);
     assert_eq!(bench.shared.decoders.available_permits(), super::super::state::DECODERS_MAX);
+}
+
+#[tokio::test]
+async fn many_who_ask_for_an_image_cost_one_unpacking() {
+    let bench = Bench::new(&["eiger"]);
+    let mut packed = image(1, &[3; 6]);
+    for channel in &mut packed.channels {
+        let array = &mut channel.array;
+        let size = konkordia_kernels::ElementSize::Two;
+        let isa = konkordia_kernels::Isa::detect();
+        let bytes = konkordia_kernels::codec::compress(Compression::Bslz4, isa, size, &array.pieces[0], 8192);
+        (array.packing, array.pieces) = (Packing::BitshuffleLz4, vec![bytes.into()]);
+    }
+    bench.fakes[0].show(packed);
+    let planes = Arc::clone(&bench.fakes[0].ring.images.lock().unwrap()[0]);
+    assert_eq!(bench.get("/api/v1/images/1?format=raw").await.status, 200);
+    assert_eq!(planes.unpacked(), 0, "who wants it packed gets it packed");
+    let mut bodies = Vec::new();
+    for number in ["latest", "1"] {
+        for format in ["npy", "tiff", "png"] {
+            let path = format!("/api/v1/images/{number}?format={format}");
+            let (one, two) = tokio::join!(bench.get(&path), bench.get(&path));
+            assert_eq!((one.status.as_u16(), &one.bytes), (200, &two.bytes), "{path}");
+            bodies.push(one.bytes);
+        }
+    }
+    assert_eq!(bodies[..3], bodies[3..]);
+    assert!(bodies[0].ends_with(&[3u8, 0].repeat(6)));
+    assert_eq!(planes.unpacked(), 1, "the second channel was not asked for");
+    let bytes = planes.plane(0).unwrap().bytes.as_ptr();
+    assert_eq!(planes.plane(0).unwrap().bytes.as_ptr(), bytes, "it is unpacked once");
+}
+
+#[tokio::test]
+async fn every_tile_that_lacks_packets_has_its_bit() {
+    let bench = Bench::new(&["eiger"]);
+    let mut tiles = vec![TileRecord { packets: 64, ..TileRecord::default() }; 72];
+    (tiles[0].packets, tiles[71].packets) = (0, 63);
+    let packets = Packets { tiles, packets_per_tile: 64, ..Packets::default() };
+    bench.fakes[0].show(CommittedImage { packets: Some(packets), ..image(1, &[3; 6]) });
+    let text = bench.get("/api/v1/images/1?format=json").await.text();
+    assert!(text.contains(&format!("\"missing_parts\":{},", 1u128 << 71 | 1)), "{text}");
 }

@@ -16,18 +16,18 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, Request, StatusCode};
-use konkordia_acquire::events::EventLog;
 use konkordia_acquire::handle::{
-    Command, ConsumerStatistics, Detector, DetectorState, DetectorStatistics, DetectorStatus, FileEntry, Fleet, ImageRing,
-    Refusal, Reply, RingImage, Severity,
+    Command, ConsumerStatistics, Detector, DetectorState, DetectorStatistics, DetectorStatus, EventLog, FileEntry, FileState,
+    Fleet, ImageRing, Refusal, RefusalCode, Reply, RingImage, Severity, SharedPlanes,
 };
 use konkordia_core::image::CommittedImage;
 use konkordia_core::results::ImageResults;
 use konkordia_core::series::SeriesStart;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
 use tower::ServiceExt;
 
 /// A detector that changes its state as commanded, and remembers the commands.
@@ -36,29 +36,43 @@ pub struct Fake {
     status: ArcSwap<DetectorStatus>,
     told: Mutex<Vec<Command>>,
     ring: Arc<FakeRing>,
+    /// The events of its service, where changes of its state are told.
+    events: OnceLock<EventLog>,
 }
 
 #[derive(Default)]
 struct FakeRing {
-    images: Mutex<Vec<(Arc<SeriesStart>, Arc<CommittedImage>)>>,
+    images: Mutex<Vec<Arc<SharedPlanes>>>,
+    /// Pixels are forgotten, see [`ImageRing::forget_pixels`].
+    forgotten: AtomicU64,
 }
 
 impl ImageRing for FakeRing {
-    fn get(&self, number: Option<u64>) -> Option<RingImage> {
+    fn get(&self, number: Option<u64>, _asked: Instant) -> Option<RingImage> {
         let images = self.images.lock().unwrap();
         let found = match number {
-            Some(number) => images.iter().find(|(_, image)| image.number == number).cloned(),
-            None => images.iter().rev().find(|(_, image)| !image.channels.is_empty()).cloned(),
+            Some(number) => images.iter().find(|planes| planes.image().number == number),
+            None => images.iter().rev().find(|planes| !planes.image().channels.is_empty()),
         };
-        found.map(|(start, image)| RingImage { start, image, run: None })
+        found.map(|planes| RingImage { planes: Arc::clone(planes), run: None })
+    }
+
+    fn newest_bytes(&self) -> Option<(u64, u64)> {
+        let found = self.get(None, Instant::now())?;
+        Some((found.planes.image().packed_bytes(), found.planes.image().unpacked_bytes()))
+    }
+
+    fn forget_pixels(&self, unasked_for: Duration) {
+        assert!(unasked_for >= Duration::from_secs(1), "who asks every second shares them");
+        self.forgotten.fetch_add(1, Ordering::SeqCst);
     }
 
     fn newest_results(&self) -> Option<ImageResults> {
-        self.get(None).map(|found| found.image.results.clone())
+        self.get(None, Instant::now()).map(|found| found.planes.image().results.clone())
     }
 
     fn numbers(&self) -> (Vec<u64>, Option<u64>) {
-        (self.images.lock().unwrap().iter().map(|(_, image)| image.number).collect(), None)
+        (self.images.lock().unwrap().iter().map(|planes| planes.image().number).collect(), None)
     }
 
     fn age(&self, number: u64) -> Option<Duration> {
@@ -71,7 +85,6 @@ fn status_of(name: &str, state: DetectorState) -> DetectorStatus {
         detector: name.into(),
         kind: "stream".into(),
         state,
-        draining: false,
         message: "<as told>".into(),
         severity: Severity::Info,
         hint: None,
@@ -97,16 +110,19 @@ fn status_of(name: &str, state: DetectorState) -> DetectorStatus {
 impl Fake {
     fn new(name: &str) -> Arc<Self> {
         let status = ArcSwap::from_pointee(status_of(name, DetectorState::Idle));
-        Arc::new(Self { name: name.into(), status, told: Mutex::default(), ring: Arc::default() })
+        Arc::new(Self { name: name.into(), status, told: Mutex::default(), ring: Arc::default(), events: OnceLock::new() })
     }
 
     fn set(&self, state: DetectorState) {
         self.status.store(Arc::new(status_of(&self.name, state)));
+        if let Some(events) = self.events.get() {
+            events.wake();
+        }
     }
 
     fn show(&self, image: CommittedImage) {
         let start = SeriesStart { series: 7, unique_id: "abc".into(), ..SeriesStart::default() };
-        self.ring.images.lock().unwrap().push((Arc::new(start), Arc::new(image)));
+        self.ring.images.lock().unwrap().push(Arc::new(SharedPlanes::new(Arc::new(start), Arc::new(image))));
     }
 }
 
@@ -154,8 +170,8 @@ impl Detector for Fake {
     }
 
     fn command(&self, command: Command) -> Reply {
-        let refuse = |code: &str, state| Refusal {
-            code: code.into(),
+        let refuse = |code, state| Refusal {
+            code,
             what: "cannot do that".into(),
             why: "it was told so".into(),
             fix: "tell it otherwise".into(),
@@ -170,10 +186,10 @@ impl Detector for Fake {
                 self.set(DetectorState::Armed);
             }
             (Command::Arm(_), DetectorState::Idle) => self.set(DetectorState::Armed),
-            (Command::Start(_), DetectorState::Idle | DetectorState::Armed) => self.set(DetectorState::Running),
+            (Command::Start(_), DetectorState::Idle | DetectorState::Armed) => self.set(DetectorState::Receiving),
             (Command::Stop | Command::Cancel, _) => self.set(DetectorState::Idle),
-            (Command::Trigger, state) => return Err(refuse("no_trigger", state)),
-            (_, state) => return Err(refuse("wrong_state", state)),
+            (Command::Trigger, state) => return Err(refuse(RefusalCode::NoTrigger, state)),
+            (_, state) => return Err(refuse(RefusalCode::WrongState, state)),
         }
         Ok((*self.status()).clone())
     }
@@ -187,7 +203,7 @@ impl Detector for Fake {
             detector: self.name.clone(),
             run: 1,
             master: "/data/a_master.h5".into(),
-            state: "complete".into(),
+            state: FileState::Complete,
             images: 10,
             bytes: 1 << 40,
             ended: Some("finished".into()),
@@ -196,8 +212,12 @@ impl Detector for Fake {
 }
 
 fn fleet(detectors: &[Arc<Fake>]) -> Arc<Fleet> {
+    let events = EventLog::new();
+    for fake in detectors {
+        let _ = fake.events.set(events.clone());
+    }
     let detectors = detectors.iter().map(|fake| Arc::clone(fake) as Arc<dyn Detector>).collect();
-    Arc::new(Fleet { detectors, events: EventLog::new(), stopping: Arc::new(ArcSwap::from_pointee(false)) })
+    Arc::new(Fleet::new(detectors, events))
 }
 
 fn loopback() -> SocketAddr {

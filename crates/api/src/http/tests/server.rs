@@ -6,7 +6,6 @@ use crate::security::tls::tests::test_files;
 use konkordia_core::failure::Exit;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::Instant;
 
 fn serve(settings: Settings) -> (Server, Arc<Fake>) {
     let fake = Fake::new("eiger");
@@ -46,6 +45,17 @@ fn it_answers_and_stops_within_two_seconds_with_a_stream_open() {
     assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
     drop(rests);
     assert!(TcpStream::connect(address).is_err());
+}
+
+#[test]
+fn pixels_for_which_nobody_asks_are_freed_while_it_serves() {
+    let (server, fake) = serve(Settings::on(loopback()));
+    let until = Instant::now() + Duration::from_secs(60);
+    while fake.ring.forgotten.load(Ordering::SeqCst) < 2 {
+        assert!(Instant::now() < until, "it never frees any");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    server.stop();
 }
 
 #[test]

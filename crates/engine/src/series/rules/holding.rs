@@ -1,4 +1,4 @@
-//! Hold queues are opened: held messages are taken as soon as they can be judged or placed, or have waited too long.
+//! Takes messages out of the hold queues as soon as they can be judged or placed, or have waited too long.
 
 use super::Rules;
 use super::current::are_near;

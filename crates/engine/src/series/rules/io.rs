@@ -1,4 +1,4 @@
-//! What the rules take from the world, and what they ask of it.
+//! What the rules get (messages, finished images) and the actions that they return.
 
 use crate::series::notice::Notice;
 use konkordia_core::geometry::Orientation;
@@ -65,7 +65,7 @@ pub(crate) enum Action {
     End(Arc<SeriesEnd>, Ending),
     /// A message of an upstream could not be used: the upstream, and the number of the message.
     Refuse(usize, u64),
-    /// Tell the control plane.
+    /// Report to the control plane.
     Notify(Notice),
     /// The state has changed: whoever looks at it should see it.
     Publish,

@@ -41,7 +41,7 @@ impl Rules {
             number.filter(|_| self.quirks.has_start),
             self.spec.window_images + 64,
         );
-        self.told.clear();
+        self.reported.clear();
         self.is_changed = true;
         let mut current = Current::new(&start, received_of_series, self.quirks.upstreams, now_ns);
         current.is_asked = is_asked;
@@ -135,7 +135,7 @@ impl Rules {
     }
 
     fn closed(&mut self, closing: Closing) {
-        self.tell_unreadable();
+        self.report_unreadable();
         self.images.ledger.close(closing.planned, closing.is_wanted);
         self.finish(closing.ended, closing.reason);
     }
@@ -155,7 +155,7 @@ impl Rules {
             None => Ending::Arm,
         };
         (self.armed, self.clock_ns) = (None, None);
-        self.told.clear();
+        self.reported.clear();
         self.actions.push_back(Action::End(end, what));
     }
 
@@ -164,7 +164,7 @@ impl Rules {
         self.now_ns = self.now_ns.max(now_ns);
         match command {
             Command::Arm(order) => {
-                self.told.clear();
+                self.reported.clear();
                 (self.armed, self.clock_ns) = (Some(order), None);
             }
             // A start of the clock that comes after its series has ended is not for the next one.

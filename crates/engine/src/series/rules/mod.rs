@@ -60,7 +60,7 @@ pub(crate) struct Rules {
     series_started: u64,
     series_ended: u64,
     /// Reasons that were reported since the last series began, with their upstream.
-    told: Vec<(usize, &'static str)>,
+    reported: Vec<(usize, &'static str)>,
     /// Something has changed for which held messages may have waited.
     is_changed: bool,
     failure: Option<String>,
@@ -88,7 +88,7 @@ impl Rules {
             clock_ns: None,
             series_started: 0,
             series_ended: 0,
-            told: Vec::new(),
+            reported: Vec::new(),
             is_changed: false,
             failure: None,
             now_ns: 0,
@@ -261,16 +261,16 @@ impl Rules {
     }
 
     /// Reports once per upstream, reason and series why messages are not taken.
-    fn tell(&mut self, upstream: usize, reason: &'static str, why: &str) {
-        if !self.told.contains(&(upstream, reason)) {
-            self.told.push((upstream, reason));
+    fn report(&mut self, upstream: usize, reason: &'static str, why: &str) {
+        if !self.reported.contains(&(upstream, reason)) {
+            self.reported.push((upstream, reason));
             self.notify(Notice::Refused { upstream, why: why.into() });
         }
     }
 
-    fn tell_unreadable(&mut self) {
+    fn report_unreadable(&mut self) {
         if let Some((upstream, why)) = self.images.unreadable.clone() {
-            self.tell(upstream, "unreadable", &why);
+            self.report(upstream, "unreadable", &why);
         }
     }
 

@@ -1,4 +1,4 @@
-//! Messages are judged, and taken, held or thrown away; each is counted once.
+//! Judges each message, then takes it, holds it or throws it away, and counts it once.
 
 use super::Rules;
 use super::current::Refused;
@@ -211,7 +211,7 @@ impl Rules {
             }
             Err(Refused::Unasked(why)) => return self.refuse_foreign(receipt, why),
             Err(Refused::Malformed(why)) => {
-                self.tell(upstream, "pixels", &why);
+                self.report(upstream, "pixels", &why);
                 None
             }
         };
@@ -280,7 +280,7 @@ impl Rules {
     fn throw_away(&mut self, upstream: usize, is_image: bool, why: &'static str) {
         if is_image && self.current.is_some() {
             self.images.ledger.images.not_kept += 1;
-            self.tell(upstream, why, why);
+            self.report(upstream, why, why);
         }
     }
 
@@ -295,7 +295,7 @@ impl Rules {
 
     fn refuse_malformed(&mut self, incoming: Incoming) {
         if let Err(why) = &incoming.read {
-            self.tell(incoming.receipt.upstream, "malformed", why);
+            self.report(incoming.receipt.upstream, "malformed", why);
         }
         // Its image is not known.
         self.images.ledger.images.not_kept += u64::from(self.current.is_some());
@@ -303,7 +303,7 @@ impl Rules {
     }
 
     fn refuse_foreign(&mut self, receipt: Receipt, why: &'static str) {
-        self.tell(receipt.upstream, why, why);
+        self.report(receipt.upstream, why, why);
         self.actions.push_back(Action::Refuse(receipt.upstream, receipt.sequence));
         self.count(receipt, |ledger| ledger.foreign += 1);
     }

@@ -1,4 +1,4 @@
-//! Time passes: what has waited too long is waited for no more, and what was held is looked at again.
+//! What the rules do when time passes: they no longer wait for what is overdue, and look again at what was held.
 
 use super::Rules;
 use super::hold_queue::HoldQueue;
@@ -12,7 +12,7 @@ impl Rules {
     /// was received: an upstream whose messages were not read yet is not silent.
     pub fn tick(&mut self, now_ns: u64, at_ns: u64) {
         self.now_ns = self.now_ns.max(now_ns);
-        self.tell_unreadable();
+        self.report_unreadable();
         self.is_moving = true;
         self.unfinished.tick = Some(Tick { stage: Stage::Held, at_ns });
     }

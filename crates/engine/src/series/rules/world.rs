@@ -1,5 +1,5 @@
 //! A world with a clock of its own for the tests of the rules: messages come at their times, workers and sinks take as
-//! long as they are told to.
+//! long as they are ordered to.
 
 use super::Rules;
 use super::io::{Action, Done, Ending, Incoming, Job, Receipt};

@@ -75,7 +75,7 @@ fn begin(verb: &str, args: &ArmArgs) -> Result<Exit, Failure> {
     };
     let client = Client::new(&args.target)?;
     let status: DetectorStatus = client.post(verb, &json!(request))?;
-    tell(&status, args.target.json && !args.wait);
+    print(&status, args.target.json && !args.wait);
     if args.wait { wait_for(&client, args.timeout, args.target.json) } else { Ok(Exit::Complete) }
 }
 
@@ -116,11 +116,11 @@ pub fn cancel(target: &TargetArgs) -> Result<Exit, Failure> {
 
 fn plain(verb: &str, target: &TargetArgs) -> Result<Exit, Failure> {
     let status: DetectorStatus = Client::new(target)?.post(verb, &json!({}))?;
-    tell(&status, target.json);
+    print(&status, target.json);
     Ok(Exit::Complete)
 }
 
-fn tell(status: &DetectorStatus, as_json: bool) {
+fn print(status: &DetectorStatus, as_json: bool) {
     if as_json {
         console::json(&json!(status), false);
     } else {

@@ -8,8 +8,8 @@ pub fn state(status: &DetectorStatus) -> &'static str {
     match status.state {
         DetectorState::Idle => "idle",
         DetectorState::Armed => "armed",
-        DetectorState::Running if status.draining => "draining",
-        DetectorState::Running => "running",
+        DetectorState::Receiving => "running",
+        DetectorState::Draining => "draining",
         DetectorState::Error => "in error",
     }
 }
@@ -22,7 +22,7 @@ pub fn line(status: &DetectorStatus) -> String {
         Severity::Info | Severity::Success => "",
     };
     let mut text = format!("{}: {}; {mark}{}", status.detector, state(status), status.message);
-    let runs = matches!(status.state, DetectorState::Armed | DetectorState::Running);
+    let runs = status.state.has_run();
     if runs && status.images_committed > 0 {
         text.push_str(&format!("; {}", progress(status)));
     }

@@ -1,8 +1,8 @@
 //! Makes a configuration from the input files and the options: the text that a user would have written for the same
 //! run. It is checked by the same rules and stored in the file.
 
-use super::args::{ConvertArgs, Setting};
-use konkordia_acquire::run::angles;
+use super::request::{Request, Setting};
+use crate::run::angles;
 use konkordia_config::geometry::{PRESETS, Preset};
 use konkordia_config::{self, Config, overrides};
 use konkordia_core::failure::{Exit, Failure, reason};
@@ -27,15 +27,15 @@ pub struct Settings {
 }
 
 /// The configuration of this conversion.
-pub fn settings(args: &ConvertArgs, info: &InputInfo) -> Result<Settings, Failure> {
-    let mut root = start(args)?;
-    for setting in args.set.iter().filter(|s| s.table == "detector") {
+pub fn settings(request: &Request, info: &InputInfo) -> Result<Settings, Failure> {
+    let mut root = start(request)?;
+    for setting in request.set.iter().filter(|s| s.table == "detector") {
         table(&mut root, "detector")?.insert(setting.key.clone(), setting.value.clone());
     }
     detector(&mut root, info)?;
-    let placed = place(table(&mut root, "detector")?, args, info)?;
-    output(&mut root, args)?;
-    pixels(&mut root, args)?;
+    let placed = place(table(&mut root, "detector")?, request, info)?;
+    output(&mut root, request)?;
+    pixels(&mut root, request)?;
     let run = table(&mut root, "run")?;
     // The input decides these. The timeouts of a receiver have no meaning for files.
     run.remove("images");
@@ -43,12 +43,12 @@ pub fn settings(args: &ConvertArgs, info: &InputInfo) -> Result<Settings, Failur
     run.insert("first_frame".into(), Value::Integer(info.first_frame as i64));
     run.remove("stall_timeout_s");
     run.entry("buffer_mib").or_insert(Value::Integer(256));
-    for setting in &args.set {
+    for setting in &request.set {
         table(&mut root, &setting.table)?.insert(setting.key.clone(), setting.value.clone());
     }
     demand_calibration(&root, info)?;
     let text = toml::to_string(&root).map_err(|e| bug(&e.to_string()))?;
-    let file = args.config.as_deref().unwrap_or(Path::new(NO_FILE));
+    let file = request.config.as_deref().unwrap_or(Path::new(NO_FILE));
     let mut config = konkordia_config::parse(&text, file)?;
     fits(&config, info)?;
     if let Some(files) = &mut config.calibration {
@@ -59,7 +59,7 @@ pub fn settings(args: &ConvertArgs, info: &InputInfo) -> Result<Settings, Failur
     if let Some(own) = &info.own {
         (config.metadata, turned) = facts_of_run(&config, own, info.first_frame);
     }
-    if args.overwrite {
+    if request.overwrite {
         config.overwrite = Overwrite::Replace;
     }
     has_its_words(&config, info)?;
@@ -94,15 +94,15 @@ fn has_its_words(config: &Config, info: &InputInfo) -> Result<(), Failure> {
     Err(usage("the input has no double pixels", why, "leave double_pixels out, or write double_pixels = \"mask\""))
 }
 
-/// Folders that the conversion will write to, as far as the options and the configuration name them. [`settings`]
+/// Folders that the conversion will write to, as far as the options and the configuration name them. `settings`
 /// reports what is wrong with these.
-pub fn folders(args: &ConvertArgs) -> Vec<PathBuf> {
-    let mut root = start(args).unwrap_or_default();
-    let _ = output(&mut root, args);
-    for setting in &args.set {
+pub fn folders(request: &Request) -> Vec<PathBuf> {
+    let mut root = start(request).unwrap_or_default();
+    let _ = output(&mut root, request);
+    for setting in &request.set {
         let _ = table(&mut root, &setting.table).map(|table| table.insert(setting.key.clone(), setting.value.clone()));
     }
-    let file = args.config.as_deref().unwrap_or(Path::new(NO_FILE));
+    let file = request.config.as_deref().unwrap_or(Path::new(NO_FILE));
     let folder = |name: &str| Some(konkordia_config::model::resolve(file, root.get(name)?.get("directory")?.as_str()?));
     ["output", "travel"].into_iter().filter_map(folder).collect()
 }
@@ -121,8 +121,8 @@ fn usage(what: impl Into<String>, why: impl Into<String>, fix: impl Into<String>
 }
 
 /// The tables of `--config`; empty without it.
-fn start(args: &ConvertArgs) -> Result<Table, Failure> {
-    let Some(path) = &args.config else { return Ok(Table::new()) };
+fn start(request: &Request) -> Result<Table, Failure> {
+    let Some(path) = &request.config else { return Ok(Table::new()) };
     let text = std::fs::read_to_string(path).map_err(|e| Failure::io("cannot read the configuration", path, &e))?;
     match text.parse() {
         Ok(table) => Ok(table),
@@ -173,17 +173,17 @@ fn detector(root: &mut Table, info: &InputInfo) -> Result<(), Failure> {
 const GEOMETRY: [&str; 5] = ["geometry", "tile", "image_rows", "image_columns", "double_pixels"];
 
 /// True if `--config` or `--set` places each tile. Tiles are then in the order of the ports.
-pub fn places_each_tile(args: &ConvertArgs) -> Result<bool, Failure> {
+pub fn places_each_tile(request: &Request) -> Result<bool, Failure> {
     let set = |setting: &Setting| setting.table == "detector" && setting.key == "tile";
-    let detector = start(args)?.remove("detector");
+    let detector = start(request)?.remove("detector");
     let is_placed = detector.as_ref().and_then(Value::as_table).is_some_and(|detector| detector.contains_key("tile"));
-    Ok(args.geometry.is_none() && (is_placed || args.set.iter().any(set)))
+    Ok(request.geometry.is_none() && (is_placed || request.set.iter().any(set)))
 }
 
 /// Enters where tiles lie: as the command line or the configuration says, otherwise as in the run of the input,
 /// otherwise as the files say. Returns a note if nothing says how the modules are mounted.
-fn place(detector: &mut Table, args: &ConvertArgs, info: &InputInfo) -> Result<Option<String>, Failure> {
-    if let Some(name) = &args.geometry {
+fn place(detector: &mut Table, request: &Request, info: &InputInfo) -> Result<Option<String>, Failure> {
+    if let Some(name) = &request.geometry {
         GEOMETRY[..4].iter().for_each(|key| drop(detector.remove(*key)));
         detector.insert("geometry".into(), Value::String(name.clone()));
     }
@@ -241,8 +241,8 @@ fn absolute(path: &Path) -> Result<String, Failure> {
 }
 
 /// Folder and prefix from OUT; `run_master.h5` and `run` are the same.
-fn output(root: &mut Table, args: &ConvertArgs) -> Result<(), Failure> {
-    let out = &args.output;
+fn output(root: &mut Table, request: &Request) -> Result<(), Failure> {
+    let out = &request.output;
     let name = out.file_name().and_then(|n| n.to_str()).filter(|_| !out.is_dir());
     let Some(name) = name else {
         let fix = format!("add a name: -o {}", out.join("run01").display());
@@ -259,27 +259,27 @@ fn output(root: &mut Table, args: &ConvertArgs) -> Result<(), Failure> {
     // The input is raw already.
     output.remove("keep_raw");
     let given = [
-        ("compression", args.compression.clone().map(Value::String)),
-        ("compression_level", args.compression_level.map(|n| Value::Integer(n.into()))),
-        ("images_per_file", args.images_per_file.map(|n| Value::Integer(n.into()))),
+        ("compression", request.compression.clone().map(Value::String)),
+        ("compression_level", request.compression_level.map(|n| Value::Integer(n.into()))),
+        ("images_per_file", request.images_per_file.map(|n| Value::Integer(n.into()))),
     ];
     for (key, value) in given {
         output.extend(value.map(|v| (key.to_string(), v)));
     }
-    if args.compression.is_some() && args.compression_level.is_none() {
+    if request.compression.is_some() && request.compression_level.is_none() {
         // A level in the configuration belongs to the compression named there.
         output.remove("compression_level");
     }
     Ok(())
 }
 
-fn pixels(root: &mut Table, args: &ConvertArgs) -> Result<(), Failure> {
-    if let Some(energy) = args.energy_kev {
+fn pixels(root: &mut Table, request: &Request) -> Result<(), Failure> {
+    if let Some(energy) = request.energy_kev {
         table(root, "detector")?.insert("energy_kev".into(), Value::Float(energy));
     }
     let processing = table(root, "processing")?;
-    processing.extend(args.dtype.clone().map(|t| ("dtype".to_string(), Value::String(t))));
-    if let Some(path) = &args.calibration {
+    processing.extend(request.dtype.clone().map(|t| ("dtype".to_string(), Value::String(t))));
+    if let Some(path) = &request.calibration {
         root.insert("calibration".into(), Value::Table(calibration(path)?));
     }
     Ok(())

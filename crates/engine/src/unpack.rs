@@ -9,14 +9,22 @@ use konkordia_kernels::transform::{UnpackScratch, unpack};
 /// # Errors
 /// They are not what they claim to be.
 pub(crate) fn unpacked(array: &Array, scratch: &mut UnpackScratch) -> Result<Bytes, String> {
-    let bytes = array.unpacked_bytes();
-    if let (Packing::None, [piece]) = (array.packing, &array.pieces[..]) {
-        let is_whole = piece.len() as u64 == bytes;
-        return is_whole.then(|| piece.clone()).ok_or_else(|| format!("{} bytes came for an array of {bytes}", piece.len()));
+    if let Some(piece) = plain_piece(array)? {
+        return Ok(piece.clone());
     }
-    let mut out = vec![0; usize::try_from(bytes).map_err(|_| "the array is too large")?];
+    let mut out = vec![0; usize::try_from(array.unpacked_bytes()).map_err(|_| "the array is too large")?];
     unpack_pieces(array, &mut out, scratch)?;
     Ok(Bytes::from(out))
+}
+
+/// The pixels if they came unpacked and in one piece; `None` if they have to be unpacked or joined.
+///
+/// # Errors
+/// They are more or fewer bytes than the shape has.
+pub(crate) fn plain_piece(array: &Array) -> Result<Option<&Bytes>, String> {
+    let (Packing::None, [piece]) = (array.packing, &array.pieces[..]) else { return Ok(None) };
+    let (came, bytes) = (piece.len() as u64, array.unpacked_bytes());
+    if came == bytes { Ok(Some(piece)) } else { Err(format!("{came} bytes came for an array of {bytes}")) }
 }
 
 /// Unpacks all pieces into `out`.

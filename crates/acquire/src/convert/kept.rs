@@ -1,7 +1,6 @@
 //! Places images of a conversion in its files: after those that an interrupted conversion wrote, whose counts are added
 //! to the ledger, and with the frame numbers that they had in the converted run.
 
-use konkordia_acquire::run::sink::{FileSink, SharedWriter};
 use konkordia_config::Config;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::image::CommittedImage;
@@ -11,7 +10,7 @@ use konkordia_core::ports::{Sink, SinkError};
 use konkordia_core::series::Ended;
 use konkordia_engine::run::RunOutcome;
 use konkordia_input::{InputInfo, RunFrames};
-use konkordia_sinks::hdf5::{Reader, data_file_name};
+use konkordia_sinks::hdf5::{FileSink, Reader, RunFiles, data_file_name};
 use konkordia_wire::sls_udp::HEADER_BYTES;
 use std::sync::Arc;
 use std::time::Duration;
@@ -147,46 +146,52 @@ pub fn has_gaps(info: &InputInfo) -> bool {
 }
 
 /// The sink of the files of a conversion.
-pub fn sink(writer: SharedWriter, plan: &Plan, info: &InputInfo, shift: Shift) -> Box<dyn Sink> {
+pub fn sink(files: &RunFiles, info: &InputInfo, shift: Shift) -> Box<dyn Sink> {
     let run = info.own.as_ref().filter(|_| has_gaps(info)).map(|own| (own.frames.clone(), info.first_frame));
     if run.is_none() && shift.images == 0 {
-        return Box::new(FileSink::new(writer, plan));
+        return Box::new(files.sink());
     }
-    let file = writer.clone();
-    let inner = if run.is_some() { FileSink::with(file, plan, true) } else { FileSink::new(file, plan) };
-    Box::new(Placed { inner, writer, shift, run })
+    Box::new(Placed { inner: files.sink(), files: files.clone(), shift, run })
 }
 
 /// Sink before the files of a conversion. It gives images the positions that they have there, and, where the converted
 /// run did not keep every frame, the frame numbers and positions that they had in that run.
 struct Placed {
     inner: FileSink,
-    writer: SharedWriter,
+    files: RunFiles,
     shift: Shift,
     /// Frames of the converted run, and its first one.
     run: Option<(RunFrames, u64)>,
 }
 
+impl Placed {
+    /// Numbers an image that came `shift` images after the first one of the files.
+    fn place(&self, image: &mut CommittedImage, shift: u64) {
+        image.number += shift;
+        let Some(packets) = &mut image.packets else { return };
+        packets.first_frame += shift;
+        let Some((frames, first_frame)) = &self.run else { return };
+        let kept = frames.kept(first_frame + packets.first_frame).unwrap_or_default();
+        match kept.position {
+            Some(position) => packets.first_frame = position,
+            // `frames` = 0 says that the position is unknown.
+            None => (packets.first_frame, packets.frames) = (0, 0),
+        }
+        for tile in packets.tiles.iter_mut().filter(|tile| tile.packets > 0) {
+            tile.header.frame_number = kept.number.unwrap_or(tile.header.frame_number);
+        }
+    }
+}
+
 impl Sink for Placed {
     fn image(&mut self, image: &Arc<CommittedImage>) -> Result<(), SinkError> {
-        let Some(mut packets) = image.packets.clone() else { return Ok(()) };
         if self.shift.skips && image.number < self.shift.images {
-            return packets.pedestals.map_or(Ok(()), |plane| self.writer.write_pedestals(image.number, &plane));
+            let pedestals = image.packets.as_ref().and_then(|packets| packets.pedestals.as_ref());
+            return pedestals.map_or(Ok(()), |plane| self.files.write_pedestals(image.number, plane));
         }
-        let shift = if self.shift.skips { 0 } else { self.shift.images };
-        packets.first_frame += shift;
-        if let Some((frames, first_frame)) = &self.run {
-            let kept = frames.kept(first_frame + packets.first_frame).unwrap_or_default();
-            match kept.position {
-                Some(position) => packets.first_frame = position,
-                // `frames` = 0 tells readers of the columns that the position is unknown.
-                None => (packets.first_frame, packets.frames) = (0, 0),
-            }
-            for tile in packets.tiles.iter_mut().filter(|tile| tile.packets > 0) {
-                tile.header.frame_number = kept.number.unwrap_or(tile.header.frame_number);
-            }
-        }
-        self.inner.write(image.number + shift, image, &packets)
+        let mut placed = (**image).clone();
+        self.place(&mut placed, if self.shift.skips { 0 } else { self.shift.images });
+        self.inner.image(&Arc::new(placed))
     }
 
     fn tick(&mut self, now_ns: u64) -> Result<(), SinkError> {

@@ -1,26 +1,21 @@
-//! `--verify`: the input is converted again, without vector instructions, without compression and with one worker.
-//! Every image of the files is decoded and compared with that conversion, pixel by pixel.
+//! Compares the files of a conversion with a second one: the input is converted again, without vector instructions,
+//! without compression and with one worker. Every image of the files is decoded and compared with that conversion,
+//! pixel by pixel.
 
-use super::args::ConvertArgs;
 use super::kept;
-use super::progress::watch_run;
-use super::sources::sources;
-use crate::console;
-use konkordia_acquire::run::arm::{self, RunInputs};
-use konkordia_acquire::run::exit_of;
-use konkordia_acquire::stopper::Stopper;
+use crate::run::arm::{self, RunInputs};
+use crate::run::exit_of;
 use konkordia_config::Config;
 use konkordia_core::failure::Failure;
 use konkordia_core::image::CommittedImage;
 use konkordia_core::pixel::PixelType;
-use konkordia_core::plan::Compression;
-use konkordia_core::ports::{Sink, SinkError};
+use konkordia_core::plan::{Compression, Plan};
+use konkordia_core::ports::{Sink, SinkError, Source};
 use konkordia_core::text;
-use konkordia_engine::run::RunFailure;
-use konkordia_input::Input;
+use konkordia_engine::run::{Armed, RunFailure, RunOutcome};
 use konkordia_kernels::codec::decode;
 use konkordia_kernels::isa::Isa;
-use konkordia_sinks::hdf5::{Reader, master_file_name};
+use konkordia_sinks::hdf5::{Reader, master_path};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -68,15 +63,17 @@ impl Verified {
     }
 }
 
-/// Compares the files of this conversion with a second one.
-pub fn verify(
-    args: &ConvertArgs,
-    config: &Config,
-    input: &Input,
-    run_inputs: RunInputs,
-    stopper: &Stopper,
-) -> Result<Verified, Failure> {
-    let start = Instant::now();
+/// A comparison that was begun.
+pub struct Comparison {
+    /// The plan of the second conversion.
+    pub plan: Arc<Plan>,
+    found: Arc<Mutex<Verified>>,
+    began: Instant,
+}
+
+/// Arms the second conversion, whose images are compared with the files of the first.
+pub fn begin(config: &Config, run_inputs: RunInputs, sources: Vec<Box<dyn Source>>) -> Result<(Armed, Comparison), Failure> {
+    let began = Instant::now();
     let RunInputs { mut plan, loaded, .. } = run_inputs;
     let tolerance = match plan.compression {
         Compression::Sz3 { bound } => bound.value(),
@@ -88,30 +85,34 @@ pub fn verify(
     plan.packed_slots = plan.packed_slots.min(16);
     plan.window_images = plan.window_images.min(plan.slots / 2);
     let plan = Arc::new(plan);
-    let reader = Reader::open(&config.directory.join(master_file_name(&config.prefix)))?;
+    let reader = Reader::open(&master_path(&config.directory, &config.prefix))?;
     let found = Arc::new(Mutex::new(Verified { tolerance, ..Verified::default() }));
     let compare =
         Compare { reader, found: Arc::clone(&found), expected: Vec::new(), pixel: plan.pixel, image_bytes: plan.image_bytes() };
-    let armed =
-        arm::arm_with(&plan, loaded, sources(input, &plan), (Box::new(compare), Vec::new()), Isa::Scalar, Box::new(|_| ()))?;
-    stopper.follow(armed.control());
-    if !args.quiet {
-        console::to_stderr("verifying: every image is decoded and compared with a second conversion");
-    }
-    let outcome = watch_run(armed, &plan, args, 0);
-    match outcome.failure {
-        Some(RunFailure::Sink(error)) => return Err(error.into()),
-        Some(RunFailure::Source(_, error)) => return Err(kept::source_failure(&error)),
-        Some(RunFailure::NoThread(_) | RunFailure::Panicked(_)) => {
-            if let (_, Some(failure)) = exit_of(&outcome, false, false) {
-                return Err(failure);
+    let armed = arm::arm_with(&plan, loaded, sources, (Box::new(compare), Vec::new()), Isa::Scalar, Box::new(|_| ()))?;
+    Ok((armed, Comparison { plan, found, began }))
+}
+
+impl Comparison {
+    /// What the comparison found, once the second conversion has ended.
+    ///
+    /// # Errors
+    /// The files or the input could not be read, or the second conversion failed.
+    pub fn close(self, outcome: &RunOutcome) -> Result<Verified, Failure> {
+        match &outcome.failure {
+            Some(RunFailure::Sink(error)) => return Err(error.clone().into()),
+            Some(RunFailure::Source(_, error)) => return Err(kept::source_failure(error)),
+            Some(RunFailure::NoThread(_) | RunFailure::Panicked(_)) => {
+                if let (_, Some(failure)) = exit_of(outcome, false, false) {
+                    return Err(failure);
+                }
             }
+            None => {}
         }
-        _ => {}
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        found.seconds = self.began.elapsed().as_secs_f64();
+        Ok(found)
     }
-    let mut found = found.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    found.seconds = start.elapsed().as_secs_f64();
-    Ok(found)
 }
 
 /// The sink of the second conversion: compares its images with those of the files.

@@ -1,0 +1,56 @@
+//! Thirty-two bytes at a time with AVX2.
+
+use super::repeats::{Repeats, WORD_BYTES, ones};
+use crate::isa::Isa;
+use std::arch::x86_64::*;
+
+/// See [`super::by_isa::find`].
+pub fn find<const RUN: usize>(repeats: &mut Repeats, block: &[u8], plane_bytes: usize) {
+    assert!(Isa::Avx2.is_available());
+    // SAFETY: AVX2 is available, as asserted above.
+    unsafe { compiled::<RUN>(repeats, block, plane_bytes) }
+}
+
+#[target_feature(enable = "avx2")]
+fn compiled<const RUN: usize>(repeats: &mut Repeats, block: &[u8], plane_bytes: usize) {
+    repeats.find::<RUN>(block, plane_bytes, |block, distance, first, words| {
+        assert!(WORD_BYTES * first >= distance || words.is_empty(), "every byte has one before it");
+        assert!(words.is_empty() || WORD_BYTES * (first + words.len()) <= block.len(), "words are whole");
+        for (index, word) in words.iter_mut().enumerate() {
+            let at = WORD_BYTES * (first + index);
+            // SAFETY: AVX2 is available where this is compiled for it; `at >= distance` and `at + 64 <= block.len()`,
+            // as asserted above.
+            *word = unsafe { equal(block.as_ptr().add(at), distance) };
+        }
+    });
+}
+
+/// See [`super::by_isa::count`].
+pub fn count(words: &[u64]) -> usize {
+    assert!(Isa::Avx2.is_available());
+    // SAFETY: AVX2 is available, as asserted above.
+    unsafe { compiled_count(words) }
+}
+
+#[target_feature(enable = "avx2")]
+fn compiled_count(words: &[u64]) -> usize {
+    ones(words)
+}
+
+/// Which of 64 bytes are equal to the one `distance` bytes before them.
+///
+/// # Safety
+/// AVX2 must be available; the bytes from `distance` before `bytes` to 64 behind it must be readable.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn equal(bytes: *const u8, distance: usize) -> u64 {
+    let half = |at: usize| {
+        // SAFETY: the caller vouches for these bytes, and `at` is 0 or 32.
+        let (own, before) = unsafe {
+            let own = bytes.add(at);
+            (_mm256_loadu_si256(own.cast()), _mm256_loadu_si256(own.sub(distance).cast()))
+        };
+        u64::from(_mm256_movemask_epi8(_mm256_cmpeq_epi8(own, before)) as u32)
+    };
+    half(0) | half(32) << 32
+}
