@@ -4,8 +4,9 @@
 //! Sources of several rows:
 //! - *Table I* is that of Leonarski et al. 2020, Structural Dynamics 7, 014305.
 //! - *Table 1* is that of Bell et al. 2026, "Data acquisition from high-rate detectors at MAX IV", arXiv 2601.05901. It
-//!   names a detector, its images per second and its GB/s; 6 of its 20 rows are here. It has no shapes: they are those
-//!   of the makers for these models. Bits are those with which shape times rate comes nearest to the table's GB/s.
+//!   names a detector, its images per second and its GB/s. 6 of its 20 rows are here; the text of the other 14 was not
+//!   at hand. It has no shapes: they are those of the makers for these models. Bits are those with which shape times
+//!   rate comes nearest to the table's GB/s.
 
 /// How the images of a detector reach a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +127,7 @@ const TABLE_1: &str = "Bell et al. 2026 (MAX IV), Table 1; shape of the maker's 
 const WINTERSBERGER: &str = "Wintersberger 2011, detectors in the text";
 
 /// All detectors with a name.
-pub const PRESETS: [DetectorPreset; 16] = [
+pub const PRESETS: [DetectorPreset; 17] = [
     jungfrau(
         "jungfrau-module",
         "one JUNGFRAU module, one interface",
@@ -167,6 +168,7 @@ pub const PRESETS: [DetectorPreset; 16] = [
     messages("perkin-elmer-2k", "Perkin-Elmer 2k, background subtracted", (2048, 2048), 32, (15.0, 0.24), WINTERSBERGER),
     messages("pilatus-6m", "PILATUS 6M", (2527, 2463), 32, (12.5, 0.3), PAPER_A_TEXT),
     messages("eiger2-xe-16m", "EIGER2 XE 16M, steady", (4362, 4148), 16, (400.0, 13.4), PAPER_A_TEXT),
+    messages("eiger2-xe-16m-burst", "EIGER2 XE 16M, burst", (4362, 4148), 16, (550.0, 18.5), PAPER_A_TEXT),
 ];
 
 /// The detector of this name; capital letters count as small ones.

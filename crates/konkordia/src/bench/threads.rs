@@ -121,7 +121,7 @@ impl Watch {
             self.images += more_images;
             let mut of_role: BTreeMap<&'static str, (usize, Times)> = BTreeMap::new();
             for (id, (role, times)) in &threads {
-                let entry = of_role.entry(role).or_default();
+                let entry = of_role.entry(*role).or_default();
                 entry.0 += 1;
                 entry.1.add(times.since(before.get(id).map_or(Times::default(), |(_, times)| *times)));
             }

@@ -18,14 +18,23 @@ pub enum SizeCompression {
 #[derive(Clone, Debug, Args)]
 pub struct SizeArgs {
     /// A detector by name, see --list; all = a summary of all of them
-    #[arg(long, value_name = "NAME", required_unless_present = "list")]
+    #[arg(long, value_name = "NAME", required_unless_present_any = ["list", "shape"])]
     pub detector: Option<String>,
     /// Show the detectors that have a name, with shape, rate and source
-    #[arg(long, conflicts_with_all = ["detector", "model"])]
+    #[arg(long, conflicts_with_all = ["detector", "shape", "model"])]
     pub list: bool,
     /// Images per second [default: that of the detector]
     #[arg(long, value_name = "HZ", value_parser = positive)]
     pub rate: Option<f64>,
+    /// Rows and columns of an image, for a detector that sends messages and is not in the list; with --bits and --rate
+    #[arg(long, value_name = "RxC", value_parser = shape, conflicts_with = "detector", requires = "bits", requires = "rate")]
+    pub shape: Option<(u64, u64)>,
+    /// With --shape: bits of a pixel as it is sent, without compression
+    #[arg(long, value_name = "B", requires = "shape", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub bits: Option<u32>,
+    /// With --shape: senders, each of one piece of every image
+    #[arg(long, value_name = "N", requires = "shape", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub upstreams: u32,
     /// Compression of the file [default: bslz4; none for detectors that send messages]
     #[arg(long, value_enum)]
     pub compression: Option<SizeCompression>,
@@ -133,6 +142,12 @@ pub struct ModelArgs {
     /// Draw the buffers over time, and the loss against the headroom, into this file
     #[arg(long, value_name = "FILE.png", help_heading = "Model", requires = "model")]
     pub png: Option<PathBuf>,
+}
+
+fn shape(text: &str) -> Result<(u64, u64), String> {
+    let side = |text: &str| text.parse::<u64>().ok().filter(|pixels| (1..=1 << 20).contains(pixels));
+    let sides = text.split_once(['x', 'X']).and_then(|(rows, columns)| side(rows).zip(side(columns)));
+    sides.ok_or_else(|| "rows and columns joined by x are expected, such as 512x1024".into())
 }
 
 fn number(text: &str, from: f64, to: f64) -> Option<f64> {

@@ -13,7 +13,7 @@ use konkordia_core::failure::{Exit, Failure};
 use konkordia_sim::presets::{DetectorPreset, PRESETS, Wire};
 use records::Records;
 use report::Answer;
-use sizing::{Codec, Host, Sizing, Wish};
+use sizing::{Codec, Host, Request, Sizing};
 
 /// `--detector` for a summary of all of them.
 const ALL: &str = "all";
@@ -31,17 +31,17 @@ pub fn command(args: &SizeArgs) -> Result<Exit, Failure> {
     if args.detector.as_deref() == Some(ALL) {
         return all(args);
     }
-    let wish = wish(args, args.detector.as_deref().unwrap_or_default())?;
+    let request = request(args, detector(args)?)?;
     args.assumptions.png.as_deref().map_or(Ok(()), konkordia_picture::png_path)?;
     let records = records(args)?;
-    let sizing = sizing::size(&wish, &records);
+    let sizing = sizing::size(&request, &records);
     let mut cases = Vec::new();
     if args.model {
-        cases = scale::at_headrooms(&wish, &sizing, &args.assumptions);
+        cases = scale::at_headrooms(&request, &sizing, &args.assumptions);
         let measured = records.pipeline();
-        cases.extend(measured.and_then(|pipeline| scale::as_measured(&wish, &sizing, &args.assumptions, &pipeline)));
+        cases.extend(measured.and_then(|pipeline| scale::as_measured(&request, &sizing, &args.assumptions, &pipeline)));
     }
-    let answer = Answer { wish: &wish, sizing: &sizing, cases: &cases, args: &args.assumptions };
+    let answer = Answer { request: &request, sizing: &sizing, cases: &cases, args: &args.assumptions };
     if args.json {
         console::json(&answer.to_json(), false);
     } else {
@@ -66,15 +66,15 @@ fn all(args: &SizeArgs) -> Result<Exit, Failure> {
         return Err(Failure::new(Exit::Usage, "there is no model of all detectors", "each has its own pipeline", fix));
     }
     let records = records(args)?;
-    let one = |preset: &DetectorPreset| -> Result<(Wish<'static>, Sizing), Failure> {
-        let wish = wish(args, preset.name)?;
-        let sizing = sizing::size(&wish, &records);
-        Ok((wish, sizing))
+    let one = |preset: &DetectorPreset| -> Result<(Request, Sizing), Failure> {
+        let request = request(args, *preset)?;
+        let sizing = sizing::size(&request, &records);
+        Ok((request, sizing))
     };
     let answers = PRESETS.iter().map(one).collect::<Result<Vec<_>, _>>()?;
     if args.json {
         let answer =
-            |(wish, sizing): &(Wish<'static>, Sizing)| Answer { wish, sizing, cases: &[], args: &args.assumptions }.to_json();
+            |(request, sizing): &(Request, Sizing)| Answer { request, sizing, cases: &[], args: &args.assumptions }.to_json();
         console::json(&serde_json::json!({ "detectors": answers.iter().map(answer).collect::<Vec<_>>() }), false);
     } else {
         console::to_stdout(&report::summary(&answers, args.markdown));
@@ -82,8 +82,25 @@ fn all(args: &SizeArgs) -> Result<Exit, Failure> {
     Ok(Exit::Complete)
 }
 
-fn wish(args: &SizeArgs, name: &str) -> Result<Wish<'static>, Failure> {
-    let detector = detectors::find(name)?;
+/// The detector with the name that is given, or with the numbers that are given.
+fn detector(args: &SizeArgs) -> Result<DetectorPreset, Failure> {
+    let (Some((rows, columns)), Some(bits), Some(frame_hz)) = (args.shape, args.bits, args.rate) else {
+        return detectors::find(args.detector.as_deref().unwrap_or_default()).copied();
+    };
+    Ok(DetectorPreset {
+        name: "unnamed",
+        description: "a detector that sends messages, as given",
+        rows,
+        columns,
+        bits,
+        frame_hz,
+        wire: Wire::Messages { upstreams: args.upstreams },
+        published_gb_per_s: None,
+        source: "as given",
+    })
+}
+
+fn request(args: &SizeArgs, detector: DetectorPreset) -> Result<Request, Failure> {
     let is_udp = matches!(detector.wire, Wire::Jungfrau { .. });
     if args.model && !is_udp {
         let why = format!("{} sends messages: where its receiver is slow, they wait in the sender (ZeroMQ)", detector.name);
@@ -97,7 +114,7 @@ fn wish(args: &SizeArgs, name: &str) -> Result<Wish<'static>, Failure> {
         None if is_udp => Codec::Bslz4,
         None => Codec::None,
     };
-    Ok(Wish {
+    Ok(Request {
         detector,
         rate_hz: args.rate.unwrap_or(detector.frame_hz),
         codec,
@@ -124,9 +141,9 @@ mod tests {
     use konkordia_config::Config;
     use std::path::Path;
 
-    fn wish_of(more: &[&str]) -> Result<Wish<'static>, Failure> {
+    fn request_of(more: &[&str]) -> Result<Request, Failure> {
         let args = parsed(more);
-        wish(&args, args.detector.as_deref().unwrap())
+        request(&args, detector(&args)?)
     }
 
     fn parsed(more: &[&str]) -> SizeArgs {
@@ -138,17 +155,41 @@ mod tests {
 
     #[test]
     fn defaults_are_those_of_the_detector() {
-        let of = |more: &[&str]| wish_of(more).unwrap();
+        let of = |more: &[&str]| request_of(more).unwrap();
         let ten = of(&["--detector", "jungfrau-10M"]);
         assert_eq!((ten.rate_hz, ten.codec, ten.headroom, ten.stall_s), (2200.0, Codec::Bslz4, 1.5, 1.0));
         let eiger = of(&["--detector", "eiger2-4m", "--rate", "100"]);
         assert_eq!((eiger.rate_hz, eiger.codec), (100.0, Codec::None));
-        let refused = wish_of(&["--detector", "eiger2-4m", "--model"]).unwrap_err();
+        let refused = request_of(&["--detector", "eiger2-4m", "--model"]).unwrap_err();
         assert!(refused.why.contains("messages"), "{refused}");
-        assert!(wish_of(&["--detector", "eiger3"]).unwrap_err().why.contains("eiger2-4m"));
+        assert!(request_of(&["--detector", "eiger3"]).unwrap_err().why.contains("eiger2-4m"));
         assert!(Cli::try_parse_from(["konkordia", "size"]).is_err());
         assert!(Cli::try_parse_from(["konkordia", "size", "--detector", "x", "--spread", "0.1"]).is_err());
         assert_eq!(parsed(&["--detector", "x", "--model"]).assumptions.at_headroom.len(), 7);
+    }
+
+    #[test]
+    fn a_detector_without_a_name_is_given_by_its_numbers() {
+        let given = ["--shape", "512x1028", "--bits", "32", "--rate", "2000", "--upstreams", "2"];
+        let request = request_of(&given).unwrap();
+        let detector = request.detector;
+        assert_eq!((detector.rows, detector.columns, detector.bits, detector.streams()), (512, 1028, 32, 2));
+        assert_eq!((request.rate_hz, request.codec), (2000.0, Codec::None));
+        let sizing = sizing::size(&request, &Records::none());
+        // 512 x 1028 pixels of 4 bytes, 2000 times a second.
+        assert!((sizing.value("pixels").unwrap() - 4.210_688).abs() < 1e-9, "{:?}", sizing.lines);
+        assert!(request_of(&[&given[..], &["--model"]].concat()).unwrap_err().why.contains("messages"));
+        for wrong in [
+            &["--shape", "512x1028", "--bits", "32"][..],
+            &["--shape", "512x1028", "--rate", "10"],
+            &["--shape", "512", "--bits", "32", "--rate", "10"],
+            &["--shape", "512x0", "--bits", "32", "--rate", "10"],
+            &["--shape", "512x1028", "--bits", "0", "--rate", "10"],
+            &["--shape", "512x1028", "--bits", "32", "--rate", "10", "--detector", "pco-edge"],
+            &["--detector", "pco-edge", "--bits", "8"],
+        ] {
+            assert!(Cli::try_parse_from(["konkordia", "size"].iter().chain(wrong)).is_err(), "{wrong:?}");
+        }
     }
 
     /// The sum of `konkordia size` is that of the plan of a run with as many images, but for its small items.
@@ -169,8 +210,8 @@ mod tests {
             konkordia_config::plan::plan(&Config::parse(&text.text(), Path::new("run.toml")).unwrap())
         };
         let plan = run(4096);
-        let wish = Wish { stall_s: plan.slots as f64 / 1100.0, ..wish_of(&["--detector", "jungfrau-4m"]).unwrap() };
-        let gib = sizing::size(&wish, &Records::shipped()).value("buffers").unwrap();
+        let request = Request { stall_s: plan.slots as f64 / 1100.0, ..request_of(&["--detector", "jungfrau-4m"]).unwrap() };
+        let gib = sizing::size(&request, &Records::shipped()).value("buffers").unwrap();
         let bytes: u64 = plan.memory().iter().map(|item| item.bytes).sum();
         let ratio = gib * f64::from(1u32 << 30) / bytes as f64;
         assert!((0.95..1.02).contains(&ratio), "{ratio}: {:?}", plan.memory());

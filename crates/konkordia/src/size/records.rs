@@ -181,6 +181,19 @@ impl Records {
     pub fn pipeline(&self) -> Option<Pipeline> {
         self.calls.iter().find_map(pipeline_of)
     }
+
+    /// The newest record of `bench pipeline`, whether it has the times of threads or not.
+    pub fn newest_run(&self) -> Option<&str> {
+        let is_run = |call: &&Call| call.figures.iter().any(|(path, _)| path.starts_with("results.0.attempts."));
+        self.calls.iter().find(is_run).map(|call| call.source.as_str())
+    }
+
+    /// Without the times of threads in runs.
+    #[cfg(test)]
+    pub fn without_runs(mut self) -> Self {
+        self.calls.retain(|call| pipeline_of(call).is_none());
+        self
+    }
 }
 
 fn pipeline_of(call: &Call) -> Option<Pipeline> {
@@ -336,5 +349,16 @@ mod tests {
         assert!((found.work.cores - 0.8).abs() < 1e-12 && (found.work.spread_s - 8e-5).abs() < 1e-12);
         assert!((found.rest_cores - 0.005).abs() < 1e-12 && found.source.contains("Abacus"));
         assert!((found.sender_s - 3.4e-4).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_run_without_the_times_of_threads_has_no_figures_of_them() {
+        let attempts = json!([{ "rate_hz": 1100.0, "lossless": true, "gigabytes_per_second": 1.16, "threads": [] }]);
+        let json =
+            json!({ "machine": { "cpu": "Abacus", "processors": 2 }, "results": [{ "modules": 1, "attempts": attempts }] });
+        let records = with(&[("p.json", json.to_string())]).without_runs();
+        assert_eq!(records.pipeline(), None);
+        assert!(records.newest_run().is_some_and(|source| source.contains("Abacus")), "{:?}", records.newest_run());
+        assert_eq!(Records::none().newest_run(), None);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::args::ModelArgs;
 use super::scale::Case;
-use super::sizing::{Line, Sizing, Wish, short};
+use super::sizing::{Line, Request, Sizing, short};
 use konkordia_core::text;
 use konkordia_picture::{Axis, Picture, Series, chart, stacked};
 use konkordia_sim::presets::PRESETS;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 /// What was asked and what came of it.
 pub struct Answer<'a> {
     /// What was asked.
-    pub wish: &'a Wish<'a>,
+    pub request: &'a Request,
     /// The lines.
     pub sizing: &'a Sizing,
     /// The models, if there are any.
@@ -28,7 +28,7 @@ fn needed(line: &Line) -> String {
 
 impl Answer<'_> {
     fn title(&self) -> String {
-        let Wish { detector, rate_hz, codec, headroom, stall_s, .. } = self.wish;
+        let Request { detector, rate_hz, codec, headroom, stall_s, .. } = self.request;
         format!(
             "{}: {}; {} Hz, file {}, headroom {}, stalls of {} s",
             detector.name,
@@ -84,8 +84,8 @@ impl Answer<'_> {
         format!(
             "Model of {} at {} Hz{}: {} s of images at {}, {} streams, {} workers, ring of {} frames, pool of {} images, spread of a step {} of its mean, pauses of a \
              thread: {}, stalls of the disk: {}, seed {}",
-            self.wish.detector.name,
-            short(self.wish.rate_hz),
+            self.request.detector.name,
+            short(self.request.rate_hz),
             if args.runs > 1 { format!(", one of {} runs", args.runs) } else { String::new() },
             short(args.seconds),
             if args.random { "random times" } else { "equal distances" },
@@ -122,7 +122,7 @@ impl Answer<'_> {
 
     /// For programs.
     pub fn to_json(&self) -> Value {
-        let Wish { detector, rate_hz, codec, headroom, stall_s, .. } = self.wish;
+        let Request { detector, rate_hz, codec, headroom, stall_s, .. } = self.request;
         let line = |line: &Line| {
             json!({
                 "name": line.name, "what": line.what, "value": line.value, "unit": line.unit, "is_at_least": line.is_at_least,
@@ -185,7 +185,7 @@ pub fn draw(cases: &[Case]) -> Picture {
 }
 
 /// One row for each detector, with the lines that most depend on it.
-pub fn summary(answers: &[(Wish<'_>, Sizing)], as_markdown: bool) -> String {
+pub fn summary(answers: &[(Request, Sizing)], as_markdown: bool) -> String {
     const COLUMNS: [(&str, &str); 12] = [
         ("pixels", "GB/s"),
         ("streams", "streams"),
@@ -202,12 +202,12 @@ pub fn summary(answers: &[(Wish<'_>, Sizing)], as_markdown: bool) -> String {
     ];
     let head = ["detector", "Hz", "file"].into_iter().chain(COLUMNS.iter().map(|(_, head)| *head)).chain(["hosts"]);
     let mut rows: Vec<Vec<String>> = vec![head.map(String::from).collect()];
-    for (wish, sizing) in answers {
+    for (request, sizing) in answers {
         let cell = |name: &str| match sizing.lines.iter().find(|line| line.name == name) {
             Some(line) => line.value.map_or("no figure".into(), |value| sign(line) + &short(value)),
             None => "-".into(),
         };
-        let mut row = vec![wish.detector.name.to_string(), short(wish.rate_hz), wish.codec.name().to_string()];
+        let mut row = vec![request.detector.name.to_string(), short(request.rate_hz), request.codec.name().to_string()];
         row.extend(COLUMNS.iter().map(|(name, _)| *name).chain(["hosts"]).map(cell));
         rows.push(row);
     }
@@ -290,12 +290,13 @@ mod tests {
             png: None,
         };
         let host = Host { cores: 64.0, ports: 4.0, memory_gib: 512.0, memory_gb_per_s: None, disk_gb_per_s: None };
-        let detector = preset("jungfrau-4m").unwrap();
+        let detector = *preset("jungfrau-4m").unwrap();
         let (codec, port_gbit) = (Codec::Bslz4, 100.0);
-        let wish = Wish { detector, rate_hz: 1100.0, codec, bits_per_pixel: None, headroom: 1.5, stall_s: 0.2, port_gbit, host };
-        let sizing = size(&wish, &Records::shipped());
-        let cases = at_headrooms(&wish, &sizing, &args);
-        check(&Answer { wish: &wish, sizing: &sizing, cases: &cases, args: &args });
+        let request =
+            Request { detector, rate_hz: 1100.0, codec, bits_per_pixel: None, headroom: 1.5, stall_s: 0.2, port_gbit, host };
+        let sizing = size(&request, &Records::shipped());
+        let cases = at_headrooms(&request, &sizing, &args);
+        check(&Answer { request: &request, sizing: &sizing, cases: &cases, args: &args });
     }
 
     #[test]
@@ -336,7 +337,8 @@ mod tests {
     #[test]
     fn the_summary_has_a_row_for_each_detector() {
         answered(|answer| {
-            let answers = [(answer.wish.clone(), answer.sizing.clone()), (answer.wish.clone(), answer.sizing.clone())];
+            let unknown = size(answer.request, &Records::none());
+            let answers = [(*answer.request, answer.sizing.clone()), (*answer.request, unknown)];
             let page = summary(&answers, true);
             assert_eq!(page.lines().count(), 4, "{page}");
             let cells: Vec<&str> = page.lines().nth(2).unwrap().split(" | ").collect();

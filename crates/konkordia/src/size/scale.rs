@@ -3,7 +3,7 @@
 use super::args::ModelArgs;
 use super::model::{Arrivals, Model, Outcome, Pauses, Service};
 use super::records::{Pipeline, Role};
-use super::sizing::{SLOTS, Sizing, Wish, short};
+use super::sizing::{Request, SLOTS, Sizing, short};
 use konkordia_sim::presets::Wire;
 
 /// The packets of an image are spread over its period, but not over more than this, as the simulated detector does.
@@ -53,21 +53,22 @@ impl Case {
 }
 
 /// The buffers of the pipeline, and steps that take no time.
-fn empty(wish: &Wish<'_>, sizing: &Sizing, args: &ModelArgs) -> Model {
-    let all_streams = wish.detector.streams().max(1) as usize;
+fn empty(request: &Request, sizing: &Sizing, args: &ModelArgs) -> Model {
+    let all_streams = request.detector.streams().max(1) as usize;
     let streams = all_streams.div_ceil(args.runs as usize);
-    let part_bytes = wish.detector.image_bytes() as f64 / all_streams as f64;
-    let slots = args.slots.map_or((wish.rate_hz * wish.stall_s).ceil().clamp(SLOTS.0, SLOTS.1) as usize, |slots| slots as usize);
+    let part_bytes = request.detector.image_bytes() as f64 / all_streams as f64;
+    let slots =
+        args.slots.map_or((request.rate_hz * request.stall_s).ceil().clamp(SLOTS.0, SLOTS.1) as usize, |slots| slots as usize);
     // As in the plan of a run (core/src/plan.rs): as many packed images as frames; a quarter of them, at most 16, are
     // in the ring of strips.
     let strip_slots = (slots / 4).clamp(1, 16);
     let cores = sizing.value("cores_work").map_or(streams, |cores| (cores / args.runs as f64).ceil() as usize);
     let workers = args.workers.map_or(cores, |n| n as usize);
     Model {
-        images: (args.seconds * wish.rate_hz).clamp(10.0, IMAGES_MAX) as u64,
-        period_s: 1.0 / wish.rate_hz,
+        images: (args.seconds * request.rate_hz).clamp(10.0, IMAGES_MAX) as u64,
+        period_s: 1.0 / request.rate_hz,
         arrivals: if args.random { Arrivals::Random } else { Arrivals::Even },
-        sending_s: (1.0 / wish.rate_hz).min(SENDING_S_MAX),
+        sending_s: (1.0 / request.rate_hz).min(SENDING_S_MAX),
         streams,
         socket_images: args.receive_buffer_mib * 1_048_576.0 / part_bytes,
         receive: Service::default(),
@@ -78,7 +79,7 @@ fn empty(wish: &Wish<'_>, sizing: &Sizing, args: &ModelArgs) -> Model {
         join: Service::default(),
         pool_images: slots - strip_slots,
         write: Service::default(),
-        cache_images: ((args.kernel_cache * wish.rate_hz) as usize).max(1),
+        cache_images: ((args.kernel_cache * request.rate_hz) as usize).max(1),
         disk: Service::default(),
         pauses: Pauses { every_s: args.pause_every, length_s: args.pause_ms / 1e3 },
         stalls: Pauses { every_s: args.disk_stall_every, length_s: args.disk_stall_ms / 1e3 },
@@ -87,18 +88,18 @@ fn empty(wish: &Wish<'_>, sizing: &Sizing, args: &ModelArgs) -> Model {
 }
 
 /// One case for each headroom: all steps are equally busy.
-pub fn at_headrooms(wish: &Wish<'_>, sizing: &Sizing, args: &ModelArgs) -> Vec<Case> {
+pub fn at_headrooms(request: &Request, sizing: &Sizing, args: &ModelArgs) -> Vec<Case> {
     let case = |headroom: &f64| {
-        let mean_s = 1.0 / wish.rate_hz / headroom;
+        let mean_s = 1.0 / request.rate_hz / headroom;
         let step = Service { mean_s, spread_s: mean_s * args.spread };
-        let model = Model { receive: step, work: step, join: step, write: step, disk: step, ..empty(wish, sizing, args) };
+        let model = Model { receive: step, work: step, join: step, write: step, disk: step, ..empty(request, sizing, args) };
         Case::new(format!("headroom {}", short(*headroom)), Some(*headroom), model)
     };
     args.at_headroom.iter().map(case).collect()
 }
 
 /// The most of a processor that a thread gets where threads with these demands share so many. Each has the same right;
-/// who wants less gets all of it.
+/// one that needs less than its share gets all of it.
 fn fair_share(demands: &[f64], processors: f64) -> f64 {
     let mut demands: Vec<f64> = demands.iter().map(|demand| demand.min(1.0)).collect();
     demands.sort_unstable_by(f64::total_cmp);
@@ -139,11 +140,11 @@ fn shared(mut model: Model, pipeline: &Pipeline, modules: f64, processors: f64) 
 
 /// The case with the times that the threads of a run needed, spread and waits for a processor included. The disk takes
 /// no time: a run of the bench writes into memory.
-pub fn as_measured(wish: &Wish<'_>, sizing: &Sizing, args: &ModelArgs, pipeline: &Pipeline) -> Option<Case> {
-    let Wire::Jungfrau { modules, .. } = wish.detector.wire else { return None };
+pub fn as_measured(request: &Request, sizing: &Sizing, args: &ModelArgs, pipeline: &Pipeline) -> Option<Case> {
+    let Wire::Jungfrau { modules, .. } = request.detector.wire else { return None };
     let modules = f64::from(modules) / args.runs as f64;
     let ratio = modules / pipeline.modules;
-    let empty = empty(wish, sizing, args);
+    let empty = empty(request, sizing, args);
     // The parts of an image are alike, so they deviate together.
     let of = |role: Role, threads: usize| {
         let part = ratio / threads as f64;
@@ -177,10 +178,19 @@ mod tests {
     use crate::size::sizing::{Codec, Host, size};
     use konkordia_sim::presets::preset;
 
-    fn wish(name: &str, rate_hz: f64) -> Wish<'static> {
+    fn request(name: &str, rate_hz: f64) -> Request {
         let host = Host { cores: 64.0, ports: 4.0, memory_gib: 512.0, memory_gb_per_s: None, disk_gb_per_s: None };
-        let detector = preset(name).unwrap();
-        Wish { detector, rate_hz, codec: Codec::Bslz4, bits_per_pixel: None, headroom: 1.5, stall_s: 0.1, port_gbit: 100.0, host }
+        let detector = *preset(name).unwrap();
+        Request {
+            detector,
+            rate_hz,
+            codec: Codec::Bslz4,
+            bits_per_pixel: None,
+            headroom: 1.5,
+            stall_s: 0.1,
+            port_gbit: 100.0,
+            host,
+        }
     }
 
     fn args() -> ModelArgs {
@@ -206,8 +216,8 @@ mod tests {
 
     #[test]
     fn the_loss_falls_with_the_headroom_to_nothing() {
-        let wish = wish("jungfrau-10m", 2200.0);
-        let cases = at_headrooms(&wish, &size(&wish, &Records::shipped()), &args());
+        let request = request("jungfrau-10m", 2200.0);
+        let cases = at_headrooms(&request, &size(&request, &Records::shipped()), &args());
         let losses: Vec<f64> = cases.iter().map(|case| case.outcome.loss()).collect();
         assert!(losses.windows(2).all(|pair| pair[0] >= pair[1]), "{losses:?}");
         assert_eq!((losses[2], losses[3]), (0.0, 0.0));
@@ -252,23 +262,23 @@ mod tests {
     fn on_few_processors_the_busiest_thread_gets_what_the_others_leave() {
         // At 2 kHz the sender needs 0.62, the receiver 0.44 of a processor. Of two, 0.94 are left. An image takes
         // 0.15 ms for join and file and 0.73 ms for the worker: 0.94 / 0.88 ms = 1.07 kHz.
-        let wish = wish("jungfrau-module", 2000.0);
-        let sizing = size(&wish, &Records::shipped());
+        let request = request("jungfrau-module", 2000.0);
+        let sizing = size(&request, &Records::shipped());
         let args = ModelArgs { workers: Some(1), processors: Some(2.0), seconds: 60.0, ..args() };
-        let case = as_measured(&wish, &sizing, &args, &pipeline()).unwrap();
+        let case = as_measured(&request, &sizing, &args, &pipeline()).unwrap();
         assert!((case.expected_loss() - (1.0 - 1.068 / 2.0)).abs() < 0.01, "{} {:?}", case.expected_loss(), case.utilisations());
         assert!((case.outcome.loss() - case.expected_loss()).abs() < 0.02, "{}", case.outcome.loss());
         // With enough of them, the worker's own time is the limit: 1.37 kHz.
-        let case = as_measured(&wish, &sizing, &ModelArgs { processors: Some(8.0), ..args }, &pipeline()).unwrap();
+        let case = as_measured(&request, &sizing, &ModelArgs { processors: Some(8.0), ..args }, &pipeline()).unwrap();
         assert!((case.expected_loss() - (1.0 - 1.0 / 1.46)).abs() < 1e-9, "{}", case.expected_loss());
     }
 
     #[test]
     fn measured_times_are_those_of_the_record_scaled_to_the_detector() {
         let pipeline = pipeline();
-        let wish = wish("jungfrau-4m", 1100.0);
-        let sizing = size(&wish, &Records::shipped());
-        let case = as_measured(&wish, &sizing, &args(), &pipeline).unwrap();
+        let request = request("jungfrau-4m", 1100.0);
+        let sizing = size(&request, &Records::shipped());
+        let case = as_measured(&request, &sizing, &args(), &pipeline).unwrap();
         let near = |value: f64, wanted: f64| (value / wanted - 1.0).abs() < 1e-9;
         // 8 modules: 8 streams and 8 workers share, the join and the file are one thread each.
         assert!(near(case.model.receive.mean_s, 220e-6) && near(case.model.work.mean_s, 730e-6), "{:?}", case.model);
@@ -279,6 +289,8 @@ mod tests {
         // The file's thread is too slow by 14 %, with no disk behind it.
         let loss = case.outcome.loss();
         assert!(loss > 0.02 && loss < case.expected_loss() + 0.02, "{loss} {}", case.expected_loss());
-        assert!(as_measured(&Wish { detector: preset("eiger2-4m").unwrap(), ..wish }, &sizing, &args(), &pipeline).is_none());
+        assert!(
+            as_measured(&Request { detector: *preset("eiger2-4m").unwrap(), ..request }, &sizing, &args(), &pipeline).is_none()
+        );
     }
 }

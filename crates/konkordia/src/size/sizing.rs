@@ -55,10 +55,10 @@ pub struct Host {
 }
 
 /// What is asked.
-#[derive(Clone, Debug)]
-pub struct Wish<'a> {
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
     /// The detector.
-    pub detector: &'a DetectorPreset,
+    pub detector: DetectorPreset,
     /// Images per second.
     pub rate_hz: f64,
     /// How the file is compressed.
@@ -121,9 +121,9 @@ pub fn short(value: f64) -> String {
 }
 
 /// What the detector needs.
-pub fn size(wish: &Wish<'_>, records: &Records) -> Sizing {
-    let (bits_per_pixel, bits_from) = bits(wish, records);
-    let mut sum = Sum { wish, records, pipeline: records.pipeline(), bits_per_pixel, lines: Vec::new() };
+pub fn size(request: &Request, records: &Records) -> Sizing {
+    let (bits_per_pixel, bits_from) = bits(request, records);
+    let mut sum = Sum { request, records, pipeline: records.pipeline(), bits_per_pixel, lines: Vec::new() };
     sum.detector();
     sum.network();
     sum.receive();
@@ -137,28 +137,28 @@ pub fn size(wish: &Wish<'_>, records: &Records) -> Sizing {
 }
 
 /// Bits of a pixel in the file and who says so.
-fn bits(wish: &Wish<'_>, records: &Records) -> (f64, String) {
-    let is_converted = matches!(wish.detector.wire, Wire::Jungfrau { .. });
+fn bits(request: &Request, records: &Records) -> (f64, String) {
+    let is_converted = matches!(request.detector.wire, Wire::Jungfrau { .. });
     let measured = |row: &str| {
         let figure = records.kernel(row, "bits_per_pixel")?;
         Some((figure.value, format!("{} (10 frames of lysozyme; your images will differ)", figure.source)))
     };
-    let found = match (wish.bits_per_pixel, wish.codec, is_converted) {
+    let found = match (request.bits_per_pixel, request.codec, is_converted) {
         (Some(bits), _, _) => Some((bits, "as given".to_string())),
         (None, Codec::Bslz4, true) => measured("the same; strip by strip"),
         (None, Codec::Bszstd, true) => measured("bszstd of pixels"),
         (None, ..) => None,
     };
-    let without = if wish.codec == Codec::None {
+    let without = if request.codec == Codec::None {
         "without compression"
     } else {
         "no figure for such images: as without compression; give --bits-per-pixel"
     };
-    found.unwrap_or((f64::from(wish.detector.bits), without.into()))
+    found.unwrap_or((f64::from(request.detector.bits), without.into()))
 }
 
 struct Sum<'a> {
-    wish: &'a Wish<'a>,
+    request: &'a Request,
     records: &'a Records,
     pipeline: Option<Pipeline>,
     bits_per_pixel: f64,
@@ -192,7 +192,7 @@ impl Sum<'_> {
     /// Cores for a load, from what one core does.
     fn add_cores(&mut self, name: &'static str, what: &'static str, load_gb_per_s: f64, figure: Option<Figure>, measure: &str) {
         let Some(Figure { value, source }) = figure else { return self.add_unknown(name, what, "cores", measure) };
-        let headroom = self.wish.headroom;
+        let headroom = self.request.headroom;
         let formula = format!("{} GB/s x {} / {} GB/s per core", short(load_gb_per_s), short(headroom), short(value));
         self.add(name, what, (load_gb_per_s * headroom / value, "cores"), formula, &source);
     }
@@ -204,26 +204,32 @@ impl Sum<'_> {
         value.is_finite().then(|| Figure { value, source: format!("{}, processor time", pipeline.source) })
     }
 
+    /// What to do where a role has no figure.
+    fn measure_threads(&self) -> String {
+        let none = self.records.newest_run().map_or(String::new(), |source| format!("; {source} has none"));
+        format!("`konkordia bench pipeline --json` writes the processor time of this step, give it with --record{none}")
+    }
+
     fn raw_gb_per_s(&self) -> f64 {
-        self.wish.detector.image_bytes() as f64 * self.wish.rate_hz / 1e9
+        self.request.detector.image_bytes() as f64 * self.request.rate_hz / 1e9
     }
 
     fn file_gb_per_s(&self) -> f64 {
-        self.wish.detector.pixels() as f64 * self.bits_per_pixel / 8.0 * self.wish.rate_hz / 1e9
+        self.request.detector.pixels() as f64 * self.bits_per_pixel / 8.0 * self.request.rate_hz / 1e9
     }
 
     /// Images that the ring holds for the stall that is asked for.
     fn slots(&self) -> f64 {
-        let wanted = (self.wish.rate_hz * self.wish.stall_s).ceil().max(SLOTS.0);
+        let wanted = (self.request.rate_hz * self.request.stall_s).ceil().max(SLOTS.0);
         if self.is_udp() { wanted.min(SLOTS.1) } else { wanted }
     }
 
     fn is_udp(&self) -> bool {
-        matches!(self.wish.detector.wire, Wire::Jungfrau { .. })
+        matches!(self.request.detector.wire, Wire::Jungfrau { .. })
     }
 
     fn detector(&mut self) {
-        let (detector, rate) = (self.wish.detector, self.wish.rate_hz);
+        let (detector, rate) = (self.request.detector, self.request.rate_hz);
         let formula = format!("{} x {} pixels x {} bit / 8 x {} Hz", detector.rows, detector.columns, detector.bits, short(rate));
         let published = detector
             .published_gb_per_s
@@ -254,7 +260,7 @@ impl Sum<'_> {
             (raw * 8.0 * SEGMENT.0 / SEGMENT.1, formula, "TCP at an MTU of 9000; less if the detector compresses")
         };
         self.add("network", "on the network", (wire, "Gb/s"), formula, rests_on);
-        let (headroom, port) = (self.wish.headroom, self.wish.port_gbit);
+        let (headroom, port) = (self.request.headroom, self.request.port_gbit);
         let formula = format!("{} Gb/s x {} / {} Gb/s, rounded up", short(wire), short(headroom), short(port));
         self.add("ports", "network ports", ((wire * headroom / port).ceil(), ""), formula, "speed of a port as given");
     }
@@ -265,17 +271,17 @@ impl Sum<'_> {
             let figure = self.of_role(|p| Some(p.datagram_gb_per_s), |p| p.receive.cores);
             // Over loopback the sender does the kernel's part.
             let figure = figure.map(|f| Figure { source: format!("{}, without the kernel's interrupts", f.source), ..f });
-            let measure = "`konkordia bench pipeline --json` writes the processor time of the receivers; give it with --record";
-            return self.add_cores("cores_receive", "receive", raw * DATAGRAM.0 / DATAGRAM.1, figure, measure);
+            let measure = self.measure_threads();
+            return self.add_cores("cores_receive", "receive", raw * DATAGRAM.0 / DATAGRAM.1, figure, &measure);
         }
-        let image = self.wish.detector.image_bytes() as f64;
+        let image = self.request.detector.image_bytes() as f64;
         let row = "rows.{} bytes; 1 x 1.";
         let nearest = self.records.nearest(&format!("{row}image_bytes"), &format!("{row}gigabytes_per_second"), image);
         if let Some((bytes, Figure { value, source })) = nearest {
-            let headroom = self.wish.headroom;
+            let headroom = self.request.headroom;
             let formula = format!("{} GB/s x {} / {} GB/s, rounded up", short(raw), short(headroom), short(value));
             let rests_on = format!("{source}, images of {} MB, the sender on the same cores", short(bytes / 1e6));
-            let connections = (raw * headroom / value).ceil().max(f64::from(self.wish.detector.streams()));
+            let connections = (raw * headroom / value).ceil().max(f64::from(self.request.detector.streams()));
             self.add("connections", "connections (upstreams) at least", (connections, ""), formula, &rests_on);
         }
         self.add_unknown("cores_receive", "receive", "cores", "no bench measures the processor time of receiving messages alone");
@@ -284,7 +290,7 @@ impl Sum<'_> {
     fn work(&mut self) {
         let raw = self.raw_gb_per_s();
         if !self.is_udp() {
-            if self.wish.codec == Codec::None {
+            if self.request.codec == Codec::None {
                 let formula = "images pass as they come".to_string();
                 self.add("cores_work", "work", (0.0, "cores"), formula, "docs/streams.md");
             } else {
@@ -298,7 +304,7 @@ impl Sum<'_> {
             |p| p.bits_per_pixel.filter(|bits| *bits < 15.9).map(|_| p.modules * 1.048_576e-3 * p.rate_hz),
             |p| p.work.cores,
         );
-        let figure = match self.wish.codec {
+        let figure = match self.request.codec {
             Codec::Bslz4 => from_run.or_else(|| kernel("the same; strip by strip")),
             Codec::None => kernel("convert"),
             Codec::Bszstd => kernel("convert").zip(kernel("bszstd of pixels")).map(|(convert, pack)| Figure {
@@ -316,15 +322,15 @@ impl Sum<'_> {
 
     fn file(&mut self, bits_from: &str) {
         let file = self.file_gb_per_s();
-        let detector = self.wish.detector;
+        let detector = self.request.detector;
         let formula =
-            format!("{} pixels x {} bit / 8 x {} Hz", detector.pixels(), short(self.bits_per_pixel), short(self.wish.rate_hz));
+            format!("{} pixels x {} bit / 8 x {} Hz", detector.pixels(), short(self.bits_per_pixel), short(self.request.rate_hz));
         self.add("file", "into the file", (file, "GB/s"), formula, bits_from);
         let file_of = |p: &Pipeline| Some(p.modules * 524_288.0 * p.bits_per_pixel? / 8.0 * p.rate_hz / 1e9);
         if self.is_udp() {
             let joined = self.of_role(file_of, |p| p.join.cores);
-            let measure = "`konkordia bench pipeline --json` writes the processor time of this thread; give it with --record";
-            self.add_cores("cores_join", "join strips, one thread of a run", file, joined, measure);
+            let measure = self.measure_threads();
+            self.add_cores("cores_join", "join strips, one thread of a run", file, joined, &measure);
         }
         let image = detector.pixels() as f64 * self.bits_per_pixel / 8.0;
         // An image of the bench has two bytes per pixel.
@@ -362,8 +368,8 @@ impl Sum<'_> {
     }
 
     fn memory(&mut self) {
-        let (wish, detector) = (self.wish, self.wish.detector);
-        let pixel_rate = detector.pixels() as f64 * wish.rate_hz;
+        let (request, detector) = (self.request, self.request.detector);
+        let pixel_rate = detector.pixels() as f64 * request.rate_hz;
         let (raw, packed) = (f64::from(detector.bits) / 8.0, self.bits_per_pixel / 8.0);
         let (bytes, formula) = if self.is_udp() {
             // Card; kernel to program; program to slot; worker; constants; strips, join and file.
@@ -372,7 +378,7 @@ impl Sum<'_> {
         } else {
             (3.0 * raw + 3.0 * packed, format!("(3 x {} + 3 x {}) bytes", short(raw), short(packed)))
         };
-        let formula = format!("{formula} x {} pixels/s x {}", short(pixel_rate), short(wish.headroom));
+        let formula = format!("{formula} x {} pixels/s x {}", short(pixel_rate), short(request.headroom));
         let copies = "bytes that each step reads and writes, if no cache helps but that for constants (docs/sizing.md)";
         let one_core = self.records.figure("roofs.memory.gigabytes_per_second");
         let measured = one_core.map_or("no figure of what memory moves".into(), |f| {
@@ -382,12 +388,12 @@ impl Sum<'_> {
         self.add(
             "memory_traffic",
             "memory traffic at most",
-            (bytes * pixel_rate * wish.headroom / 1e9, "GB/s"),
+            (bytes * pixel_rate * request.headroom / 1e9, "GB/s"),
             formula,
             &rests_on,
         );
 
-        let (wanted, slots) = ((wish.rate_hz * wish.stall_s).ceil(), self.slots());
+        let (wanted, slots) = ((request.rate_hz * request.stall_s).ceil(), self.slots());
         let (slot_bytes, tables, formula) = if self.is_udp() {
             let pixels = detector.pixels() as f64;
             // 16-bit pixels, and what LZ4 adds to blocks that it cannot shrink.
@@ -401,8 +407,8 @@ impl Sum<'_> {
         let formula = format!("{slots} images x {formula}{cut}");
         let rests_on = format!(
             "{} s at {} Hz; the plan of a run (`konkordia config check`) adds up all of it",
-            short(slots / wish.rate_hz),
-            short(wish.rate_hz)
+            short(slots / request.rate_hz),
+            short(request.rate_hz)
         );
         let gib = (slots * slot_bytes + tables) / f64::from(1u32 << 30);
         self.add("buffers", "memory of the buffers", (gib, "GiB"), formula, &rests_on);
@@ -410,16 +416,16 @@ impl Sum<'_> {
 
     fn disk(&mut self) {
         let file = self.file_gb_per_s();
-        let headroom = self.wish.headroom;
+        let headroom = self.request.headroom;
         let formula = format!("{} GB/s x {}", short(file), short(headroom));
         let rests_on = "what the disk must take all the time: `konkordia bench disk --dir DIR --sync` measures yours";
         self.add("disk", "disk rate", (file * headroom, "GB/s"), formula, rests_on);
         let formula = format!("{} GB/s x 3600 s / 1000", short(file));
         self.add("per_hour", "disk space for an hour", (file * 3.6, "TB"), formula, "all images kept");
         let slots = self.slots();
-        if let Some(disk) = self.wish.host.disk_gb_per_s.filter(|disk| *disk < file) {
-            let seconds = 2.0 * slots / (self.wish.rate_hz * (1.0 - disk / file));
-            let rate = short(self.wish.rate_hz);
+        if let Some(disk) = self.request.host.disk_gb_per_s.filter(|disk| *disk < file) {
+            let seconds = 2.0 * slots / (self.request.rate_hz * (1.0 - disk / file));
+            let rate = short(self.request.rate_hz);
             let formula = format!("2 x {} images / ({rate} Hz x (1 - {} / {}))", short(slots), short(disk), short(file));
             let rests_on = "ring and pool, on one host of the given disk; then images are refused";
             self.add("buffered", "the disk is too slow: the buffers last", (seconds, "s"), formula, rests_on);
@@ -427,7 +433,7 @@ impl Sum<'_> {
     }
 
     fn hosts(&mut self) {
-        let host = self.wish.host;
+        let host = self.request.host;
         let is_at_least = self.lines.iter().any(|line| line.name == "cores" && line.is_at_least);
         let of = |name: &str| self.value(name);
         let needs = [
