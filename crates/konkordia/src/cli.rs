@@ -303,7 +303,7 @@ pub struct SendArgs {
     /// Images to send [default: as many as --raw holds, otherwise 100]
     #[arg(long, value_name = "N", help_heading = "What to send", value_parser = clap::value_parser!(u64).range(1..))]
     pub images: Option<u64>,
-    /// Images per second; 0 = as fast as possible [default: that of --preset, otherwise 0]
+    /// Images per second; 0 = as fast as possible [default: that of a --preset, otherwise 0]
     #[arg(long, value_name = "HZ", help_heading = "What to send")]
     pub rate: Option<f64>,
     /// Number of modules
