@@ -67,7 +67,7 @@ def test_the_model_accounts_for_every_image_and_repeats_with_its_seed(tmp_path):
     arguments = ["--detector", "jungfrau-10m", "--stall", 0.1, "--model", "--seconds", 5, "--at-headroom", 0.5, 1.2, "--pause-ms", 2, "--spread", 0.1]
     answer = size(*arguments, "--png", tmp_path / "model.png")
     assert (tmp_path / "model.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
-    short, enough = answer["model"]["cases"]
+    short, enough = [case for case in answer["model"]["cases"] if case["headroom"] is not None]
     for case in (short, enough):
         assert case["whole"] + case["partial"] + case["lost"] + case["refused"] == case["images"] == 11_000
         for buffer in case["buffers"]:

@@ -30,10 +30,10 @@ pub struct SizeArgs {
     #[arg(long, value_name = "RxC", value_parser = shape, conflicts_with = "detector", requires = "bits", requires = "rate")]
     pub shape: Option<(u64, u64)>,
     /// With --shape: bits of a pixel as it is sent, without compression
-    #[arg(long, value_name = "B", requires = "shape", value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "B", requires = "shape", conflicts_with = "detector", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub bits: Option<u32>,
     /// With --shape: senders, each of one piece of every image
-    #[arg(long, value_name = "N", requires = "shape", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "N", requires = "shape", conflicts_with = "detector", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub upstreams: u32,
     /// Compression of the file [default: bslz4; none for detectors that send messages]
     #[arg(long, value_enum)]
