@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_storage_cell_without_pedestals_is_told_once() {
+    fn a_storage_cell_without_pedestals_is_reported_once() {
         let inner = Box::new(Count(Arc::default()));
         let mut guard = Guard {
             inner,

@@ -313,7 +313,7 @@ fn turned_tiles_have_the_other_size() {
 }
 
 #[test]
-fn travel_copies_have_a_bound_and_a_name_of_their_own() {
+fn archive_copies_have_a_bound_and_a_name_of_their_own() {
     let with = |keys: &str| parse(&format!("{GOOD}\n[travel]\n{keys}\n"));
     assert_eq!(with("error_bound = 3").unwrap().archive_copy, None);
     let config = with("enabled = true").unwrap();

@@ -122,8 +122,8 @@ impl Queue {
     fn read(&mut self) -> Option<i32> {
         self.read += 1;
         // libzmq's low water mark: the reader reports to the writer after this many messages.
-        let told_every = (self.mark as u64).div_ceil(2);
-        if self.wanted == self.mark || !self.read.is_multiple_of(told_every) {
+        let reports_every = (self.mark as u64).div_ceil(2);
+        if self.wanted == self.mark || !self.read.is_multiple_of(reports_every) {
             return None;
         }
         self.mark = self.wanted.min(self.mark.saturating_mul(2));

@@ -134,7 +134,7 @@ fn cancel_ends_a_long_gap() {
 }
 
 #[test]
-fn numbers_tell_of_images_that_were_lost_at_the_end() {
+fn numbers_show_images_that_were_lost_at_the_end() {
     for (messages, end, states) in [
         (&[Start(0), Image(0), Image(1)][..], 15, "cc--"),
         (&[Start(0)], 13, "--"),
@@ -221,7 +221,7 @@ fn a_series_without_an_end_stalls_and_is_closed_with_what_came() {
 }
 
 #[test]
-fn pixels_that_contradict_those_before_are_a_gap_and_told_once() {
+fn pixels_that_contradict_those_before_are_a_gap_and_reported_once() {
     let mut bench = Bench::new(spec(), 1, PLAIN);
     bench.send(0, 1, 0, &[Start(5), Image(0), Wide(1), Wide(2), Image(2), Image(3), Image(4), End]);
     let end = bench.end();
@@ -229,8 +229,8 @@ fn pixels_that_contradict_those_before_are_a_gap_and_told_once() {
     assert_eq!(bench.kept(1)[0].states().matches('c').count() as u64, end.ledger.images.complete);
     assert_eq!(&bench.kept(1)[0].states()[..2], "c-");
     let words = bench.refusals();
-    let told: Vec<_> = words.iter().filter(|why| why.contains("uint16 [3, 5]")).collect();
-    assert_eq!(told.len(), 1, "{words:?}");
+    let reported: Vec<_> = words.iter().filter(|why| why.contains("uint16 [3, 5]")).collect();
+    assert_eq!(reported.len(), 1, "{words:?}");
     eventually("what was refused is not accepted", || {
         bench.refused[0].load(Ordering::SeqCst) >= 2 && bench.accepted[0].load(Ordering::SeqCst) == 6
     });

@@ -65,7 +65,7 @@ fn a_sink_that_panics_has_failed_for_that_series() {
 
 /// The sort thread cannot go on: the series that had begun is ended, and the control plane is informed.
 #[test]
-fn a_panic_on_the_thread_that_everything_passes_is_told_and_ends_the_path() {
+fn a_panic_on_the_thread_that_everything_passes_is_reported_and_ends_the_path() {
     let mut bench = Bench::new(spec(6, u64::MAX), 1, PLAIN);
     bench.send(0, 5, 0, &[Start(1), Image(0), End]);
     assert_eq!(bench.ended(), Ended::Finished);

@@ -288,18 +288,18 @@ fn a_shutdown_right_behind_a_cancel_ends_all_threads() {
     let messages: Vec<TinyMessage> = std::iter::once(Start(400)).chain((0..400).map(Image)).collect();
     bench.send(0, 1, 0, &messages);
     eventually("the queue is full", || bench.newest().is_some_and(|newest| newest >= 5));
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, ended) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         // Both calls wait for the thread that is stuck.
         bench.control().cancel();
         drop(bench);
-        let _ = tell.send(());
+        let _ = sender.send(());
     });
-    told.recv_timeout(Duration::from_secs(20)).expect("all threads end");
+    ended.recv_timeout(Duration::from_secs(20)).expect("all threads end");
 }
 
 #[test]
-fn a_sink_that_fails_is_told_with_what_it_did_not_take() {
+fn a_sink_that_fails_is_reported_with_what_it_did_not_take() {
     let collector = Collector { fails_at: Some(3), ..Collector::default() };
     let bench = Bench::with(SeriesSpec::new(Protocol::DectrisV2), 1, Form::default(), collector);
     let messages: Vec<TinyMessage> = std::iter::once(Start(10)).chain((0..10).map(Image)).chain([End]).collect();

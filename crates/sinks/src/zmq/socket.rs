@@ -110,7 +110,7 @@ impl ZmqOut {
 
     /// True if somebody receives what is sent from now on: a connected receiver, or for publishers a subscriber whose
     /// subscription has arrived.
-    pub fn is_heard(&mut self) -> bool {
+    pub fn has_receiver(&mut self) -> bool {
         self.peers() > 0 && (self.kind == ZmqOutKind::Push || self.subscriptions > 0)
     }
 
@@ -125,14 +125,14 @@ impl ZmqOut {
         loop {
             // A publisher without subscribers accepts every message and discards it, also while the first subscription
             // is still on its way.
-            let is_deaf = publishes && (self.peers.count() == 0 || self.subscriptions == 0);
-            if !is_deaf && self.try_send(parts)? {
+            let is_unsubscribed = publishes && (self.peers.count() == 0 || self.subscriptions == 0);
+            if !is_unsubscribed && self.try_send(parts)? {
                 return Ok(Sent::Sent);
             }
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 self.note_peers();
-                return Ok(if is_deaf || self.peers.count() == 0 { Sent::NoPeer } else { Sent::Full });
+                return Ok(if is_unsubscribed || self.peers.count() == 0 { Sent::NoPeer } else { Sent::Full });
             }
             self.wait(left)?;
             self.note_peers();
@@ -175,8 +175,8 @@ impl ZmqOut {
             while self.monitor.get_rcvmore() == Ok(true) && self.monitor.recv_msg(::zmq::DONTWAIT).is_ok() {}
         }
         if self.kind != ZmqOutKind::Push {
-            while let Ok(wish) = self.socket.recv_msg(::zmq::DONTWAIT) {
-                self.subscriptions += u64::from(wish.first() == Some(&1));
+            while let Ok(subscription) = self.socket.recv_msg(::zmq::DONTWAIT) {
+                self.subscriptions += u64::from(subscription.first() == Some(&1));
             }
         }
     }
