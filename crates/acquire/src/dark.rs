@@ -267,6 +267,7 @@ pub fn from_files(
     config.first_frame = FirstFrame::Number(info.first_frame);
     let mut plan = plan::plan(&config);
     plan.lossless_source = true;
+    plan.fills_slots = true;
     let wanted = options.stage.wanted().first().copied().flatten();
     let words = Words { wanted, skip: options.skip, progress };
     let mut done = take(&config, plan, input.sources(info.first_frame), words, stopper, || ())?;

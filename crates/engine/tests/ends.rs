@@ -43,6 +43,7 @@ fn plan_of(format: TileFormat, streams: u32, images: Option<u64>) -> Plan {
         slots: 16,
         packed_slots: 16,
         lossless_source: false,
+        fills_slots: false,
         window_images: 8,
         deadline_ns: 200_000_000,
         stall_timeout_ns: 400_000_000,
