@@ -655,8 +655,8 @@ def test_a_stream_that_is_taken_only_when_armed(bench):
     stream = Stream(bench, source='accept = "armed"')
     service = stream.service
     stream.send(5)
-    # Time enough to begin a run by mistake.
-    time.sleep(0.5)
+    # A start, five images and an end.
+    until(lambda: service.statistics()["totals"].get("messages_foreign", 0) >= 7, "all messages are refused")
     assert service.status()["run"] == 0 and not list(bench.folder.glob("*.h5"))
     armed = service.command("arm", {"prefix": "mine", "metadata": {"sample_name": "x"}})
     assert (armed["state"], armed["run"]) == ("armed", 1)

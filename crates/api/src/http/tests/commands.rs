@@ -65,8 +65,10 @@ async fn a_whole_number_may_be_written_with_a_point() {
 async fn a_command_waits_for_the_end_if_asked_to() {
     let bench = Bench::new(&["eiger"]);
     let fake = Arc::clone(&bench.fakes[0]);
+    let limit = Instant::now() + Duration::from_secs(60);
     let ended = async move {
         while fake.status().state != DetectorState::Receiving {
+            assert!(Instant::now() < limit, "the command never reaches the detector");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         fake.set(DetectorState::Idle);
@@ -87,7 +89,9 @@ async fn a_crowd_of_commands_does_not_keep_a_cancel_out() {
         })
         .collect();
     // The first answers are those of the commands for which there is no room any more.
+    let limit = Instant::now() + Duration::from_secs(60);
     while !crowd.iter().any(tokio::task::JoinHandle::is_finished) {
+        assert!(Instant::now() < limit, "no command is answered");
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     assert_eq!(bench.post("/api/v1/cancel", "").await.status, 200);
