@@ -219,8 +219,8 @@ pub struct Plan {
     /// The sources can wait (files): receivers wait for a free slot instead of refusing, and each stream's frames come
     /// in order.
     pub lossless_source: bool,
-    /// The sources may write payloads to their places in the ring themselves (files). Each stream then has a spare tile,
-    /// for payloads that lie in a wrong place.
+    /// The sources may write payloads to their places in the ring themselves (files). Each stream then has a spare
+    /// tile, for payloads that lie in a wrong place.
     pub fills_slots: bool,
     /// Frames that a stream may be ahead of its oldest open tile, at most half of the slots.
     pub window_images: u64,
