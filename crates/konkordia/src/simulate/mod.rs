@@ -167,11 +167,11 @@ fn transmit(args: &SendArgs, to: SocketAddr, feed: &mut Feed, images: u64) -> Re
         let sent = send::send_with_faults(feed, &mut senders, rate_hz, images, &mut link)?;
         (sent, Some(link.log().counts))
     } else {
-        let mut gate = |sent: &Sent| {
+        let mut before_burst = |sent: &Sent| {
             progress.update(|| format!("sent {} of {} images", text::count(sent.images), text::count(images)));
             true
         };
-        (send::send(feed, &mut senders, &Pace::at(rate_hz), images, &mut gate)?, None)
+        (send::send(feed, &mut senders, &Pace::at(rate_hz), images, &mut before_burst)?, None)
     };
     progress.end();
     report(args, feed, &sent, expected, faults);
