@@ -17,7 +17,7 @@ fuzz_target!(|data: &[u8]| {
     let mut far_ahead = FarAhead::new(packets, u64::from(*near));
     let mut filter = SenderFilter::new(Senders::Learned);
     let (mut other_senders, mut counted) = (OtherSenders::default(), 0);
-    let (mut now_ns, mut heard_ns, mut stayed) = (0u64, 0u64, 0);
+    let (mut now_ns, mut last_own_ns, mut stayed) = (0u64, 0u64, 0);
     filter.learn(sender(0), 0);
     for step in steps.chunks_exact(3) {
         let from = sender(step[1] % 8);
@@ -31,14 +31,14 @@ fuzz_target!(|data: &[u8]| {
                 let own = filter.own();
                 let admission = filter.admit(from);
                 match admission {
-                    Admission::Own => heard_ns = now_ns,
+                    Admission::Own => last_own_ns = now_ns,
                     _ => {
                         other_senders.count(from);
                         counted += 1;
                     }
                 }
                 assert!(own != Some(from) || admission == Admission::Own);
-                assert!(admission != Admission::NextSender || now_ns - heard_ns >= 250_000_000, "it is alive");
+                assert!(admission != Admission::NextSender || now_ns - last_own_ns >= 250_000_000, "it is alive");
             }
             2 => {
                 stayed += 1;

@@ -6,7 +6,7 @@
 use konkordia_core::first_packets::{FirstPacket, FirstVerdict, Opening, OpeningSpec, Origin};
 use konkordia_core::ledger::Malformed;
 use konkordia_core::sender::{Sender, Senders};
-use konkordia_core::setup::{HeaderFields, Look, Port, Ports, Seen, SetupRules, judge, telling_number};
+use konkordia_core::setup::{HeaderFields, Look, Port, Ports, Seen, SetupRules, distinctive_number, judge};
 use konkordia_core::tile::TileFormat;
 use libfuzzer_sys::fuzz_target;
 
@@ -24,15 +24,20 @@ fuzz_target!(|data: &[u8]| {
     }
     .expect("all of these exist");
     let format = whole.with_rows(8 * u32::from(*rows)).unwrap_or(whole);
-    let rules = SetupRules { is_strict: choice & 8 == 0, ports_per_module: format.tiles_per_module, ports: Ports::Ordered, senders: Senders::Learned };
-    let telling_number = telling_number(&format, rules.ports_per_module);
+    let rules = SetupRules {
+        is_strict: choice & 8 == 0,
+        ports_per_module: format.tiles_per_module,
+        ports: Ports::Ordered,
+        senders: Senders::Learned,
+    };
+    let distinctive_number = distinctive_number(&format, rules.ports_per_module);
     let end = format.first_packet + format.packets();
-    assert!(telling_number < format.packets());
+    assert!(distinctive_number < format.packets());
     let spec = OpeningSpec {
         packets: format.packets(),
         is_strict: rules.is_strict,
-        telling_number,
-        telling_packets: end - telling_number.max(format.first_packet),
+        distinctive_number,
+        distinctive_packets: end - distinctive_number.max(format.first_packet),
         is_single: choice & 32 != 0,
     };
     let (mut opening, mut seen, mut now_ns) = (Opening::new(spec), [Seen::default(); 2], 0u64);
@@ -74,8 +79,9 @@ fuzz_target!(|data: &[u8]| {
                 opening.refuse();
             }
             FirstVerdict::Begin { frame, origin } => {
-                let telling = opening.held().iter().filter(|held| held.is_in_tile && held.number >= telling_number).count() as u32;
-                assert!(!rules.is_strict || telling_number == 0 || telling >= spec.telling_packets.min(2));
+                let distinctive =
+                    opening.held().iter().filter(|held| held.is_in_tile && held.number >= distinctive_number).count() as u32;
+                assert!(!rules.is_strict || distinctive_number == 0 || distinctive >= spec.distinctive_packets.min(2));
                 // Unless the first frame is known or all has come, no few packets say which it is.
                 let is_near = |held: &&FirstPacket| held.is_in_tile && held.frame.abs_diff(frame) <= 16;
                 let near = opening.held().iter().filter(is_near).count() as u32;
@@ -101,7 +107,7 @@ fuzz_target!(|data: &[u8]| {
             version: 2,
             first_frame: Some(3),
             seen: &seen,
-            heard_ns: now_ns,
+            since_first_ns: now_ns,
             has_ended,
         };
         judge(&look);

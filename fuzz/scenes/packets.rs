@@ -112,6 +112,7 @@ fn choice(bytes: [u8; 3], patience_ns: u64) -> Choice {
         slots: (2 * window_images).max(4) + u64::from(b >> 6),
         packed_slots: 1 + u64::from(c >> 6),
         lossless_source: a & 16 != 0,
+        fills_slots: false,
         window_images,
         deadline_ns: 2 * patience_ns,
         stall_timeout_ns: 15 * patience_ns,

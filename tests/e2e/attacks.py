@@ -277,9 +277,9 @@ class Outcome:
 
 def attacked(attack, target, meanwhile, rng):
     """Attacks a detector in the middle of a run. Calls `meanwhile` during the attack, then cancels the run."""
-    with target.run_of_its_own(on_small_disk=attack.on_small_disk), attack.carry_out(target, rng) as told:
+    with target.run_of_its_own(on_small_disk=attack.on_small_disk), attack.carry_out(target, rng) as result_of:
         meanwhile()
-        status, note = target.status(), told()
+        status, note = target.status(), result_of()
         begun = time.monotonic()
         answer = target.command("cancel")
         return Outcome(attack, target, note, status, time.monotonic() - begun, answer)

@@ -35,10 +35,10 @@ class StreamService(Service):
         self.folder = pathlib.Path(output_folder or folder)
         self.addresses = [connect_to] if connect_to else addresses(upstreams)
         binds = "" if connect_to else "bind = true\n"
-        told = "" if protocol == "directory" else f"upstreams = {json.dumps(self.addresses)}\n{binds}"
+        where = "" if protocol == "directory" else f"upstreams = {json.dumps(self.addresses)}\n{binds}"
         config = pathlib.Path(folder) / "stream.toml"
         config.write_text(
-            f'[detector]\ntype = "stream"\n[source]\nprotocol = "{protocol}"\n{told}drain_ms = 500\n{source}\n'
+            f'[detector]\ntype = "stream"\n[source]\nprotocol = "{protocol}"\n{where}drain_ms = 500\n{source}\n'
             f'[output]\ndirectory = "{self.folder}"\nprefix = "s"\n{output}\n[run]\n{run}\n{extra}\n'
         )
         self.context, self.senders = zmq.Context(), {}

@@ -22,7 +22,7 @@ MIB = 1 << 20
 pytestmark = pytest.mark.alone
 
 
-def told(line):
+def report(line):
     print(line, flush=True)
     if table := os.environ.get("KONKORDIA_ATTACK_TABLE"):
         with pathlib.Path(table).open("a", encoding="utf-8") as file:
@@ -55,7 +55,7 @@ def test_an_attack_costs_the_runs_beside_nothing_and_keeps_nobody_from_cancel(fo
     finally:
         for runs in beside:
             runs.end()
-    told(outcome.line(", ".join(map(str, beside))))
+    report(outcome.line(", ".join(map(str, beside))))
     answered_in_time(outcome)
     # The attacked detector works as before.
     target.ready_again()
@@ -86,7 +86,7 @@ class Minutes:
     def end(self):
         self.is_over.set()
         self.thread.join()
-        told("complete images of each detector, and what the service needs:\n" + "\n".join(self.lines))
+        report("complete images of each detector, and what the service needs:\n" + "\n".join(self.lines))
 
 
 def is_flat(resident):
@@ -106,11 +106,11 @@ def a_round(four, rng, seen):
         for attack in rng.sample(ATTACKS, len(ATTACKS)):
             target = rng.choice([detector for detector in four.all if isinstance(detector, tuple(attack.kinds))])
             if attack.on_small_disk and not target.has_small_disk:
-                told(f"left out: {attack.name} (no right to mount a small tmpfs)")
+                report(f"left out: {attack.name} (no right to mount a small tmpfs)")
                 continue
             runs.pop(target).end()
             outcome = attacked(attack, target, lambda: [beside.go_on(10) for beside in runs.values()], rng)
-            told(outcome.line("goes on"))
+            report(outcome.line("goes on"))
             answered_in_time(outcome)
             runs[target] = WholeRuns(target, images_per_run=100)
             seen.append(attack.name)
@@ -122,7 +122,7 @@ def a_round(four, rng, seen):
 @pytest.mark.skipif(not SLOW, reason="slow lane: KONKORDIA_SLOW=1 (KONKORDIA_SOAK_S seconds)")
 def test_a_soak_under_all_attacks(four):
     seed = int(os.environ.get("KONKORDIA_SOAK_SEED", time.time_ns() % 2**32))
-    told(f"soak of {SOAK_S:.0f} s, KONKORDIA_SOAK_SEED={seed}")
+    report(f"soak of {SOAK_S:.0f} s, KONKORDIA_SOAK_SEED={seed}")
     rng, seen, rests = random.Random(seed), [], []
     minutes = Minutes(four, every_s=min(60, SOAK_S / 8))
     try:
@@ -130,10 +130,10 @@ def test_a_soak_under_all_attacks(four):
         while time.monotonic() - minutes.began < SOAK_S or len(rests) < 3:
             a_round(four, rng, seen)
             rests.append((*settled(four.service), four.service.resources()[2] / MIB))
-            told("after round {}: {} files, {} threads, {:.0f} MiB, all detectors idle".format(len(rests), *rests[-1]))
+            report("after round {}: {} files, {} threads, {:.0f} MiB, all detectors idle".format(len(rests), *rests[-1]))
             # Threads of HTTP end when they have been idle for a while.
             assert not more_than(rests[0][:2], four.service, within_s=60), (rests, four.service.resources())
             is_flat([resident for _, _, resident in rests])
     finally:
         minutes.end()
-    told(f"{len(seen)} attacks in {len(rests)} rounds")
+    report(f"{len(seen)} attacks in {len(rests)} rounds")

@@ -137,10 +137,10 @@ def test_a_second_detector_on_the_same_ports_is_named_and_none_of_its_pixels_is_
     assert code == 0 and report["images"]["complete"] == 20 and stream["placed"] == 20 * PACKETS, report["headline"]
     assert (Master(bench.master).images == 0x0101).all(), "pixels of the other detector"
     assert [s["sender"] for s in stream["strangers"]] == [named] and sent - 200 <= stream["foreign"] == stream["strangers"][0]["packets"] <= sent
-    told = [told for told in report["setup"] if told["key"] == "source.senders"]
-    assert len(told) == 1 and named in told[0]["what"] and not told[0]["wrong"], report["setup"]
+    findings = [finding for finding in report["setup"] if finding["key"] == "source.senders"]
+    assert len(findings) == 1 and named in findings[0]["what"] and not findings[0]["wrong"], report["setup"]
     if senders == "learned":
-        assert stream["sender"] == mine and mine in told[0]["what"]
+        assert stream["sender"] == mine and mine in findings[0]["what"]
     assert any(e["event"] == "setup" and named in e["finding"]["what"] for e in receiver.events)
 
 
@@ -433,7 +433,7 @@ def test_a_disk_that_becomes_full_ends_the_run_with_everything_before_intact(ben
     assert len(images) >= written and (images[:written] != MISSING["uint16"]).any(axis=(1, 2)).all()
 
 
-def test_existing_files_are_kept_unless_told_otherwise(bench):
+def test_existing_files_are_kept_unless_replacing_is_configured(bench):
     config = bench.config(**raw_tables(images=2, stall_timeout_s=1))
     for overwrite, expected in ((None, 0), (None, 6), ("replace", 0)):
         if overwrite:

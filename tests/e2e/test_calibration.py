@@ -297,7 +297,7 @@ def test_forced_runs_in_the_wrong_stage_are_refused(bench):
     assert row["stage"] == "hg0" and row["good"]
 
 
-def test_a_detector_that_sends_nothing_is_told(bench):
+def test_a_detector_that_sends_nothing_is_reported(bench):
     config = bench.config(**tables(), run={"start_timeout_s": 0.5})
     done = program("pedestal", config, "-o", bench.folder / "cal.h5", check=7)
     assert "there are no dark frames" in done.stderr

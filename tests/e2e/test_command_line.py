@@ -9,7 +9,7 @@ import time
 import pytest
 from driving import BINARY, LYSO, ROOT, balanced, lyso_raw, lyso_tables, needs_lyso, program, raw_tables, simulate
 
-VERBS = ["demo", "simulate", "receive", "pedestal", "calibration", "inspect", "check", "repair", "config", "bench", "doctor", "completion", "version"]
+VERBS = ["demo", "simulate", "receive", "pedestal", "calibration", "inspect", "check", "repair", "config", "bench", "doctor", "size", "completion", "version"]
 
 
 def test_help_begins_with_a_sentence_and_examples():

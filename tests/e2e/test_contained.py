@@ -170,7 +170,7 @@ def test_the_child_does_not_outlive_a_kill(repacking):
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGABRT])
-def test_a_child_that_is_ended_is_told_and_the_same_command_goes_on(repacking, number):
+def test_a_child_that_is_ended_is_reported_and_the_same_command_goes_on(repacking, number):
     running = repacking()
     os.kill(running.child, number)
     code, said = running.end()

@@ -58,11 +58,11 @@ def test_times_are_those_that_the_master_tells(tmp_path, kind):
     if kind == "no master":
         path.unlink()
         path, more = tmp_path / "run_d0_f0_0.raw", ["--format", "raw112"]
-    for name, frames, told in [("all", "1:4", kind != "no master"), ("end", "3:", kind != "no master"), ("begin", ":2", False)]:
+    for name, frames, is_estimated in [("all", "1:4", kind != "no master"), ("end", "3:", kind != "no master"), ("begin", ":2", False)]:
         convert(path, "-o", tmp_path / name, "--dtype", "raw", "--frames", frames, *more)
         with h5py.File(tmp_path / f"{name}_master.h5", "r") as f:
             found = {key: f["/entry"][key][()] for key in ("start_time", "end_time", "end_time_estimated") if key in f["/entry"]}
-            assert found == ({"end_time_estimated": b"2026-11-17T10:00:00"} if told else {}), name
+            assert found == ({"end_time_estimated": b"2026-11-17T10:00:00"} if is_estimated else {}), name
             assert "time_zone" not in f["/entry/instrument"]
 
 
@@ -399,7 +399,7 @@ def test_a_configuration_of_a_receiver_serves_files_too(bench, tmp_path):
 
 
 @pytest.mark.alone
-def test_progress_report_and_memory_are_told(tmp_path, words):
+def test_progress_report_and_memory_are_printed(tmp_path, words):
     path = raw_files.write_sls(tmp_path, words)
     done = program("convert", path, "-o", tmp_path / "out", "--dtype", "raw", check=0)
     assert "6 expected, 6 complete" in done.stdout and "ledger    balances" in done.stdout

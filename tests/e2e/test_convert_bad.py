@@ -266,7 +266,7 @@ def test_a_calibration_that_knows_module_ids_serves_input_without(tmp_path):
     master, words = raw_files.write_sls(tmp_path, darks), tmp_path / "words.u16"
     darks[:2].tofile(words)
     # The dark frames are of cell 0. Without them the calibration has no module ids.
-    for cell, ids, told in [(0, True, False), (5, False, True)]:
+    for cell, ids, is_reported in [(0, True, False), (5, False, True)]:
         file = tmp_path / f"cell{cell}.h5"
         imported = ["--pedestal", *planes, "--gain", gain, "--modules", 2, "--cell", cell, "-o", file]
         program("calibration", "import", *imported, check=0)
@@ -275,7 +275,7 @@ def test_a_calibration_that_knows_module_ids_serves_input_without(tmp_path):
         options = ["--modules", 2, "--calibration", file, "--energy-kev", "12.4", "-o", tmp_path / f"out{cell}"]
         _, done = convert(words, *options)
         assert ("the input has no module ids" in done.stderr) == ids, done.stderr
-        assert ("image 0 is of storage cell 0, for which the calibration has no pedestals" in done.stderr) == told, done.stderr
+        assert ("image 0 is of storage cell 0, for which the calibration has no pedestals" in done.stderr) == is_reported, done.stderr
 
 
 def test_other_modules_and_the_other_gain_are_refused_before_anything_is_replaced(tmp_path):

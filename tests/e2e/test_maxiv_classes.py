@@ -139,7 +139,7 @@ def test_the_pipeline_of_orca_takes_every_depth_and_packs_nothing(receiver, tmp_
 
 
 @pytest.mark.parametrize("rotate", [0, 1, 2, 3])
-def test_an_eiger_is_turned_and_told_as_its_header_asks(receiver, tmp_path, rotate):
+def test_an_eiger_is_turned_and_described_as_its_header_asks(receiver, tmp_path, rotate):
     r = receiver({"class": "Eiger"})
     path, stack = tmp_path / "eiger.h5", np.random.default_rng(6).integers(0, 99, (4, 3, 4), "uint32")
     for message in [v1_header({"filename": str(path), "rotate": rotate}), *(v1_image(n, d) for n, d in enumerate(stack)), V1_END]:
@@ -150,8 +150,8 @@ def test_an_eiger_is_turned_and_told_as_its_header_asks(receiver, tmp_path, rota
     with h5py.File(path) as file:
         np.testing.assert_array_equal(file[DSET][:], stack)
         assert filters(file) == {"32008"}
-        told = group(file)
-        assert set(told) == {*V1_KEYS, "rotate"} and told["rotate"] == rotate and told["photon_energy"] == 8000.0
+        stored = group(file)
+        assert set(stored) == {*V1_KEYS, "rotate"} and stored["rotate"] == rotate and stored["photon_energy"] == 8000.0
     first, (metadata,) = r.receive()
     assert (first["filename"], json.loads(metadata)) == (str(path), V1_KEYS | {"rotate": rotate})
     assert len(metadata) < 1000, "no table is in it"
@@ -208,7 +208,7 @@ def test_two_thresholds_and_what_the_user_says(receiver, tmp_path, as_bytes):
     assert (first["shape"], first["chunks"], len(parts)) == ([2, 3, 4], [1, 3, 4], 2)
 
 
-def test_a_name_that_nobody_gave_is_told(receiver):
+def test_a_name_that_nobody_gave_is_reported(receiver):
     r = receiver({"class": "DectrisStream2"})
     r.senders[0].send_multipart(v2({"type": "start", "number_of_images": 1, "channels": ["threshold_1"], "user_data": "lysozyme"}))
     r.service.until_logged(lambda line: "names no file" in line)

@@ -542,7 +542,7 @@ def test_checksums_that_cannot_be_read_end_it_before_anything_is_written(ours, t
 
 
 @needs_lyso
-def test_a_travel_copy_is_made_after_the_run(bench):
+def test_an_archive_copy_is_made_after_the_run(bench):
     """With real frames the archive copy keeps its error bound and is small; the run and its report do not change."""
     tables = lyso_tables(images=10)
     tables["travel"] = {"enabled": True, "error_bound": 2, "prefix": "home"}
@@ -575,7 +575,7 @@ def test_a_travel_copy_is_made_after_the_run(bench):
     assert "exist" in done.stderr
 
 
-def test_travel_is_refused_before_the_run(bench):
+def test_an_archive_copy_is_refused_before_the_run(bench):
     for table, said in [({"enabled": True}, "raw"), ({"enabled": True, "error_bound": 0}, "error_bound")]:
         done = program("config", "check", bench.config(**raw_tables(), travel=table), check=3)
         assert said in done.stderr, done.stderr

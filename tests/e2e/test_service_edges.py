@@ -30,20 +30,20 @@ class Edge:
         self.socket.connect(self.address)
         self.number = 0
 
-    def say(self, pixels=None, **message):
+    def send(self, pixels=None, **message):
         parts = [json.dumps({"msg_number": self.number, **message}).encode()]
         self.number += 1
         self.socket.send_multipart(parts if pixels is None else [*parts, pixels])
 
     def image(self, frame, value, **more):
         more = {"shape": [8, 8], "type": "uint8", "compression": "none", **more}
-        self.say(bytes([value]) * 64, htype="image", frame=frame, **more)
+        self.send(bytes([value]) * 64, htype="image", frame=frame, **more)
 
     def series(self, images, value):
-        self.say(htype="header", filename="")
+        self.send(htype="header", filename="")
         for frame in range(images):
             self.image(frame, value)
-        self.say(htype="series_end")
+        self.send(htype="series_end")
 
     def close(self):
         self.socket.close(0)
@@ -120,15 +120,15 @@ def test_an_image_of_packets_says_its_run(tmp_path):
         service.end()
 
 
-def test_images_that_no_file_takes_are_told(edge):
+def test_images_that_no_file_takes_are_reported(edge):
     edge = edge()
-    edge.say(htype="header", filename="")
+    edge.send(htype="header", filename="")
     edge.image(0, 1)
     # A compressed image in an uncompressed series is complete in the ledger, but cannot be stored in the file.
     packed = (64).to_bytes(8, "big") + (8192).to_bytes(4, "big") + bytes([7]) * 40
-    edge.say(packed, htype="image", frame=1, shape=[8, 8], type="uint8", compression="bslz4")
+    edge.send(packed, htype="image", frame=1, shape=[8, 8], type="uint8", compression="bslz4")
     edge.image(2, 3)
-    edge.say(htype="series_end")
+    edge.send(htype="series_end")
     done = edge.service.until(lambda s: s["run"] == 1 and s["state"] == "idle")
     assert done["severity"] == "warning" and "1 not in the file" in done["message"], done
     assert (done["images_committed"], done["images_written"]) == (3, 2), done
@@ -145,10 +145,10 @@ def test_an_end_does_not_wait_for_ever_for_a_consumer(edge):
     stuck.connect(f"tcp://127.0.0.1:{port}")
     try:
         edge.service.until(lambda _: edge.service.statistics()["consumers"][0]["connected"])
-        edge.say(htype="header", filename="")
+        edge.send(htype="header", filename="")
         pixels = bytes(1 << 20)
         for frame in range(100):
-            edge.say(pixels, htype="image", frame=frame, shape=[1024, 1024], type="uint8", compression="none")
+            edge.send(pixels, htype="image", frame=frame, shape=[1024, 1024], type="uint8", compression="none")
         committed = at_rest(lambda: edge.service.status()["images_committed"], "the committed images", for_s=1)
         assert committed < 60, "everybody waits for it"
         code, _ = edge.service.end(signal.SIGTERM, timeout=40)
@@ -172,9 +172,9 @@ def test_the_archive_copy_of_a_run_is_an_event(tmp_path):
                 shutil.rmtree(copies)
             program("simulate", "eiger", "--to", f"127.0.0.1:{port}", "--bits", 8, "--images", 4, "--rate", 200, "-q", check=0)
             assert service.wait()["severity"] == "success", "the run is not affected"
-            told = lambda: [log for log in service.request("GET", "logs")["logs"] if (log["event"], log["data"].get("run")) == ("travel", run)]
-            until(told, f"the copy of run {run}")
-            [log] = told()
+            reports = lambda: [log for log in service.request("GET", "logs")["logs"] if (log["event"], log["data"].get("run")) == ("travel", run)]
+            until(reports, f"the copy of run {run}")
+            [log] = reports()
             assert (log["severity"], log["detector"]) == (event, service.status()["detector"]), log
             if event == "success":
                 assert pathlib.Path(log["data"]["master"]).parent == copies and log["data"]["totals"]["images"] == 4

@@ -226,9 +226,9 @@ def test_one_of_three_consumers_stalls(world):
     assert [json.loads(m[0])["frame"] for m in a.messages[1:-1]] == list(range(count))
     assert [v2(m)["image_id"] for m in b.messages[1:-1]] == list(range(count))
     images = slow.until(is_stins_end)[1:-1]
-    told = consumer(service, "slow")
-    assert told["skipped"] == count - len(images) > rate, (told, len(images))
-    assert told["delivered"] == len(images)
+    counters = consumer(service, "slow")
+    assert counters["skipped"] == count - len(images) > rate, (counters, len(images))
+    assert counters["delivered"] == len(images)
     frames = [json.loads(m[0])["frame"] for m in images]
     assert frames == sorted(set(frames)) and frames[-1] == count - 1, "in order, and it has caught up"
     for name in "ab":
@@ -276,12 +276,12 @@ def test_the_latest_only(world, socket, kind):
     # A PUB socket drops what a subscriber has no room for, the end included.
     received = view.until(is_stins_end) if socket == "push" else view.until(lambda m: len(m) > 2)
     frames = [head["frame"] for head in (json.loads(message[0]) for message in list(received)) if head["htype"] == "image"]
-    told = consumer(service, "view")
-    assert frames == sorted(set(frames)) and told["delivered"] + told["skipped"] == count
+    counters = consumer(service, "view")
+    assert frames == sorted(set(frames)) and counters["delivered"] + counters["skipped"] == count
     if socket == "push":
-        assert frames[-1] == count - 1 and len(frames) == told["delivered"], "the newest always comes"
+        assert frames[-1] == count - 1 and len(frames) == counters["delivered"], "the newest always comes"
     else:
-        assert len(frames) <= told["delivered"]
+        assert len(frames) <= counters["delivered"]
     assert done["images_written"] == count
 
 

@@ -288,7 +288,7 @@ def test_people_read_it_first(bench):
     assert out.splitlines()[1].startswith("  fix: exchange the destination ports")
 
 
-def test_a_swap_may_be_allowed_and_is_told_all_the_same(bench):
+def test_a_swap_may_be_allowed_and_is_reported_all_the_same(bench):
     receiver = bench.receive(configured(bench, jungfrau(2, strict=False), 2))
     send_modules(bench, [1, 0])
     code, report = receiver.finish()

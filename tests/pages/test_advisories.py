@@ -45,7 +45,7 @@ def test_versions_are_compared_as_cargo_does(tmp_path):
         assert judged(tmp_path, versions) == (int(is_hit), is_hit), versions
 
 
-def test_what_is_only_unmaintained_is_told_and_what_was_withdrawn_is_not(tmp_path):
+def test_what_is_only_unmaintained_is_reported_and_what_was_withdrawn_is_not(tmp_path):
     assert judged(tmp_path, "patched = []", 'informational = "unmaintained"') == (0, True)
     assert judged(tmp_path, "patched = []", 'informational = "unsound"') == (1, True)
     assert judged(tmp_path, "patched = []", 'withdrawn = "2026-01-01"') == (0, False)

@@ -63,7 +63,7 @@ def test_without_a_network_setup_says_what_to_do(tmp_path):
     assert not (home / "cargo").exists()
 
 
-def test_an_installer_that_fails_is_told(tmp_path):
+def test_an_installer_that_fails_is_reported(tmp_path):
     (tmp_path / "installer.sh").write_text("#!/bin/sh\necho 'no space left' >&2\nexit 3\n")
     curl = f'#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\ncp "{tmp_path}/installer.sh" "$2"\n'
     run, _ = machine(tmp_path, curl)

@@ -40,4 +40,4 @@ def test_samples_in_dials(samples):
 def test_models_of_dranspose():
     """Its models accept the STINS messages that `konkordia serve` and `konkordia stream` send."""
     run("", "tests/e2e/test_stream_consumers.py", "every_protocol")
-    run("", "tests/e2e/test_traffic.py", "stins")
+    run("", "tests/e2e/test_stream_record_replay.py", "stins")

@@ -126,7 +126,7 @@ MISREAD = {
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_numbers_and_special_values_arrive_as_documented(plugin, samples, dtype):
-    master = samples / f"telling_{dtype}_master.h5"
+    master = samples / f"edges_{dtype}_master.h5"
     (found,) = xds_plugin.read(plugin, [master])
     assert found.is_whole, found
     mask = mask_of(master)
@@ -146,7 +146,7 @@ def test_numbers_and_special_values_arrive_as_documented(plugin, samples, dtype)
 
 def test_pixels_that_are_not_to_be_used_are_ignored_by_both(plugin, samples):
     """Both exclude a pixel with any mask bit from 0 to 15. Bits 16 to 30 alone exclude none."""
-    master = samples / "telling_uint32_master.h5"
+    master = samples / "edges_uint32_master.h5"
     (found,) = xds_plugin.read(plugin, [master])
     mask = mask_of(master).ravel()
     with h5py.File(master) as file:

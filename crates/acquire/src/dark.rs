@@ -89,12 +89,12 @@ pub struct DarkOptions {
 /// Called after each frame with the number of frames so far and of those planned.
 pub type Progress = Arc<dyn Fn(u64, Option<u64>) + Send + Sync>;
 
-/// Gets what a dark run says while it goes on.
+/// Gets the messages of a dark run while it goes on.
 pub struct Listener<'a> {
     /// What the user has to do.
     pub ask: &'a dyn Fn(&str),
     /// What happens.
-    pub say: &'a dyn Fn(&str),
+    pub note: &'a dyn Fn(&str),
     /// How far it is.
     pub progress: Progress,
 }
@@ -267,6 +267,7 @@ pub fn from_files(
     config.first_frame = FirstFrame::Number(info.first_frame);
     let mut plan = plan::plan(&config);
     plan.lossless_source = true;
+    plan.fills_slots = true;
     let wanted = options.stage.wanted().first().copied().flatten();
     let words = Words { wanted, skip: options.skip, progress };
     let mut done = take(&config, plan, input.sources(info.first_frame), words, stopper, || ())?;
@@ -300,7 +301,7 @@ fn live(
     let last = usize::from(config.first_port) + plan.streams() - 1;
     let place = format!("{}:{} to {last}", config.address, config.first_port);
     let of = wanted.map_or(String::new(), |stage| format!(" of {}", stage.name().to_uppercase()));
-    (listener.say)(&format!("armed: {place}; waiting for {} dark frames{of}", text::count(config.images.unwrap_or(0))));
+    (listener.note)(&format!("armed: {place}; waiting for {} dark frames{of}", text::count(config.images.unwrap_or(0))));
     let taken = clock::now();
     // The program that starts the detector may run until all frames are sent, so it gets a thread.
     let (hooks, about) = (detector.hooks.clone(), detector.about());

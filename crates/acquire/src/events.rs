@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn subscribers_read_at_their_own_pace_and_are_told_what_they_missed() {
+    fn subscribers_read_at_their_own_pace_and_get_the_number_that_they_missed() {
         let log = EventLog::new();
         add(&log, 3);
         let mut late = log.subscribe();

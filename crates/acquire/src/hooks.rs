@@ -123,11 +123,21 @@ mod tests {
     #[test]
     fn programs_that_hang_are_ended_with_their_children() {
         let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("alive");
-        let failed = sh(&format!("(sleep 2; touch {}) & sleep 60", file.display()), 300).unwrap_err();
-        assert!(failed.why.contains("had not ended after 0.3 s"), "{failed}");
-        std::thread::sleep(Duration::from_millis(2300));
-        assert!(!file.exists(), "the child of the program went on");
+        let file = folder.path().join("child");
+        let failed = sh(&format!("sleep 600 & echo $! > {}; sleep 600", file.display()), 2000).unwrap_err();
+        assert!(failed.why.contains("had not ended after 2 s"), "{failed}");
+        let child = std::fs::read_to_string(&file).unwrap();
+        let limit = Instant::now() + Duration::from_secs(60);
+        while runs(child.trim()) {
+            assert!(Instant::now() < limit, "the child of the program goes on");
+            std::thread::sleep(GRAIN);
+        }
+    }
+
+    /// True until a process ends. One that has ended may still wait for its parent (state Z).
+    fn runs(process: &str) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with(['Z', 'X']))
     }
 
     #[test]

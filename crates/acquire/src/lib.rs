@@ -13,7 +13,8 @@
 //! let run = prepare(&config, Ports::Configured, |note| eprintln!("{note}"))?;
 //! println!("waiting for packets at {:?}", run.addresses);
 //! let outcome = run.armed.run();
-//! let report = close(&config, &run.addresses, &run.receiving, &run.host, &outcome, &run.files, run.raw_copy.as_ref())?;
+//! let raw = run.raw_copy.as_ref();
+//! let report = close(&config, &run.addresses, &run.receiving, &run.host, &outcome, &run.files, raw)?;
 //! println!("{}", report.to_text());
 //! # Ok::<(), konkordia_core::failure::Failure>(())
 //! ```

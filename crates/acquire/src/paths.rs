@@ -287,8 +287,8 @@ mod tests {
         for create in [false, true] {
             let p = place(&f, create);
             for name in hostile {
-                let said = p.target(name).map(|t| t.directory).expect_err(name);
-                assert!(!said.what.is_empty() && !said.fix.is_empty(), "{name}");
+                let error = p.target(name).map(|t| t.directory).expect_err(name);
+                assert!(!error.what.is_empty() && !error.fix.is_empty(), "{name}");
             }
         }
         assert_eq!(std::fs::read_dir(&f.outside).unwrap().count(), 0);
@@ -298,8 +298,8 @@ mod tests {
     #[test]
     fn folders_are_made_only_if_configured_and_only_inside() {
         let f = folder();
-        let said = place(&f, false).target("new/run").unwrap_err();
-        assert!(said.what.contains("does not exist") && said.fix.contains("create_folders"), "{said}");
+        let error = place(&f, false).target("new/run").unwrap_err();
+        assert!(error.what.contains("does not exist") && error.fix.contains("create_folders"), "{error}");
         let target = place(&f, true).target("new/deeper/run").unwrap();
         assert_eq!(target.directory, f.root.join("beam/new/deeper"));
         assert!(target.directory.is_dir());

@@ -75,7 +75,7 @@ mod tests {
         }
         let rate = rates.per_second(at(5000))["images_hz"];
         assert!((rate - 200.0).abs() < 1e-9, "{rate}");
-        assert_eq!(rates.per_second(at(6500))["images_hz"], 0.0, "nothing was heard for longer");
+        assert_eq!(rates.per_second(at(6500))["images_hz"], 0.0, "no sample came for longer");
         rates.sample(at(7000), vec![("images_hz", 5)]);
         assert_eq!(rates.per_second(at(7000))["images_hz"], 0.0, "a new run");
         rates.sample(at(7500), vec![("images_hz", 10)]);

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_storage_cell_without_pedestals_is_told_once() {
+    fn a_storage_cell_without_pedestals_is_reported_once() {
         let inner = Box::new(Count(Arc::default()));
         let mut guard = Guard {
             inner,
@@ -204,14 +204,16 @@ mod tests {
             high_gain: None,
             note: Box::new(|_| ()),
         };
-        let mut said = |cell: u32, packets: u16| {
+        let mut note_of = |cell: u32, packets: u16| {
             let header = SlsHeader { daq_info: cell << 8 | 1 << 31, ..SlsHeader::default() }.into();
             let tiles = [TileRecord::default(), TileRecord { header, packets, ..TileRecord::default() }];
             guard.unknown_cell(&image(7, &tiles))
         };
-        assert_eq!((said(3, 1), said(15, 1), said(0, 0)), (None, None, None));
-        assert!(said(0, 1).is_some_and(|note| note.contains("image 7 is of storage cell 0") && note.contains("those of 3, 15)")));
-        assert_eq!(said(0, 1), None);
+        assert_eq!((note_of(3, 1), note_of(15, 1), note_of(0, 0)), (None, None, None));
+        assert!(
+            note_of(0, 1).is_some_and(|note| note.contains("image 7 is of storage cell 0") && note.contains("those of 3, 15)"))
+        );
+        assert_eq!(note_of(0, 1), None);
     }
 
     #[test]

@@ -117,7 +117,8 @@ impl Config {
     pub(super) fn read(document: &Document, d: &mut Diagnostics, file: &Path, text: &str) -> Option<Self> {
         if document.table("detector").text("type") == Some("stream") {
             let why = "a stream sends whole images and starts its series itself";
-            let fix = "run `konkordia serve -c CONFIG.toml`; here the type must be \"jungfrau\" or \"eiger\"";
+            let types = DetectorKind::ALL.map(|kind| format!("\"{}\"", kind.name())).join(", ");
+            let fix = format!("run `konkordia serve -c CONFIG.toml`; here the type must be one of {types}");
             d.add(document.table("detector").span("type"), "detector.type: \"stream\" is for `konkordia serve`", why, fix);
             return None;
         }

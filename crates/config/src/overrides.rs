@@ -64,7 +64,7 @@ pub fn agrees(table: &str, key: &str, value: &toml::Value, facts: &Metadata) -> 
         return true;
     }
     let alone = toml::Table::from_iter([(table.to_owned(), toml::Table::from_iter([(key.to_owned(), value.clone())]).into())]);
-    said(&alone.to_string()).over(facts.clone()) == *facts
+    metadata_of_text(&alone.to_string()).over(facts.clone()) == *facts
 }
 
 /// True for a metadata key of `[detector]`.
@@ -73,7 +73,7 @@ pub fn is_of_detector(name: &str) -> bool {
 }
 
 /// The metadata in the text of a configuration.
-pub fn said(text: &str) -> Metadata {
+pub fn metadata_of_text(text: &str) -> Metadata {
     facts(&read::read(text, &mut Diagnostics::new("configuration", text)))
 }
 
@@ -82,8 +82,8 @@ pub fn said(text: &str) -> Metadata {
 pub fn facts_beside_detector(configuration: &toml::Table, given: &Map<String, Value>) -> Value {
     let mut tables = Map::new();
     for (table, name) in fact_keys().filter(|(table, _)| *table != "detector") {
-        let said = || serde_json::to_value(configuration.get(table)?.get(name)?).ok();
-        if let Some(value) = given.get(name).cloned().or_else(said) {
+        let configured = || serde_json::to_value(configuration.get(table)?.get(name)?).ok();
+        if let Some(value) = given.get(name).cloned().or_else(configured) {
             let entry = tables.entry(table).or_insert_with(|| Value::Object(Map::new()));
             entry[name] = value;
         }
@@ -125,7 +125,7 @@ mod tests {
         let cell = json!({"unit_cell": [79.1, 79.1, 38, 90, 90, 90]});
         let wanted = json!({"output": {"sample_name": "b"}, "goniometer": {"omega_start_deg": 1}, "experiment": cell});
         assert_eq!(found, wanted);
-        let read = said(&toml::to_string(&found).unwrap());
+        let read = metadata_of_text(&toml::to_string(&found).unwrap());
         assert_eq!((read.sample_name.as_deref(), read.experiment.goniometer.omega.start()), (Some("b"), 1.0));
         assert_eq!(read.experiment.unit_cell, Some([79.1, 79.1, 38.0, 90.0, 90.0, 90.0]));
     }
@@ -158,8 +158,8 @@ mod tests {
             (json!({"attenuator_transmission": 25}), "not between 0 and 1"),
             (json!({"x\"]\n[service": 1}), "unknown key"),
         ] {
-            let said = set(given.clone()).unwrap_err();
-            assert!(said.to_string().contains(part) && !said.fix.is_empty(), "{given}: {said}");
+            let error = set(given.clone()).unwrap_err();
+            assert!(error.to_string().contains(part) && !error.fix.is_empty(), "{given}: {error}");
         }
     }
 }

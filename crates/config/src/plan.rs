@@ -28,6 +28,7 @@ pub fn plan(config: &Config) -> Plan {
         slots: SLOTS.0,
         packed_slots: SLOTS.0,
         lossless_source: false,
+        fills_slots: false,
         window_images: 1,
         deadline_ns: config.deadline_ns,
         stall_timeout_ns: config.stall_timeout_ns,

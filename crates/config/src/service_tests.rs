@@ -18,9 +18,9 @@ fn own(text: &str) -> DetectorConfig {
 
 #[track_caller]
 fn refused(text: &str, part: &str) {
-    let said = read(text).map(|_| ()).expect_err(part);
-    assert!(said.contains(part), "expected '{part}' in\n{said}");
-    assert!(said.contains("fix: "), "{said}");
+    let error = read(text).map(|_| ()).expect_err(part);
+    assert!(error.contains(part), "expected '{part}' in\n{error}");
+    assert!(error.contains("fix: "), "{error}");
 }
 
 #[test]
@@ -135,6 +135,6 @@ fn several_detectors_come_from_files_of_their_own() {
     assert_eq!(names, ["one", "two"]);
     assert_eq!(all.settings.http.listen.port(), 0);
     write("all.toml", "[detectors.one]\nconfig = \"a.toml\"\n[detectors.two]\nconfig = \"a.toml\"\n");
-    let said = load(&folder.path().join("all.toml")).unwrap_err();
-    assert!(said.what.contains("both listen on UDP port 50010"), "{said}");
+    let error = load(&folder.path().join("all.toml")).unwrap_err();
+    assert!(error.what.contains("both listen on UDP port 50010"), "{error}");
 }

@@ -17,8 +17,8 @@ fn parse(text: &str) -> Result<Config, String> {
 #[track_caller]
 fn check(from: &str, to: &str, expected: &str) {
     assert!(GOOD.contains(from), "{from}");
-    let said = parse(&GOOD.replacen(from, to, 1)).expect_err("refused");
-    assert_eq!(said.trim_end(), expected.trim(), "\n{said}");
+    let error = parse(&GOOD.replacen(from, to, 1)).expect_err("refused");
+    assert_eq!(error.trim_end(), expected.trim(), "\n{error}");
 }
 
 #[test]
@@ -54,10 +54,10 @@ fn the_example_is_valid() {
 }
 
 #[test]
-fn for_xds_what_would_be_misread_is_refused_or_said() {
+fn for_xds_what_would_be_misread_is_refused_or_noted() {
     // Takes lines of [processing] and of [output]. Returns the number of errors with xds = true, and the number of
     // notes without it.
-    let said = |processing: &str, output: &str| {
+    let outcome = |processing: &str, output: &str| {
         let text = GOOD.replacen("[output]\n", &format!("[processing]\n{processing}\n[output]\n{output}\n"), 1);
         let notes = super::xds::notes(&parse(&text).unwrap());
         assert!(notes.iter().all(|note| note.contains("set xds = false")), "{notes:?}");
@@ -67,19 +67,19 @@ fn for_xds_what_would_be_misread_is_refused_or_said() {
         (
             asked
                 .map(|config| assert_eq!(config.xds, Some(true)))
-                .map_err(|said| said.matches("output.xds: XDS would misread").count()),
+                .map_err(|error| error.matches("output.xds: XDS would misread").count()),
             notes.len(),
         )
     };
-    assert_eq!(said("dtype = \"uint32\"", ""), (Ok(()), 0));
-    assert_eq!(said("dtype = \"uint32\"", "compression = \"lz4\"\nlayout = \"links\""), (Ok(()), 0));
+    assert_eq!(outcome("dtype = \"uint32\"", ""), (Ok(()), 0));
+    assert_eq!(outcome("dtype = \"uint32\"", "compression = \"lz4\"\nlayout = \"links\""), (Ok(()), 0));
     for dtype in ["int16", "int32", "uint16", "float32"] {
-        assert_eq!(said(&format!("dtype = \"{dtype}\""), ""), (Err(1), 1), "{dtype}");
+        assert_eq!(outcome(&format!("dtype = \"{dtype}\""), ""), (Err(1), 1), "{dtype}");
     }
-    assert_eq!(said("", "layout = \"virtual\"\ncompression = \"zstd\""), (Err(3), 3), "the default type is int16");
-    assert_eq!(said("dtype = \"uint32\"", "compression = \"none\""), (Ok(()), 0), "neggia reads plain chunks");
+    assert_eq!(outcome("", "layout = \"virtual\"\ncompression = \"zstd\""), (Err(3), 3), "the default type is int16");
+    assert_eq!(outcome("dtype = \"uint32\"", "compression = \"none\""), (Ok(()), 0), "neggia reads plain chunks");
     for codec in ["bszstd", "zstd", "gzip"] {
-        assert_eq!(said("dtype = \"uint32\"", &format!("compression = \"{codec}\"")), (Err(1), 1), "{codec}");
+        assert_eq!(outcome("dtype = \"uint32\"", &format!("compression = \"{codec}\"")), (Err(1), 1), "{codec}");
     }
     check(
         "prefix = \"a\"",
@@ -217,17 +217,17 @@ error: output.prefix: \"a/b\" is not a plain file name of at most 200 bytes
 
 #[test]
 fn broken_toml_is_shown_where_it_breaks() {
-    let said = parse("[detector\ntype = 1").unwrap_err();
-    assert!(said.starts_with("error: not TOML: ") && said.contains("--> beam/run.toml:1:"), "{said}");
-    let said = parse("").unwrap_err();
-    assert!(said.contains("[detector] has no 'type'") && said.contains("[output] has no 'directory'"), "{said}");
+    let error = parse("[detector\ntype = 1").unwrap_err();
+    assert!(error.starts_with("error: not TOML: ") && error.contains("--> beam/run.toml:1:"), "{error}");
+    let error = parse("").unwrap_err();
+    assert!(error.contains("[detector] has no 'type'") && error.contains("[output] has no 'directory'"), "{error}");
 }
 
 #[test]
 fn what_contradicts_itself_is_refused() {
     let refused = |from: &str, to: &str, part: &str| {
-        let said = parse(&GOOD.replacen(from, to, 1)).expect_err(part);
-        assert!(said.contains(part), "expected '{part}' in\n{said}");
+        let error = parse(&GOOD.replacen(from, to, 1)).expect_err(part);
+        assert!(error.contains(part), "expected '{part}' in\n{error}");
     };
     refused("kind = \"files\"", "kind = \"none\"", "photons without calibration");
     refused("gain = \"g.f32\"", "", "[calibration] has no 'gain'");
@@ -272,14 +272,14 @@ fn impossible_geometries_point_at_the_tile() {
     let config = two("row = 520\ncolumn = 8\nflip_rows = true").unwrap();
     assert_eq!((config.geometry.rows(), config.geometry.columns()), (1032, 1032));
     assert!(config.geometry.placements()[1].orientation.flip_rows);
-    let said = two("row = 511\ncolumn = 0").unwrap_err();
-    assert!(said.contains("tiles 0 and 1 overlap at row 511, column 0") && said.contains("run.toml:8:"), "{said}");
-    let said = two("row = 600").unwrap_err();
-    assert!(said.contains("tile 1 has no 'column'"), "{said}");
-    let said = two("row = 0\ncolumn = 1024\n[[detector.tile]]\nrow = 1000\ncolumn = 0").unwrap_err();
-    assert!(said.contains("3 tiles are placed, but the detector has 2 streams"), "{said}");
-    let said = two("row = 100000\ncolumn = 100000").unwrap_err();
-    assert!(said.contains("pixels; at most"), "{said}");
+    let error = two("row = 511\ncolumn = 0").unwrap_err();
+    assert!(error.contains("tiles 0 and 1 overlap at row 511, column 0") && error.contains("run.toml:8:"), "{error}");
+    let error = two("row = 600").unwrap_err();
+    assert!(error.contains("tile 1 has no 'column'"), "{error}");
+    let error = two("row = 0\ncolumn = 1024\n[[detector.tile]]\nrow = 1000\ncolumn = 0").unwrap_err();
+    assert!(error.contains("3 tiles are placed, but the detector has 2 streams"), "{error}");
+    let error = two("row = 100000\ncolumn = 100000").unwrap_err();
+    assert!(error.contains("pixels; at most"), "{error}");
 }
 
 #[test]
@@ -310,22 +310,22 @@ fn turned_tiles_have_the_other_size() {
     let orientation = config.geometry.placements()[1].orientation;
     assert_eq!((orientation.flip_rows, orientation.rotate.deg()), (true, 90));
     assert!(super::plan::describe(&config, &plan(&config)).contains("1 of 2 flipped or turned; double pixels: keep"));
-    let said = parse_tiles("", "row = 0\ncolumn = 1024\nrotate_deg = 45").unwrap_err();
+    let error = parse_tiles("", "row = 0\ncolumn = 1024\nrotate_deg = 45").unwrap_err();
     assert!(
-        said.contains("detector.tile.rotate_deg: 45 is not a quarter turn") && said.contains("give 0, 90, 180 or 270"),
-        "{said}"
+        error.contains("detector.tile.rotate_deg: 45 is not a quarter turn") && error.contains("give 0, 90, 180 or 270"),
+        "{error}"
     );
-    let said = parse_tiles("double_pixels = \"split\"", "row = 512\ncolumn = 0").unwrap_err();
+    let error = parse_tiles("double_pixels = \"split\"", "row = 512\ncolumn = 0").unwrap_err();
     assert!(
-        said.contains("tiles 0 and 1 overlap at row 512, column 0") && said.contains("takes 514 rows and 1030 columns"),
-        "{said}"
+        error.contains("tiles 0 and 1 overlap at row 512, column 0") && error.contains("takes 514 rows and 1030 columns"),
+        "{error}"
     );
-    let said = parse_tiles("image_rows = 1000", "row = 0\ncolumn = 1024\nrotate_deg = 90").unwrap_err();
-    assert!(said.contains("tile 1 ends at row 1024, column 1536, outside the image of 1000 x 1536"), "{said}");
+    let error = parse_tiles("image_rows = 1000", "row = 0\ncolumn = 1024\nrotate_deg = 90").unwrap_err();
+    assert!(error.contains("tile 1 ends at row 1024, column 1536, outside the image of 1000 x 1536"), "{error}");
 }
 
 #[test]
-fn travel_copies_have_a_bound_and_a_name_of_their_own() {
+fn archive_copies_have_a_bound_and_a_name_of_their_own() {
     let with = |keys: &str| parse(&format!("{GOOD}\n[travel]\n{keys}\n"));
     assert_eq!(with("error_bound = 3").unwrap().archive_copy, None);
     let config = with("enabled = true").unwrap();
@@ -339,13 +339,13 @@ fn travel_copies_have_a_bound_and_a_name_of_their_own() {
         (1.5, "home", Some("/usb"))
     );
     for bound in ["0", "0.0", "-1", "nan", "inf", "1e9"] {
-        let said = with(&format!("enabled = true\nerror_bound = {bound}")).unwrap_err();
-        assert!(said.contains("travel.error_bound"), "{bound}: {said}");
+        let error = with(&format!("enabled = true\nerror_bound = {bound}")).unwrap_err();
+        assert!(error.contains("travel.error_bound"), "{bound}: {error}");
     }
-    let said = with("enabled = true\nerror_bound = 0.5").unwrap_err();
-    assert!(said.contains("travel.error_bound: 0.5 is too small for int16 pixels"), "{said}");
-    let said = with(&format!("enabled = true\nprefix = \"{}\"", config.prefix)).unwrap_err();
-    assert!(said.contains("travel.prefix"), "{said}");
-    let said = parse(&GOOD.replacen("[output]", "[output]\ncompression = \"sz3\"", 1)).unwrap_err();
-    assert!(said.contains("is lossy") && said.contains("konkordia repack"), "{said}");
+    let error = with("enabled = true\nerror_bound = 0.5").unwrap_err();
+    assert!(error.contains("travel.error_bound: 0.5 is too small for int16 pixels"), "{error}");
+    let error = with(&format!("enabled = true\nprefix = \"{}\"", config.prefix)).unwrap_err();
+    assert!(error.contains("travel.prefix"), "{error}");
+    let error = parse(&GOOD.replacen("[output]", "[output]\ncompression = \"sz3\"", 1)).unwrap_err();
+    assert!(error.contains("is lossy") && error.contains("konkordia repack"), "{error}");
 }

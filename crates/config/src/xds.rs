@@ -8,7 +8,7 @@ use konkordia_core::xds::{self, XdsProblem};
 /// Notes on what XDS would misread; empty if `output.xds` is set.
 pub fn notes(config: &Config) -> Vec<String> {
     let problems = xds::of_run(config.pixel, config.recipe == Recipe::Raw, config.compression, config.layout);
-    said(config.xds, &problems)
+    notes_on(config.xds, &problems)
 }
 
 /// As [`notes`], for a stream.
@@ -17,13 +17,13 @@ pub fn stream_notes(config: &StreamConfig) -> Vec<String> {
         // No plug-in of XDS reads the layout of MAX IV, and nobody expects it.
         return Vec::new();
     }
-    said(config.xds, &xds::of_streams(config.layout))
+    notes_on(config.xds, &xds::of_streams(config.layout))
 }
 
-fn said(asked: Option<bool>, problems: &[XdsProblem]) -> Vec<String> {
-    let said = |problem: &XdsProblem| {
+fn notes_on(asked: Option<bool>, problems: &[XdsProblem]) -> Vec<String> {
+    let note = |problem: &XdsProblem| {
         let XdsProblem { what, fix, .. } = problem;
         format!("XDS would misread these files: {what}; if XDS is to read them, {fix}; if not, set xds = false in [output]")
     };
-    if asked.is_some() { Vec::new() } else { problems.iter().map(said).collect() }
+    if asked.is_some() { Vec::new() } else { problems.iter().map(note).collect() }
 }

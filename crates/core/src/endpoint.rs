@@ -162,19 +162,19 @@ mod tests {
             (&long, "more than the 107 bytes"),
             ("tcp://a\0:1", "a zero byte"),
         ] {
-            let said = check(bad).unwrap_err();
-            assert!(said.contains(why) && said.contains("tcp://HOST:PORT"), "{said}");
+            let error = check(bad).unwrap_err();
+            assert!(error.contains(why) && error.contains("tcp://HOST:PORT"), "{error}");
         }
     }
 
     #[test]
     fn errors_say_what_to_do() {
-        let said = |code, listens| explain("tcp://a:1", listens, &io::Error::from_raw_os_error(code)).to_string();
-        assert!(said(98, true).contains("cannot listen on tcp://a:1: Address already in use; another program"));
-        assert!(said(19, true).contains("no network interface"));
-        assert!(said(13, true).contains("root rights"));
+        let explained = |code, listens| explain("tcp://a:1", listens, &io::Error::from_raw_os_error(code)).to_string();
+        assert!(explained(98, true).contains("cannot listen on tcp://a:1: Address already in use; another program"));
+        assert!(explained(19, true).contains("no network interface"));
+        assert!(explained(13, true).contains("root rights"));
         assert_eq!(["tcp://127.0.0.1:9", "tcp://[::1]:65535", "ipc:///a:7"].map(tcp_port), [Some(9), Some(65535), None]);
-        assert!(said(22, false).starts_with("cannot connect to tcp://a:1: Invalid argument; check the address"));
+        assert!(explained(22, false).starts_with("cannot connect to tcp://a:1: Invalid argument; check the address"));
     }
 
     #[test]

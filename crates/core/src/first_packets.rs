@@ -83,10 +83,10 @@ pub struct OpeningSpec {
     /// True if packets that are not those of the tile are refused.
     pub is_strict: bool,
     /// The first number that no smaller readout of this kind of detector has; 0 if there is none. See
-    /// [`crate::setup::telling_number`].
-    pub telling_number: u32,
+    /// [`crate::setup::distinctive_number`].
+    pub distinctive_number: u32,
     /// Packets of the tile with such a number.
-    pub telling_packets: u32,
+    pub distinctive_packets: u32,
     /// The run has one frame only, so that no next frame can agree with it.
     pub is_single: bool,
 }
@@ -116,8 +116,8 @@ impl Opening {
     /// Allocates here and never after.
     pub fn new(mut spec: OpeningSpec) -> Self {
         assert!(spec.packets > 0);
-        if !spec.is_strict || spec.telling_number == 0 {
-            (spec.telling_number, spec.telling_packets) = (0, spec.packets);
+        if !spec.is_strict || spec.distinctive_number == 0 {
+            (spec.distinctive_number, spec.distinctive_packets) = (0, spec.packets);
         }
         Self {
             spec,
@@ -238,8 +238,8 @@ impl Opening {
 
     /// True if the packet and others of its frame have numbers that no smaller readout has.
     fn shows(&self, packet: &FirstPacket) -> bool {
-        let needed = self.of_the_frame().min(self.spec.telling_packets);
-        let from = self.spec.telling_number;
+        let needed = self.of_the_frame().min(self.spec.distinctive_packets);
+        let from = self.spec.distinctive_number;
         packet.is_in_tile && packet.number >= from && self.count(packet.frame, packet.origin, from) >= needed
     }
 
@@ -287,7 +287,7 @@ impl Opening {
         if !begins && !is_full && !is_quiet {
             return FirstVerdict::Wait;
         }
-        if is_far_ahead || self.shown.is_none() && self.spec.telling_number > 0 {
+        if is_far_ahead || self.shown.is_none() && self.spec.distinctive_number > 0 {
             return FirstVerdict::Refuse;
         }
         // If the first frame of the run is not known, a few packets must not decide it.

@@ -2,14 +2,20 @@ use super::*;
 
 const PACKETS: u32 = 8;
 /// Smaller readouts have 2, 4 or 6 packets.
-const TELLING: u32 = 6;
+const DISTINCTIVE: u32 = 6;
 
-fn opening_of(packets: u32, is_strict: bool, telling_number: u32) -> Opening {
-    Opening::new(OpeningSpec { packets, is_strict, telling_number, telling_packets: packets - telling_number, is_single: false })
+fn opening_of(packets: u32, is_strict: bool, distinctive_number: u32) -> Opening {
+    Opening::new(OpeningSpec {
+        packets,
+        is_strict,
+        distinctive_number,
+        distinctive_packets: packets - distinctive_number,
+        is_single: false,
+    })
 }
 
 fn opening(is_strict: bool) -> Opening {
-    opening_of(PACKETS, is_strict, TELLING)
+    opening_of(PACKETS, is_strict, DISTINCTIVE)
 }
 
 fn held(frame: u64, number: u32) -> FirstPacket {
@@ -111,9 +117,9 @@ fn packets_that_never_agree_go_oldest_first() {
 /// counted as agreed but no longer as shown, and two packets began the run.
 #[test]
 fn a_frame_of_which_packets_were_dropped_decides_nothing() {
-    for (is_strict, telling, copies) in [(false, 0, 3), (true, 0, 3), (false, 0, 7), (true, TELLING, 3)] {
-        let mut o = opening_of(16, is_strict, telling);
-        let few = (0..copies).map(|number| held(0, number.max(telling)));
+    for (is_strict, distinctive, copies) in [(false, 0, 3), (true, 0, 3), (false, 0, 7), (true, DISTINCTIVE, 3)] {
+        let mut o = opening_of(16, is_strict, distinctive);
+        let few = (0..copies).map(|number| held(0, number.max(distinctive)));
         assert_eq!(push_all(&mut o, few, false), FirstVerdict::Wait);
         assert!(o.is_settling(0));
         for n in 0..3 * Opening::packets_max(16) as u64 {
@@ -304,7 +310,7 @@ fn a_refused_stream_begins_when_it_shows_the_tile() {
 /// Partial readout of 16 packets in the middle, numbers 56 to 71, of which a detector sends all 128.
 #[test]
 fn a_larger_tile_is_one_although_its_first_numbers_are_small() {
-    let spec = OpeningSpec { packets: 16, is_strict: true, telling_number: 0, telling_packets: 16, is_single: false };
+    let spec = OpeningSpec { packets: 16, is_strict: true, distinctive_number: 0, distinctive_packets: 16, is_single: false };
     let mut o = Opening::new(spec);
     let all = |frame| (0..128).map(move |n| FirstPacket { is_in_tile: (56..72).contains(&n), ..held(frame, n) });
     assert_eq!(refused(&mut o, (1..9).flat_map(all)), 8 * 128);

@@ -219,6 +219,9 @@ pub struct Plan {
     /// The sources can wait (files): receivers wait for a free slot instead of refusing, and each stream's frames come
     /// in order.
     pub lossless_source: bool,
+    /// The sources may write payloads to their places in the ring themselves (files). Each stream then has a spare
+    /// tile, for payloads that lie in a wrong place.
+    pub fills_slots: bool,
     /// Frames that a stream may be ahead of its oldest open tile, at most half of the slots.
     pub window_images: u64,
     /// Time after which a known image seals although packets are missing.
@@ -403,6 +406,7 @@ impl Plan {
             MemoryItem { what: "gather list", bytes: self.geometry.gather_bytes_max(self.block_pixels()) },
             MemoryItem { what: "receive buffers of the program", bytes: self.streams() as u64 * RECEIVE_BUFFER_BYTES },
             MemoryItem { what: "packets that are held back", bytes: self.held_bytes() },
+            MemoryItem { what: "spare tiles", bytes: if self.fills_slots { raw } else { 0 } },
             MemoryItem { what: "workers, blocks and compressors", bytes: scratch * self.workers as u64 },
         ];
         items.into_iter().filter(|item| item.bytes > 0).collect()
@@ -492,6 +496,7 @@ mod tests {
                 slots,
                 packed_slots: slots,
                 lossless_source: false,
+                fills_slots: false,
                 window_images: 1,
                 deadline_ns: 1,
                 stall_timeout_ns: 1,
@@ -506,6 +511,9 @@ mod tests {
                 assert_eq!(six.bytes, if two.what.starts_with("ring") { two.bytes * 3 } else { two.bytes }, "{}", two.what);
                 assert!(two.what != "gather list" || two.bytes >= gather.bytes(), "{bits} bit");
             }
+            let total = |plan: Plan| plan.memory().iter().map(|item| item.bytes).sum::<u64>();
+            let spare_tiles = 4 * u64::from(format.tile_bytes());
+            assert_eq!(total(Plan { fills_slots: true, ..plan(2) }), total(plan(2)) + spare_tiles, "{bits} bit");
         }
     }
 }

@@ -142,8 +142,9 @@ pub struct SenderFilter {
     /// The sender whose packets were taken first; `None` while it is not certain that the stream belongs to `own`.
     first: Option<Sender>,
     /// Batches that held packets of `own`.
-    heard_batches: u32,
-    is_heard: bool,
+    own_batches: u32,
+    /// The batch that is being judged holds packets of `own`.
+    is_in_batch: bool,
     last_ns: u64,
     pause_ns_max: u64,
     /// Time of the last batch.
@@ -160,8 +161,8 @@ impl SenderFilter {
             takes_any,
             own: None,
             first: None,
-            heard_batches: 0,
-            is_heard: false,
+            own_batches: 0,
+            is_in_batch: false,
             last_ns: 0,
             pause_ns_max: 0,
             now_ns: 0,
@@ -191,7 +192,7 @@ impl SenderFilter {
     #[inline]
     pub fn admit(&mut self, sender: Sender) -> Admission {
         if self.takes_any || self.own == Some(sender) {
-            self.is_heard = true;
+            self.is_in_batch = true;
             return Admission::Own;
         }
         self.admit_other(sender)
@@ -209,11 +210,11 @@ impl SenderFilter {
         }
         match self.first {
             _ if self.own.is_none() => {
-                (self.own, self.is_heard) = (Some(sender), true);
+                (self.own, self.is_in_batch) = (Some(sender), true);
                 Admission::Own
             }
             Some(first) if first == sender => {
-                (self.own, self.is_heard, self.is_contested) = (Some(sender), true, true);
+                (self.own, self.is_in_batch, self.is_contested) = (Some(sender), true, true);
                 Admission::Own
             }
             // The few packets with which the stream began may be those of another sender.
@@ -226,15 +227,15 @@ impl SenderFilter {
     /// To be called with the time after each batch of packets.
     #[inline]
     pub fn tick(&mut self, now_ns: u64) {
-        if self.is_heard {
+        if self.is_in_batch {
             let since_ns = now_ns.saturating_sub(self.last_ns);
             // There is no pause before the first packet.
-            if self.heard_batches > 0 {
+            if self.own_batches > 0 {
                 self.pause_ns_max = self.pause_ns_max.max(since_ns);
             }
-            (self.last_ns, self.is_heard) = (now_ns, false);
-            self.heard_batches = self.heard_batches.saturating_add(1);
-            if self.heard_batches >= CERTAIN_BATCHES {
+            (self.last_ns, self.is_in_batch) = (now_ns, false);
+            self.own_batches = self.own_batches.saturating_add(1);
+            if self.own_batches >= CERTAIN_BATCHES {
                 self.first = self.first.or(self.own());
             }
         }
@@ -247,7 +248,7 @@ impl SenderFilter {
         let least = if is_near { SILENT_NS_NEAR } else { SILENT_NS };
         let silent_ns = self.pause_ns_max.saturating_mul(PAUSES).clamp(least, SILENT_NS_MAX);
         // A packet in this batch ends the silence, although its time is noted only after the batch.
-        !self.is_heard && self.now_ns.saturating_sub(self.last_ns) >= silent_ns
+        !self.is_in_batch && self.now_ns.saturating_sub(self.last_ns) >= silent_ns
     }
 
     /// The sender whose packets are taken, if the stream learned one.
@@ -319,7 +320,7 @@ mod tests {
 
     /// The fuzz target `far_ahead` found this.
     #[test]
-    fn a_sender_that_was_heard_in_this_batch_is_not_silent() {
+    fn a_sender_with_a_packet_in_this_batch_is_not_silent() {
         let (own, other) = (sender("10.0.0.1:50000"), sender("10.0.0.1:50001"));
         let mut filter = learned(own);
         filter.tick(20 * S);

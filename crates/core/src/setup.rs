@@ -423,7 +423,7 @@ pub struct Look<'a> {
     /// What each stream has seen.
     pub seen: &'a [Seen],
     /// Time since the first datagram of any stream.
-    pub heard_ns: u64,
+    pub since_first_ns: u64,
     /// Nothing more will come.
     pub has_ended: bool,
 }
@@ -458,7 +458,7 @@ pub fn judge(look: &Look<'_>) -> Vec<Finding> {
     each().for_each(|(n, seen)| add(n, restart(look, seen), true));
     each().for_each(|(n, seen)| add(n, every_nth(seen), true));
     let newest = look.seen.iter().map(|seen| seen.frames).max().unwrap_or(0);
-    let is_certain = newest >= MANY_FRAMES && look.heard_ns >= SILENT_NS || look.has_ended && newest > 0;
+    let is_certain = newest >= MANY_FRAMES && look.since_first_ns >= SILENT_NS || look.has_ended && newest > 0;
     each().for_each(|(n, seen)| add(n, (is_certain && seen.is_silent()).then_some(What::Silent), true));
     each().for_each(|(n, seen)| add(n, noise(look, seen), true));
     // A wrong type, version or size already explains the datagrams that are not packets.
@@ -471,7 +471,7 @@ pub fn judge(look: &Look<'_>) -> Vec<Finding> {
 /// The first packet number of a tile that no smaller readout of this kind of detector has: another depth with the same
 /// or all rows, or one of two interfaces. 0 if there is no smaller readout. A smaller readout has all lower numbers
 /// too, so they show nothing.
-pub fn telling_number(format: &TileFormat, ports_per_module: u32) -> u32 {
+pub fn distinctive_number(format: &TileFormat, ports_per_module: u32) -> u32 {
     let smaller = |counts: &mut dyn Iterator<Item = u32>| counts.filter(|count| *count < format.packets()).max().unwrap_or(0);
     match format.kind {
         DetectorKind::Eiger => {
@@ -684,11 +684,13 @@ fn expected_in_grid(look: &Look<'_>, down: u32, stream: usize) -> Option<(u32, u
             _ => (row * ports + port, column),
         }
     };
-    let heard = || look.seen.iter().enumerate().filter_map(|(n, seen)| Some((n, seen.port?)));
+    let seen_ports = || look.seen.iter().enumerate().filter_map(|(n, seen)| Some((n, seen.port?)));
     let least = |values: &mut dyn Iterator<Item = u32>| values.min().unwrap_or(0);
     let shift = (
-        i64::from(least(&mut heard().map(|(_, p)| p.row.into()))) - i64::from(least(&mut heard().map(|(n, _)| of(n).0))),
-        i64::from(least(&mut heard().map(|(_, p)| p.column.into()))) - i64::from(least(&mut heard().map(|(n, _)| of(n).1))),
+        i64::from(least(&mut seen_ports().map(|(_, p)| p.row.into())))
+            - i64::from(least(&mut seen_ports().map(|(n, _)| of(n).0))),
+        i64::from(least(&mut seen_ports().map(|(_, p)| p.column.into())))
+            - i64::from(least(&mut seen_ports().map(|(n, _)| of(n).1))),
     );
     let (row, column) = of(stream);
     Some((u32::try_from(i64::from(row) + shift.0).ok()?, u32::try_from(i64::from(column) + shift.1).ok()?))

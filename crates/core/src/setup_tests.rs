@@ -6,8 +6,8 @@ fn rules(ports_per_module: u32, ports: Ports) -> SetupRules {
 
 fn judged(rules: &SetupRules, format: TileFormat, seen: &[Seen]) -> Vec<Finding> {
     let detector_type = if format.kind == DetectorKind::Eiger { 1 } else { 3 };
-    let heard_ns = 1_000_000_000;
-    judge(&Look { rules, format: &format, detector_type, version: 2, first_frame: None, seen, heard_ns, has_ended: false })
+    let since_first_ns = 1_000_000_000;
+    judge(&Look { rules, format: &format, detector_type, version: 2, first_frame: None, seen, since_first_ns, has_ended: false })
 }
 
 fn whats(rules: &SetupRules, format: TileFormat, seen: &[Seen]) -> Vec<What> {
@@ -225,7 +225,7 @@ fn a_few_stray_datagrams_are_no_finding_before_the_end() {
         version: 2,
         first_frame: Some(1000),
         seen: &[seen],
-        heard_ns: 0,
+        since_first_ns: 0,
         has_ended: false,
     };
     assert_eq!(judge(&look), []);
@@ -291,7 +291,7 @@ fn ports_of_an_eiger_count_as_in_the_capture_of_a_9m() {
 }
 
 #[test]
-fn frame_numbers_tell_of_the_first_frame_a_restart_and_a_round_of_receivers() {
+fn frame_numbers_show_the_first_frame_a_restart_and_a_round_of_receivers() {
     let format = TileFormat::jungfrau(1).unwrap();
     let ordered = rules(1, Ports::Ordered);
     let mut seen = Seen::default();
@@ -323,7 +323,7 @@ fn a_silent_stream_is_named_when_others_have_many_frames_or_the_run_is_over() {
         version: 2,
         first_frame: None,
         seen: &seen,
-        heard_ns: 1_000_000,
+        since_first_ns: 1_000_000,
         has_ended: true,
     };
     assert_eq!(judge(&Look { seen: &[many, Seen::default()], has_ended: false, ..look }), [], "it may begin a little later");
@@ -347,7 +347,7 @@ fn a_second_sender_is_named_and_wrong_only_where_images_may_hold_its_pixels() {
             version: 2,
             first_frame: Some(1),
             seen: &[seen, seen],
-            heard_ns: 0,
+            since_first_ns: 0,
             has_ended: false,
         };
         judge(&look)

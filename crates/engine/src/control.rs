@@ -66,7 +66,7 @@ pub struct Control {
     pub(crate) first_frame: AtomicU64,
     failed: AtomicBool,
     /// When the first datagram of any stream had come, ns since arm; [`NOT_YET`] before that.
-    heard_ns: AtomicU64,
+    first_datagram_ns: AtomicU64,
     frames_committed: AtomicU64,
     committed: AtomicU64,
     /// One past the last image that each sink has taken.
@@ -112,7 +112,7 @@ impl Control {
             newest_end: AtomicU64::new(0),
             first_frame: AtomicU64::new(first_frame.unwrap_or(NOT_YET)),
             failed: AtomicBool::new(false),
-            heard_ns: AtomicU64::new(NOT_YET),
+            first_datagram_ns: AtomicU64::new(NOT_YET),
             frames_committed: AtomicU64::new(0),
             committed: AtomicU64::new(0),
             taken: (0..sinks).map(|_| AtomicU64::new(0)).collect(),
@@ -244,8 +244,8 @@ impl Control {
     pub(crate) fn publish(&self, stream: usize, ledger: &StreamLedger, own_end: u64, drained: bool) {
         let s = &self.streams[stream];
         s.own_end.store(own_end, Ordering::Relaxed);
-        if ledger.received > 0 && self.heard_ns.load(Ordering::Relaxed) == NOT_YET {
-            self.heard_ns.fetch_min(self.now_ns(), Ordering::Relaxed);
+        if ledger.received > 0 && self.first_datagram_ns.load(Ordering::Relaxed) == NOT_YET {
+            self.first_datagram_ns.fetch_min(self.now_ns(), Ordering::Relaxed);
         }
         s.ledger.iter().zip(ledger.rows()).for_each(|(row, (_, value))| row.store(value, Ordering::Relaxed));
         if drained {
@@ -301,10 +301,10 @@ impl Control {
     }
 
     /// Nanoseconds since the first datagram of any stream; 0 before it.
-    pub(crate) fn heard_ns(&self) -> u64 {
-        match self.heard_ns.load(Ordering::Relaxed) {
+    pub(crate) fn since_first_ns(&self) -> u64 {
+        match self.first_datagram_ns.load(Ordering::Relaxed) {
             NOT_YET => 0,
-            heard_ns => self.now_ns().saturating_sub(heard_ns),
+            first_datagram_ns => self.now_ns().saturating_sub(first_datagram_ns),
         }
     }
 

@@ -42,7 +42,7 @@ impl Reports for Notes {
 }
 
 #[test]
-fn a_sink_that_fails_hears_the_end_of_its_series_and_the_next_one_whole() {
+fn a_sink_that_fails_gets_the_end_of_its_series_and_the_next_one_whole() {
     let log: Log = Arc::default();
     let output_queues = OutputQueues::new(None);
     let service = ServiceLevel::Reliable;

@@ -3,7 +3,7 @@
 use crate::held::HeldDatagrams;
 use konkordia_core::first_packets::{FirstPacket, FirstVerdict, Opening, OpeningSpec};
 use konkordia_core::plan::Plan;
-use konkordia_core::setup::telling_number;
+use konkordia_core::setup::distinctive_number;
 use konkordia_core::tile::TileFormat;
 
 /// Packets that are held back.
@@ -18,13 +18,13 @@ impl FirstPackets {
         if plan.lossless_source {
             return None;
         }
-        let telling_number = telling_number(format, plan.setup.ports_per_module);
+        let distinctive_number = distinctive_number(format, plan.setup.ports_per_module);
         let end = format.first_packet + format.packets();
         let spec = OpeningSpec {
             packets: format.packets(),
             is_strict: plan.setup.is_strict,
-            telling_number,
-            telling_packets: end - telling_number.max(format.first_packet),
+            distinctive_number,
+            distinctive_packets: end - distinctive_number.max(format.first_packet),
             is_single: plan.frames == Some(1),
         };
         let (most, datagram_bytes) = (Opening::packets_max(spec.packets), format.datagram_bytes() as usize);

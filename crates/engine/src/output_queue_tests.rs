@@ -179,7 +179,7 @@ fn a_consumer_that_sleeps_through_many_series_misses_whole_ones() {
 }
 
 #[test]
-fn who_is_waited_for_hears_of_every_series_also_of_those_that_are_cancelled() {
+fn a_reliable_queue_gets_every_series_also_those_that_are_cancelled() {
     let output_queues = OutputQueues::new(None);
     let mut reader = output_queues.add(spec("file", WAIT, 2, 1000));
     for series in 0..CONTROLS_MAX as u64 {

@@ -203,7 +203,7 @@ pub fn arm(mut parts: RunParts) -> Result<Armed, ArmError> {
     });
     let too_much = |source| ArmError::Memory { slots: plan.slots, bytes: plan.memory().iter().map(|m| m.bytes).sum(), source };
     let pool = ImagePool::new(&plan).map_err(|error| too_much(io::Error::other(error)))?;
-    let ring = Ring::new(RingSpec {
+    let mut ring = Ring::new(RingSpec {
         slots: plan.slots,
         packed_slots: plan.strip_slots(),
         frame_readers: parts.frame_sinks.len(),
@@ -216,6 +216,14 @@ pub fn arm(mut parts: RunParts) -> Result<Armed, ArmError> {
         workers: parts.workers.count(&plan),
     })
     .map_err(too_much)?;
+    for (source, writer) in parts.sources.iter_mut().zip(&mut ring.receivers) {
+        if source.filling().is_some() {
+            if !plan.fills_slots {
+                return Err(ArmError::Plan("a source fills slots, and the plan counts no spare tiles".into()));
+            }
+            writer.reserve_spare();
+        }
+    }
     let first_frame = match plan.first_frame {
         FirstFrame::Auto => None,
         FirstFrame::Number(n) => Some(n),
@@ -304,10 +312,7 @@ impl Armed {
         std::thread::scope(|scope| {
             let mut threads = RunThreads { scope, control, broken: None };
             let mut receivers = Vec::new();
-            for (stream, (mut source, mut writer)) in parts.sources.into_iter().zip(ring.receivers).enumerate() {
-                if !plan.lossless_source && source.filling().is_some() {
-                    writer.reserve_spare();
-                }
+            for (stream, (source, writer)) in parts.sources.into_iter().zip(ring.receivers).enumerate() {
                 let sorter = sorter(control, plan, stream, writer);
                 let receiver = Receiver { source, sorter, drops_read_ns: 0, result: Ok(()) };
                 receivers.push(threads.spawn(format!("rx-{stream}"), receiver, move |receiver| {

@@ -24,7 +24,7 @@ pub(crate) fn compare(plan: &Plan, control: &Control, seen: &[Seen], has_ended: 
         version: packets.description().version,
         first_frame: control.first_frame(),
         seen,
-        heard_ns: control.heard_ns(),
+        since_first_ns: control.since_first_ns(),
         has_ended,
     })
 }

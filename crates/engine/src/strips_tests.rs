@@ -28,6 +28,7 @@ fn plan(compression: Compression) -> Plan {
         slots: 16,
         packed_slots: 5,
         lossless_source: false,
+        fills_slots: false,
         window_images: 1,
         deadline_ns: 1,
         stall_timeout_ns: 1,

@@ -131,6 +131,7 @@ fn plain() -> Plan {
         slots: 64,
         packed_slots: 64,
         lossless_source: false,
+        fills_slots: false,
         window_images: 8,
         deadline_ns: 200_000_000,
         stall_timeout_ns: 2_000_000_000,

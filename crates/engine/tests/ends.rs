@@ -43,6 +43,7 @@ fn plan_of(format: TileFormat, streams: u32, images: Option<u64>) -> Plan {
         slots: 16,
         packed_slots: 16,
         lossless_source: false,
+        fills_slots: false,
         window_images: 8,
         deadline_ns: 200_000_000,
         stall_timeout_ns: 400_000_000,
@@ -254,7 +255,7 @@ fn a_dead_stream_does_not_fill_the_ring() {
 
 /// As before, with foreign datagrams on the dead stream's port all the time.
 #[test]
-fn stray_traffic_on_a_dead_stream_does_not_hold_the_run_up() {
+fn stray_packets_on_a_dead_stream_do_not_hold_the_run_up() {
     in_time(|| {
         let receiver = UdpReceiver::bind("127.0.0.1:0".parse().unwrap(), 1 << 20).unwrap();
         let mut sender = UdpSender::connect(receiver.local_addr().unwrap()).unwrap();
@@ -492,7 +493,7 @@ fn spread(packet: Step, pauses: usize) -> impl Iterator<Item = Step> {
     [packet].into_iter().chain((0..pauses).map(|_| Pause(2)))
 }
 
-/// As [`stray_traffic_on_a_dead_stream_does_not_hold_the_run_up`], with packets of the right form that all have the
+/// As [`stray_packets_on_a_dead_stream_do_not_hold_the_run_up`], with packets of the right form that all have the
 /// same frame number.
 #[test]
 fn packets_of_one_frame_on_a_dead_stream_do_not_hold_the_run_up() {
@@ -582,12 +583,12 @@ fn a_stream_that_begins_a_little_later_is_not_silent() {
         let control = armed.control();
         let looker = std::thread::spawn(move || {
             let start = Instant::now();
-            let mut told = Vec::new();
+            let mut findings = Vec::new();
             while start.elapsed() < Duration::from_millis(400) {
-                told.extend(konkordia_engine::setup::findings(&plan, &control));
+                findings.extend(konkordia_engine::setup::findings(&plan, &control));
                 std::thread::sleep(Duration::from_millis(1));
             }
-            told
+            findings
         });
         run_within(20, armed);
         assert_eq!(looker.join().unwrap(), []);

@@ -203,6 +203,7 @@ fn prepare(case: &Case) -> Prepared {
         slots: case.slots,
         packed_slots: case.slots,
         lossless_source: false,
+        fills_slots: false,
         window_images: 8.min(case.slots / 2),
         deadline_ns: 300_000_000,
         stall_timeout_ns: 1_500_000_000,

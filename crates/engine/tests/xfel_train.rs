@@ -100,6 +100,7 @@ fn plan(case: &Case) -> Plan {
         slots: 32,
         packed_slots: 32,
         lossless_source: false,
+        fills_slots: false,
         window_images: 8,
         deadline_ns: 300_000_000,
         stall_timeout_ns: 1_500_000_000,

@@ -187,9 +187,9 @@ fn assemble(path: &Path, master: &Master, ports: &Ports, options: &Options) -> R
 fn kept_beside(master: &Master) -> Option<OwnRun> {
     master.detector.as_ref()?;
     let text = |facts| toml::to_string(&toml::Table::try_from(facts).ok()?).ok();
-    let said = master.facts.as_ref().and_then(text).map(|text| overrides::said(&text));
+    let stated = master.facts.as_ref().and_then(text).map(|text| overrides::metadata_of_text(&text));
     Some(OwnRun {
-        metadata: Metadata { start_time: master.timestamp.clone(), ..said.unwrap_or_default() },
+        metadata: Metadata { start_time: master.timestamp.clone(), ..stated.unwrap_or_default() },
         end_time: None,
         wrong_setup: None,
         has_double_pixels: true,
@@ -312,9 +312,9 @@ fn arrange_eiger(format: TileFormat, (x, y): (u32, u32), headers: &[Option<SlsHe
 /// Row and column of each port from the headers, counted from the first; `None` unless they fill a rectangle with an
 /// even number of columns.
 fn positions(headers: &[Option<SlsHeader>]) -> Option<Vec<(u32, u32)>> {
-    let said = headers.iter().map(|h| h.map(|h| (u32::from(h.row), u32::from(h.column)))).collect::<Option<Vec<_>>>()?;
-    let (row, column) = (said.iter().map(|p| p.0).min()?, said.iter().map(|p| p.1).min()?);
-    let at: Vec<(u32, u32)> = said.into_iter().map(|p| (p.0 - row, p.1 - column)).collect();
+    let places = headers.iter().map(|h| h.map(|h| (u32::from(h.row), u32::from(h.column)))).collect::<Option<Vec<_>>>()?;
+    let (row, column) = (places.iter().map(|p| p.0).min()?, places.iter().map(|p| p.1).min()?);
+    let at: Vec<(u32, u32)> = places.into_iter().map(|p| (p.0 - row, p.1 - column)).collect();
     let (rows, columns) = (at.iter().map(|p| p.0 + 1).max()?, at.iter().map(|p| p.1 + 1).max()?);
     let different: std::collections::BTreeSet<_> = at.iter().collect();
     let fills = different.len() == at.len() && u64::from(rows) * u64::from(columns) == at.len() as u64;

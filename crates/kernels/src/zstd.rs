@@ -2,7 +2,7 @@
 
 use crate::chunk::with_length;
 use sys::StripContext;
-use zstd_safe::{CCtx, CParameter, DCtx, ParamSwitch, Strategy};
+use zstd_safe::{CCtx, CParameter, DCtx};
 
 mod sys;
 
@@ -14,27 +14,15 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// Allocates a compressor of a level, 1 to 22.
-    ///
-    /// Level 1 is tuned for bit-transposed blocks: matches shorter than 7 bytes are left to the entropy coder, and the
-    /// search takes longer steps where it finds nothing, as in the planes of the low bits. Any decoder reads it.
+    /// Allocates a compressor of a level, 1 to 22. Blocks of `bszstd` level 1 are packed without it: see
+    /// [`crate::planes`].
     ///
     /// # Panics
     /// If the level is out of range.
     pub fn new(level: u8) -> Self {
         assert!((1..=22).contains(&level), "Zstd has levels 1 to 22");
         let mut context = CCtx::create();
-        let tuned: &[CParameter] = &[
-            CParameter::Strategy(Strategy::ZSTD_fast),
-            CParameter::HashLog(12),
-            CParameter::MinMatch(7),
-            CParameter::TargetLength(3),
-            CParameter::LiteralCompressionMode(ParamSwitch::Enable),
-        ];
         context.set_parameter(CParameter::CompressionLevel(i32::from(level))).expect("the level is one of the library's");
-        for &parameter in if level == 1 { tuned } else { &[] } {
-            context.set_parameter(parameter).expect("the parameter is one of the library's");
-        }
         Self { context, strips: StripContext::new(), level: i32::from(level) }
     }
 

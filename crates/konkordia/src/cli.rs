@@ -197,6 +197,12 @@ pub enum Command {
   konkordia doctor --config run.toml --fix-script > fix.sh
   konkordia doctor --run /data/run01_master.h5")]
     Doctor(crate::doctor::args::DoctorArgs),
+    /// Says what a detector needs of machines (cores, network, memory, disks, hosts), and models its pipeline.
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia size --detector jungfrau-10m --rate 2200
+  konkordia size --detector jungfrau-4m --record pipeline.json --host-cores 32 --json
+  konkordia size --detector jungfrau-10m --model --disk-stall-ms 500 --png model.png")]
+    Size(crate::size::args::SizeArgs),
     /// Prints the script with which a shell completes commands.
     #[command(help_template = TEMPLATE, before_help = "Examples:
   konkordia completion bash > ~/.local/share/bash-completion/completions/konkordia
@@ -258,7 +264,7 @@ pub enum SimulateDetector {
     /// JUNGFRAU: 512 x 1024 pixels per module, 1 or 2 UDP interfaces
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia simulate jungfrau --to 127.0.0.1:50010 --rate 1000 --images 10000
-  konkordia simulate jungfrau --to 127.0.0.1:50010 --rate 500 --images 1000 --dark --force-gain 1
+  konkordia simulate jungfrau --to 127.0.0.1:50010 --preset jungfrau-4m --rate 100 --images 1000
   konkordia simulate jungfrau --to 127.0.0.1:50010 --write-calibration calibration --write-config run.toml")]
     Jungfrau(JungfrauArgs),
     /// EIGER: four ports of 256 x 512 pixels per module, 4 to 32 bit
@@ -276,7 +282,7 @@ pub enum SimulateDetector {
 }
 
 /// Faults of the link between a simulated detector and its receiver.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct FaultArgs {
     /// Probability that a packet is lost
     #[arg(long, value_name = "P", default_value_t = 0.0, help_heading = "Faults", value_parser = probability)]
@@ -299,7 +305,7 @@ pub struct FaultArgs {
 }
 
 /// Options of JUNGFRAU and EIGER.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct SendArgs {
     /// Where to send: address and port of the first stream; the others follow on consecutive ports
     #[arg(long, value_name = "HOST:PORT", help_heading = "What to send")]
@@ -307,9 +313,9 @@ pub struct SendArgs {
     /// Images to send [default: as many as --raw holds, otherwise 100]
     #[arg(long, value_name = "N", help_heading = "What to send", value_parser = clap::value_parser!(u64).range(1..))]
     pub images: Option<u64>,
-    /// Images per second; 0 = as fast as possible
-    #[arg(long, value_name = "HZ", default_value_t = 0.0, help_heading = "What to send")]
-    pub rate: f64,
+    /// Images per second; 0 = as fast as possible [default: that of a --preset, otherwise 0]
+    #[arg(long, value_name = "HZ", help_heading = "What to send")]
+    pub rate: Option<f64>,
     /// Number of modules
     #[arg(long, value_name = "M", default_value_t = 1, help_heading = "What to send", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub modules: u32,
@@ -342,6 +348,11 @@ pub struct SendArgs {
 }
 
 impl SendArgs {
+    /// Images per second; 0 = as fast as possible.
+    pub fn rate_hz(&self) -> f64 {
+        self.rate.unwrap_or(0.0)
+    }
+
     /// True if packets must go through the fault link.
     pub fn has_faults(&self) -> bool {
         let FaultArgs { loss, duplicate, reorder, truncate, burst, .. } = self.faults;
@@ -359,7 +370,7 @@ fn probability(text: &str) -> Result<f64, String> {
 }
 
 /// `konkordia simulate jungfrau`
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct JungfrauArgs {
     /// Options of both detectors.
     #[command(flatten)]
@@ -370,6 +381,9 @@ pub struct JungfrauArgs {
     /// UDP interfaces per module
     #[arg(long, value_name = "1|2", default_value_t = 1, help_heading = "What to send", value_parser = clap::value_parser!(u8).range(1..=2))]
     pub interfaces: u8,
+    /// A detector by name: its modules, interfaces and rate; `konkordia size --list` shows the names
+    #[arg(long, value_name = "NAME", help_heading = "What to send", conflicts_with_all = ["modules", "interfaces", "raw"])]
+    pub preset: Option<String>,
     /// What the synthetic detector sees and does.
     #[command(flatten)]
     pub synthetic: SyntheticArgs,

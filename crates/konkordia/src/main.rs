@@ -10,6 +10,7 @@ mod console;
 mod contained;
 mod convert;
 mod demo;
+mod detectors;
 mod doctor;
 mod files;
 mod log;
@@ -20,6 +21,7 @@ mod repack_verb;
 mod run;
 mod serve;
 mod simulate;
+mod size;
 mod stream_generator;
 mod token_verb;
 
@@ -67,7 +69,8 @@ fn dispatch(command: &Command) -> Result<Exit, Failure> {
     match command {
         Command::Demo(args) => demo::command(args),
         Command::Simulate(detector) => simulate::command(detector),
-        Command::Stream(args) => stream_generator::stream::command(args),
+        Command::Size(args) => size::command(args),
+        Command::Stream(args) => stream_generator::stream::command(&detectors::streamed(args)?),
         Command::Record(args) => stream_generator::record::command(args),
         Command::Replay(args) => stream_generator::replay::command(args),
         Command::Receive(args) => run::command(args),

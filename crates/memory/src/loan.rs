@@ -17,7 +17,7 @@ pub(crate) struct Loan {
     pub at: Box<[u16]>,
     /// Places of which nothing was taken yet.
     pub left: usize,
-    /// A tile for payloads that left the ring; empty until it is needed.
+    /// A tile for payloads that left the ring; empty until it is reserved or needed.
     pub spare: Vec<u8>,
 }
 

@@ -15,7 +15,7 @@ use konkordia_sinks::hdf5::{AppendSpec, Compression, Error, FileSink, Layout, Me
 #[path = "../tests/common/mod.rs"]
 mod common;
 use common::series::{Kind, file_sink, images, start, write};
-use common::{Sample, endless, ledger, sample, telling_pixels, write_images, write_pixels};
+use common::{Sample, edge_pixels, endless, ledger, sample, write_images, write_pixels};
 
 fn write_run(sample: &Sample) -> Result<(), Error> {
     let mut writer = Writer::create(sample.spec.clone())?;
@@ -63,7 +63,7 @@ fn samples(directory: &Path) -> Result<(), Error> {
     write_images(&mut writer, &given_up)?;
     drop(writer);
     repair(&directory.join("repaired_master.h5"))?;
-    PixelType::CONVERTED.into_iter().try_for_each(|pixel| telling(directory, pixel))?;
+    PixelType::CONVERTED.into_iter().try_for_each(|pixel| edges(directory, pixel))?;
     (0..12).try_for_each(|length| named(directory, length))?;
     with("empty", |s| (s.images, s.expected, s.lost, s.partial) = (0, 0, vec![], vec![]))?;
     with("odd", |s| {
@@ -123,14 +123,14 @@ fn named(directory: &Path, length: usize) -> Result<(), Error> {
 }
 
 /// A run of one pixel type with every number that readers interpret in different ways, and with every bit of the mask.
-fn telling(directory: &Path, pixel: PixelType) -> Result<(), Error> {
-    let mut sample = sample(directory, &format!("telling_{}", pixel.name()), pixel);
+fn edges(directory: &Path, pixel: PixelType) -> Result<(), Error> {
+    let mut sample = sample(directory, &format!("edges_{}", pixel.name()), pixel);
     (sample.images, sample.expected, sample.lost, sample.partial) = (3, 3, vec![], vec![]);
     sample.spec.pixel_mask.fill(0);
     (0..32).for_each(|bit| sample.spec.pixel_mask[200 + bit] = 1 << bit);
     let mut writer = Writer::create(sample.spec.clone())?;
     for image in 0..3 {
-        let pixels = telling_pixels(&sample.spec, image);
+        let pixels = edge_pixels(&sample.spec, image);
         write_pixels(&mut writer, image, false, pixels)?;
     }
     writer.finish(&ledger(&sample)).map(drop)

@@ -57,9 +57,9 @@ fn checksums_that_cannot_be_read_are_no_files_of_an_earlier_version() {
         columns.unlink("chunk_crc32").unwrap();
         columns.new_dataset_builder().with_data(&[1u32, 2]).create("chunk_crc32").unwrap();
     }
-    let told: Vec<String> = check(&report.data_files[1], &decode).iter().map(ToString::to_string).collect();
-    assert!(told.iter().any(|what| what.starts_with("error: the checksums of the images cannot be read")), "{told:?}");
-    assert!(told.iter().all(|what| !what.contains("an earlier version wrote them")), "{told:?}");
+    let findings: Vec<String> = check(&report.data_files[1], &decode).iter().map(ToString::to_string).collect();
+    assert!(findings.iter().any(|what| what.starts_with("error: the checksums of the images cannot be read")), "{findings:?}");
+    assert!(findings.iter().all(|what| !what.contains("an earlier version wrote them")), "{findings:?}");
     assert_eq!(repair(&report.master).unwrap().images_missing(), 0);
     assert_eq!(errors(&report.master), []);
 }
@@ -71,7 +71,7 @@ fn nothing_is_called_whole_while_images_are_missing() {
     std::fs::remove_file(&report.master).unwrap();
     std::fs::remove_file(&report.data_files[1]).unwrap();
     assert_eq!(repair(&report.master).unwrap().images_missing(), 4);
-    let told: Vec<String> = check(&report.master, &decode).iter().map(ToString::to_string).collect();
-    assert!(told.iter().any(|what| what.contains("was killed")), "{told:?}");
-    assert!(told.iter().all(|what| !what.contains("nothing to do")), "{told:?}");
+    let findings: Vec<String> = check(&report.master, &decode).iter().map(ToString::to_string).collect();
+    assert!(findings.iter().any(|what| what.contains("was killed")), "{findings:?}");
+    assert!(findings.iter().all(|what| !what.contains("nothing to do")), "{findings:?}");
 }

@@ -354,7 +354,7 @@ fn damaged_files_get_an_answer() {
 /// libhdf5 1.14.6 writes beyond one of its arrays if the rank in a mapping of a virtual data set is damaged, before it
 /// compares the checksum.
 #[test]
-fn damaged_mappings_are_told_and_made_anew() {
+fn damaged_mappings_are_reported_and_made_anew() {
     let scratch = Scratch::new("mappings");
     for layout in [Layout::Both, Layout::Virtual] {
         let mut sample = sample(&scratch.0, "v", PixelType::Int16);

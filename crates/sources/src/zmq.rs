@@ -14,10 +14,10 @@
 use crate::connections::Connections;
 use crate::sys;
 use bytes::Bytes;
-use konkordia_core::endpoint::{self, PEER_EVENTS, PEERS_MAX, PeerEvent, Peers, failed, out_of_sockets, tcp_port};
+use konkordia_core::endpoint::{PEERS_MAX, PeerEvent, failed};
 use konkordia_core::ports::{Message, MessageSource};
+use konkordia_zeromq::{MonitoredSocket, Place};
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 pub use ::zmq::Context;
@@ -32,8 +32,6 @@ const DESCRIPTOR: &str = "__fd";
 const QUEUE_MESSAGES_MIN: u64 = 2;
 /// Longest queue; more messages do not make it faster.
 const QUEUE_MESSAGES_MAX: u64 = 1024;
-/// Longest time from a connection to the greeting of ZeroMQ; libzmq's own is 30 s.
-const HANDSHAKE_MS: i32 = 10_000;
 
 /// How messages are received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,13 +90,10 @@ pub fn keep_memory_of_messages() {
 
 /// Receives messages from one ZeroMQ socket.
 pub struct ZmqSource {
-    socket: ::zmq::Socket,
-    monitor: ::zmq::Socket,
-    peers: Peers,
+    inner: MonitoredSocket,
     connections: Connections,
     cut: usize,
     bind: bool,
-    name: String,
     queue: Queue,
 }
 
@@ -122,8 +117,8 @@ impl Queue {
     fn read(&mut self) -> Option<i32> {
         self.read += 1;
         // libzmq's low water mark: the reader reports to the writer after this many messages.
-        let told_every = (self.mark as u64).div_ceil(2);
-        if self.wanted == self.mark || !self.read.is_multiple_of(told_every) {
+        let reports_every = (self.mark as u64).div_ceil(2);
+        if self.wanted == self.mark || !self.read.is_multiple_of(reports_every) {
             return None;
         }
         self.mark = self.wanted.min(self.mark.saturating_mul(2));
@@ -146,47 +141,34 @@ impl ZmqSource {
     /// # Errors
     /// A text for the user: no address, in use, not of this machine, not permitted, or the context has no more sockets.
     pub fn open(context: &Context, spec: &ZmqSourceSpec) -> io::Result<Self> {
-        endpoint::check(&spec.address).map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why))?;
         let kind = match spec.kind {
             ZmqKind::Pull => ::zmq::PULL,
             ZmqKind::Sub => ::zmq::SUB,
         };
-        let mut socket = context.socket(kind).map_err(out_of_sockets)?;
         let lowest = QUEUE_MESSAGES_MIN as i32;
         let queue = Queue::new(if spec.bind { lowest } else { spec.queue_messages.max(lowest) });
         let connections = Connections::new(spec.message_bytes_max);
-        configure(&socket, spec, queue.mark).map_err(|e| io::Error::other(format!("{}: {e}", spec.address)))?;
-        let monitor = monitor(context, &socket).map_err(out_of_sockets)?;
-        sys::zmq::attach(&mut socket, &spec.address, spec.bind).map_err(|e| endpoint::explain(&spec.address, spec.bind, &e))?;
-        // The port that the kernel chose stands in the last endpoint.
-        let bound = socket.get_last_endpoint().ok().and_then(Result::ok).filter(|name| spec.bind && !name.is_empty());
-        let name = bound.unwrap_or_else(|| spec.address.clone());
-        let peers = Peers::limited(spec.peers_max);
-        Ok(Self { socket, monitor, peers, connections, cut: 0, bind: spec.bind, name, queue })
+        let place = Place { address: &spec.address, bind: spec.bind, peers_max: spec.peers_max };
+        let inner = MonitoredSocket::open(context, kind, place, |socket| {
+            configure(socket, spec, queue.mark).map_err(|e| io::Error::other(format!("{}: {e}", spec.address)))
+        })?;
+        Ok(Self { inner, connections, cut: 0, bind: spec.bind, queue })
     }
 
     /// Senders that are connected now.
     pub fn peers(&mut self) -> usize {
         self.note_peers();
-        self.peers.count()
+        self.inner.peers()
     }
 
     /// Reads the announcements of the monitor.
     fn note_peers(&mut self) {
-        while let Ok(part) = self.monitor.recv_msg(::zmq::DONTWAIT) {
-            match self.peers.event(&part) {
-                Some(PeerEvent::Opened(descriptor)) => self.connections.opened(descriptor as i32),
-                Some(PeerEvent::TooMany(descriptor)) => {
-                    if let Some(port) = tcp_port(&self.name) {
-                        sys::zmq::end_connection(descriptor, port);
-                    }
-                }
-                Some(PeerEvent::Closed(descriptor)) => self.connections.closed(descriptor as i32),
-                None => {}
-            }
-            // The second part is the address.
-            while self.monitor.get_rcvmore() == Ok(true) && self.monitor.recv_msg(::zmq::DONTWAIT).is_ok() {}
-        }
+        let connections = &mut self.connections;
+        self.inner.note_peers(|event| match event {
+            PeerEvent::Opened(descriptor) => connections.opened(descriptor as i32),
+            PeerEvent::Closed(descriptor) => connections.closed(descriptor as i32),
+            PeerEvent::TooMany(_) => {}
+        });
     }
 
     /// Reads the rest of a message whose first part has come; libzmq already has the other parts.
@@ -196,7 +178,7 @@ impl ZmqSource {
         let mut parts = Vec::with_capacity(if more { 4 } else { 1 });
         parts.push(bytes(first));
         while more {
-            let next = self.socket.recv_msg(0).map_err(failed)?;
+            let next = self.inner.socket.recv_msg(0).map_err(failed)?;
             more = next.get_more();
             if parts.len() < PARTS_MAX {
                 parts.push(bytes(next));
@@ -217,13 +199,13 @@ impl MessageSource for ZmqSource {
         let end = Instant::now() + timeout;
         let mut taken = 0;
         while taken < messages_max {
-            match self.socket.recv_msg(::zmq::DONTWAIT) {
+            match self.inner.socket.recv_msg(::zmq::DONTWAIT) {
                 Ok(first) => {
                     let message = self.message(first)?;
                     into.push(message);
                     taken += 1;
                     if let Some(mark) = self.queue.read() {
-                        self.socket.set_rcvhwm(mark).map_err(failed)?;
+                        self.inner.socket.set_rcvhwm(mark).map_err(failed)?;
                     }
                 }
                 Err(::zmq::Error::EAGAIN) if taken == 0 => {
@@ -235,7 +217,7 @@ impl MessageSource for ZmqSource {
                     let milliseconds = wait.as_millis() + u128::from(!wait.subsec_nanos().is_multiple_of(1_000_000));
                     let wait_ms = i64::try_from(milliseconds).unwrap_or(i64::MAX);
                     // A new connection ends the wait too, because from then on `look` has something to look at.
-                    let mut items = [&self.socket, &self.monitor].map(|socket| socket.as_poll_item(::zmq::POLLIN));
+                    let mut items = [&self.inner.socket, self.inner.monitor()].map(|socket| socket.as_poll_item(::zmq::POLLIN));
                     match ::zmq::poll(&mut items, wait_ms) {
                         Ok(_) => {
                             let has_message = items[0].is_readable();
@@ -278,11 +260,11 @@ impl MessageSource for ZmqSource {
 
     fn connections_refused(&mut self) -> u64 {
         self.note_peers();
-        self.peers.refused()
+        self.inner.refused()
     }
 
     fn name(&self) -> String {
-        self.name.clone()
+        self.inner.name().to_owned()
     }
 }
 
@@ -290,34 +272,10 @@ fn configure(socket: &::zmq::Socket, spec: &ZmqSourceSpec, queue_messages: i32) 
     socket.set_linger(0)?;
     socket.set_rcvhwm(queue_messages)?;
     socket.set_maxmsgsize(i64::try_from(spec.message_bytes_max).unwrap_or(i64::MAX))?;
-    // A peer that vanished is noticed after 60 s of silence and 10 unanswered probes.
-    socket.set_tcp_keepalive(1)?;
-    socket.set_tcp_keepalive_cnt(10)?;
-    socket.set_tcp_keepalive_idle(60)?;
-    socket.set_tcp_keepalive_intvl(1)?;
-    // A peer that connects and does not greet is disconnected.
-    socket.set_handshake_ivl(HANDSHAKE_MS)?;
-    socket.set_reconnect_ivl(100)?;
-    socket.set_reconnect_ivl_max(2000)?;
-    if spec.address.contains('[') {
-        socket.set_ipv6(true)?;
-    }
     if spec.kind == ZmqKind::Sub {
         socket.set_subscribe(b"")?;
     }
     Ok(())
-}
-
-fn monitor(context: &Context, socket: &::zmq::Socket) -> ::zmq::Result<::zmq::Socket> {
-    static NUMBER: AtomicU64 = AtomicU64::new(0);
-    let address = format!("inproc://source-peers-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
-    socket.monitor(&address, i32::from(PEER_EVENTS))?;
-    let monitor = context.socket(::zmq::PAIR)?;
-    monitor.set_linger(0)?;
-    // Unlimited, because a full queue would block the thread that serves all sockets. It is emptied at each receive.
-    monitor.set_rcvhwm(0)?;
-    monitor.connect(&address)?;
-    Ok(monitor)
 }
 
 fn bytes(part: ::zmq::Message) -> Bytes {

@@ -119,7 +119,7 @@ fn a_call_takes_no_more_than_asked_for_and_waits_no_longer() {
 }
 
 #[test]
-fn the_mark_changes_only_when_the_writer_was_told_and_at_most_doubles() {
+fn the_mark_changes_only_with_a_report_to_the_writer_and_at_most_doubles() {
     for (from, wanted) in [(16, 2), (2, 1024), (3, 1000), (1024, 7), (5, 5), (16, 8)] {
         let mut queue = Queue { wanted, ..Queue::new(from) };
         for _ in 0..4000 {

@@ -292,8 +292,8 @@ fn of_pilatus(array: Array, lines: &str, mut said: Map<String, Value>) -> File {
         start_time: text("date").or_else(|| said.get("date")?.as_str()).and_then(konkordia_core::moment::iso_8601),
         experiment: Experiment {
             goniometer: goniometer(&items),
-            attenuator_transmission: budget(text("Filter_transmission")),
-            polarization_fraction: budget(text("Polarization")),
+            attenuator_transmission: fraction(text("Filter_transmission")),
+            polarization_fraction: fraction(text("Polarization")),
             gain_setting: text("Gain_setting").filter(|text| !text.is_empty()).map(gain_setting),
             ..Experiment::default()
         },
@@ -311,8 +311,8 @@ fn of_pilatus(array: Array, lines: &str, mut said: Map<String, Value>) -> File {
 }
 
 /// The number in front of a unit, if it is one of 0 to 1.
-fn budget(text: Option<&str>) -> Option<f64> {
-    text.and_then(facts::leading).filter(|budget| (0.0..=1.0).contains(budget))
+fn fraction(text: Option<&str>) -> Option<f64> {
+    text.and_then(facts::leading).filter(|fraction| (0.0..=1.0).contains(fraction))
 }
 
 /// The gain setting of a Pilatus under its NeXus name, where it has one.

@@ -432,20 +432,20 @@ fn start(header: &Header) -> SeriesStart {
     let whole = header.ports == (1, 1);
     let bits = if matches!(header.bits, 4 | 12) { header.bits + 4 } else { header.bits };
     let mut metadata = Map::new();
-    let mut say = |key: &str, value: Value| metadata.insert(key.to_owned(), value);
-    say("jsonversion", header.version.into());
-    say("fileIndex", header.file_index.into());
-    say("fname", (&*header.file_name).into());
-    say("bitmode", header.bits.into());
-    say("detshape", json!([header.ports.0, header.ports.1]));
-    say("detType", header.detector_type.into());
-    say("flipRows", header.flip_rows.into());
-    say("quad", header.quad.into());
+    let mut add = |key: &str, value: Value| metadata.insert(key.to_owned(), value);
+    add("jsonversion", header.version.into());
+    add("fileIndex", header.file_index.into());
+    add("fname", (&*header.file_name).into());
+    add("bitmode", header.bits.into());
+    add("detshape", json!([header.ports.0, header.ports.1]));
+    add("detType", header.detector_type.into());
+    add("flipRows", header.flip_rows.into());
+    add("quad", header.quad.into());
     if !header.added.is_empty() {
-        say("addJsonHeader", Value::Object(header.added.clone()));
+        add("addJsonHeader", Value::Object(header.added.clone()));
     }
     if let Some(roi) = header.files_roi {
-        say("rx_roi", json!(roi));
+        add("rx_roi", json!(roi));
     }
     SeriesStart {
         series: header.file_index,

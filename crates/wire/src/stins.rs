@@ -477,23 +477,23 @@ impl Encoder {
     fn first_part(&self, msg_number: u64, image: &CommittedImage, array: &Array) -> Result<Bytes, String> {
         let compression = if array.packing == Packing::None { "none" } else { "bslz4" };
         let mut first = Map::new();
-        let mut say = |key: &str, value: Value| first.insert(key.to_owned(), value);
-        say("htype", "image".into());
-        say("msg_number", msg_number.into());
-        say("frame", image.frame.into());
-        say("shape", array.shape.dimensions().into());
-        say("type", array.element.name().into());
-        say("compression", compression.into());
+        let mut add = |key: &str, value: Value| first.insert(key.to_owned(), value);
+        add("htype", "image".into());
+        add("msg_number", msg_number.into());
+        add("frame", image.frame.into());
+        add("shape", array.shape.dimensions().into());
+        add("type", array.element.name().into());
+        add("compression", compression.into());
         if array.pieces.len() > 1 {
             let piece = array.piece_shape().ok_or("its pieces are not equal parts of it")?;
-            say("chunks", piece.dimensions().into());
+            add("chunks", piece.dimensions().into());
         }
         let came: Map<String, Value> = serde_json::from_slice(&image.header_json).unwrap_or_default();
         if !image.store || came.contains_key("discard") {
-            say("discard", (!image.store).into());
+            add("discard", (!image.store).into());
         }
         if image.status == ImageStatus::Partial {
-            say("partial", true.into());
+            add("partial", true.into());
         }
         for (key, value) in came {
             if !OURS.contains(&key.as_str()) {

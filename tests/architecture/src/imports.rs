@@ -34,7 +34,8 @@ pub fn allowed(krate: &str) -> Option<&'static [&'static str]> {
         "input" => &["config", "core", "kernels", "sinks", "wire"],
         "calibration" | "repack" => &["config", "core", "kernels", "sinks"],
         "engine" => &["core", "kernels", "memory", "wire"],
-        "config" | "doctor" | "kernels" | "memory" | "picture" | "sinks" | "sources" | "wire" => &["core"],
+        "sinks" | "sources" => &["core", "zeromq"],
+        "config" | "doctor" | "kernels" | "memory" | "picture" | "wire" | "zeromq" => &["core"],
         // A reference must not share the code that it checks; it may use only the types and the special pixel values.
         "sim" => &["core"],
         "core" => &[],

@@ -90,6 +90,7 @@ impl Conversion {
         self.refuse_other_detector(&run_inputs.loaded)?;
         let plan = &mut run_inputs.plan;
         plan.lossless_source = true;
+        plan.fills_slots = true;
         plan.setup = SetupRules::default();
         plan.first_frame = FirstFrame::Number(info.first_frame);
         plan.frames = Some(info.last_frame - info.first_frame + 1);

@@ -82,7 +82,7 @@ fn facts_of_run(config: &Config, own: &OwnRun, first_frame: u64) -> (Metadata, O
     let turned = lost.then(|| {
         "the number of the frame with which the first image begins is unknown: the angles of axes that turned are left out; give them with --set goniometer.omega_start_deg=... and the like".into()
     });
-    (overrides::said(&config.text).over(run.over(config.metadata.clone())), turned)
+    (overrides::metadata_of_text(&config.text).over(run.over(config.metadata.clone())), turned)
 }
 
 /// Refuses a configuration that needs the words of double pixels if the input does not have them.
@@ -160,8 +160,9 @@ fn detector(root: &mut Table, info: &InputInfo) -> Result<(), Failure> {
         facts.push(("ten_giga", Value::Boolean(!format.is_one_gigabit())));
     }
     for (key, value) in facts {
-        if let Some(said) = detector.get(key).filter(|said| **said != value) {
-            let what = format!("the configuration is for another detector: [detector] {key} is {said}, the input has {value}");
+        if let Some(configured) = detector.get(key).filter(|configured| **configured != value) {
+            let what =
+                format!("the configuration is for another detector: [detector] {key} is {configured}, the input has {value}");
             return Err(usage(what, info.kind.clone(), "give the configuration of this detector, or remove the line"));
         }
         detector.insert(key.into(), value);

@@ -256,12 +256,12 @@ impl<D: Driver> Actor<D> {
         loop {
             // Nothing is in progress, so the thread sleeps until a message comes.
             let is_quiet = !self.driver.is_busy() && self.pending.is_none() && self.cancels.is_empty();
-            let heard = if is_quiet {
+            let received = if is_quiet {
                 self.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected)
             } else {
                 self.inbox.recv_timeout(TICK)
             };
-            match heard {
+            match received {
                 Ok(message) => self.take(message),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,

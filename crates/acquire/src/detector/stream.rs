@@ -548,12 +548,12 @@ impl Driver for Stream {
         let images = parameters
             .images
             .map_or("as many images as the sender announces".into(), |n| format!("{} images", konkordia_core::text::count(n)));
-        let images_wished = parameters.images;
+        let images_requested = parameters.images;
         self.set_parameters(ArmParameters { arm: base.runs, ..parameters });
         self.armed = Some((Instant::now(), None));
         self.control.load().arm(order);
         let run = base.runs;
-        base.machine.shared.expect(images_wished);
+        base.machine.shared.expect(images_requested);
         for note in konkordia_config::xds::stream_notes(&self.config) {
             base.machine.report("warning", Severity::Warning, note, json!({ "run": run }));
         }

@@ -200,7 +200,7 @@ impl Live for SeriesLive {
         let limit = progress.upstreams.iter().map(|upstream| upstream.in_flight_bytes_max).sum();
         look.queues.insert("in_flight".into(), fill(progress.in_flight_bytes(), limit));
         let queued = self.output_queue.stats().queued.load(Ordering::Relaxed);
-        look.queues.insert("outlet_file".into(), fill(queued, self.output_queue.spec().queue_images as u64));
+        look.queues.insert("output_file".into(), fill(queued, self.output_queue.spec().queue_images as u64));
         look.latency = latencies(&progress.latency, &self.written_latency);
         let received = |f: fn(&konkordia_engine::series::UpstreamProgress) -> u64| progress.upstreams.iter().map(f).sum();
         look.counters = vec![

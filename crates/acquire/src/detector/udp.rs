@@ -8,7 +8,7 @@ use super::Handle;
 use super::actor::{self, Base, Driver, Outbox, Preparation};
 use super::status::{Live, Machine, Shared, StatusMessage};
 use super::udp_dark::{Dark, DarkEnd};
-use super::udp_parts::{Closing, Finished, Gates, Ready, Reason, broken_off, discard, finish, parameters, ready};
+use super::udp_parts::{ArmedSources, Closing, Finished, Ready, Reason, broken_off, discard, finish, parameters, ready};
 use crate::events::EventLog;
 use crate::fanout::{Fanout, Ring};
 use crate::handle::{ArmRequest, FileEntry, PedestalRequest, Severity};
@@ -54,7 +54,7 @@ pub enum Report {
 struct Current {
     run: u64,
     control: Arc<Control>,
-    gates: Arc<Gates>,
+    sources: Arc<ArmedSources>,
     armed: Instant,
     /// When the time limit for the first packet began.
     clock: Option<Instant>,
@@ -131,7 +131,7 @@ impl Driver for Udp {
     }
 
     fn launch(&mut self, base: &mut Base, ready: Ready) -> Result<(), Failure> {
-        let Ready { prepared, parameters, gates, live } = ready;
+        let Ready { prepared, parameters, sources, live } = ready;
         let Prepared { armed, files, raw_copy, plan, addresses, receiving, host, notes, .. } = prepared;
         let run = base.runs + 1;
         let control = armed.control();
@@ -142,7 +142,7 @@ impl Driver for Udp {
         let current = Current {
             run,
             control: Arc::clone(&control),
-            gates,
+            sources,
             armed: Instant::now(),
             clock: None,
             start_timeout_ns: parameters.start_timeout_ns,
@@ -189,7 +189,7 @@ impl Driver for Udp {
             Failure::new(Exit::Io, "cannot start a thread for the run", konkordia_core::failure::reason(&e), "end other programs")
         })?;
         base.runs = run;
-        let early = current.gates.wait(current.names.len());
+        let early = current.sources.wait_until_drained(current.names.len());
         base.machine.shared.begin(of_actor);
         announce(base, &current, &notes, early, &through);
         self.current = Some(current);
@@ -214,7 +214,7 @@ impl Driver for Udp {
     fn cancel(&mut self) {
         if let Some(current) = &self.current {
             current.reason.lock().unwrap_or_else(PoisonError::into_inner).cancelled = true;
-            current.gates.shut.store(true, Ordering::Release);
+            current.sources.is_cancelled.store(true, Ordering::Release);
             current.control.stop();
         }
         if let Some(dark) = &self.dark {

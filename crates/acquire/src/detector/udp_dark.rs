@@ -183,7 +183,7 @@ fn take(
     let (output, into) = if file.exists() { (None, Some(file)) } else { (Some(file), None) };
     let target = Target::open(output, into, false)?;
     // The status shows the progress, and a program sets the gain.
-    let silent = Listener { ask: &|_| (), say: &|_| (), progress: Arc::new(|_, _| ()) };
+    let silent = Listener { ask: &|_| (), note: &|_| (), progress: Arc::new(|_, _| ()) };
     let taken = from_detector(options, detector, stopper, &silent)?;
     make(&MakeOptions { force, ..MakeOptions::default() }, target, taken)
 }

@@ -1,5 +1,5 @@
-//! The parts of a UDP run: its configuration from the parameters of a command, the gates in front of the sockets, the
-//! preparation with everything that can fail, and the end with its files.
+//! The parts of a UDP run: its configuration from the parameters of a command, its sockets from arm to
+//! cancel, the preparation with everything that can fail, and the end with its files.
 
 use super::status::{Live, Look, StatusMessage, image_totals, latency_rows, not_complete, totals_of};
 use crate::fanout::Fanout;
@@ -45,53 +45,53 @@ const FROM_OTHER_SENDERS: &str = "from_strangers_packets";
 /// Most batches that are thrown away before a run begins.
 const DRAIN_BATCHES_MAX: usize = 100_000;
 
-/// Stands in front of a source. It throws away packets from before the run was armed, and delivers nothing after a
+/// A source between arm and cancel: it throws away packets from before the run was armed, and delivers nothing after a
 /// cancel.
-struct Gate {
+struct ArmedSource {
     inner: Box<dyn Source>,
-    common: Arc<Gates>,
-    is_open: bool,
+    common: Arc<ArmedSources>,
+    is_drained: bool,
 }
 
-/// What the gates of a run share with its actor.
+/// What the sources of a run share with its actor.
 #[derive(Debug, Default)]
-pub struct Gates {
+pub struct ArmedSources {
     early: Mutex<Early>,
-    opened: Condvar,
+    drained: Condvar,
     /// True: no packets are taken any more.
-    pub shut: Arc<AtomicBool>,
+    pub is_cancelled: Arc<AtomicBool>,
 }
 
 /// Packets that came before the run was armed.
 #[derive(Debug, Default)]
 struct Early {
-    /// Gates that are open: they have thrown these packets away, or their socket has failed.
-    gates_open: usize,
+    /// Sockets that have thrown these packets away, or have failed.
+    sockets_drained: usize,
     packets: u64,
 }
 
-impl Gates {
-    /// Waits until all gates are open, at most 0.5 s: a detector may send faster than a gate can throw away. Returns
-    /// the number of early packets so far.
-    pub fn wait(&self, streams: usize) -> u64 {
+impl ArmedSources {
+    /// Waits until all sockets are drained, at most 0.5 s: a detector may send faster than packets can be thrown away.
+    /// Returns the number of early packets so far.
+    pub fn wait_until_drained(&self, streams: usize) -> u64 {
         const LONGEST: Duration = Duration::from_millis(500);
         let early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
-        let opened = self.opened.wait_timeout_while(early, LONGEST, |early| early.gates_open < streams);
-        opened.unwrap_or_else(PoisonError::into_inner).0.packets
+        let drained = self.drained.wait_timeout_while(early, LONGEST, |early| early.sockets_drained < streams);
+        drained.unwrap_or_else(PoisonError::into_inner).0.packets
     }
 
-    fn open(&self, packets: u64) {
+    fn note_drained(&self, packets: u64) {
         let mut early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
-        early.gates_open += 1;
+        early.sockets_drained += 1;
         early.packets += packets;
-        self.opened.notify_all();
+        self.drained.notify_all();
     }
 }
 
-impl Gate {
+impl ArmedSource {
     /// Throws away what is in the socket.
-    fn open(&mut self) -> io::Result<()> {
-        self.is_open = true;
+    fn drain(&mut self) -> io::Result<()> {
+        self.is_drained = true;
         let (mut early, mut result) = (0, Ok(()));
         for _ in 0..DRAIN_BATCHES_MAX {
             match self.inner.receive(Duration::ZERO, &mut |_, _| ()) {
@@ -103,17 +103,17 @@ impl Gate {
                 }
             }
         }
-        self.common.open(early);
+        self.common.note_drained(early);
         result
     }
 }
 
-impl Source for Gate {
+impl Source for ArmedSource {
     fn receive(&mut self, timeout: Duration, take: &mut dyn FnMut(&[u8], Sender)) -> io::Result<usize> {
-        if !self.is_open {
-            self.open()?;
+        if !self.is_drained {
+            self.drain()?;
         }
-        if self.common.shut.load(Ordering::Relaxed) {
+        if self.common.is_cancelled.load(Ordering::Relaxed) {
             // The run ends within a timeout or two; until then this thread must not spin.
             std::thread::sleep(timeout);
             return Ok(0);
@@ -276,8 +276,8 @@ pub struct Ready {
     pub prepared: Prepared,
     /// The configuration that it was prepared with.
     pub parameters: ArmParameters,
-    /// The gates in front of its sockets.
-    pub gates: Arc<Gates>,
+    /// Its sockets.
+    pub sources: Arc<ArmedSources>,
     /// Its counters.
     pub live: Arc<UdpLive>,
 }
@@ -303,13 +303,13 @@ pub fn ready(parameters: ArmParameters, fanout: &Fanout, run: u64, note: &dyn Fn
         }
         Ok(notes)
     };
-    let gates = Arc::new(Gates::default());
+    let sources = Arc::new(ArmedSources::default());
     let consumers = || Consumers {
         output_queues: Arc::clone(&fanout.output_queues),
         start: series_start(&parameters, run),
-        give_up: Arc::clone(&gates.shut),
+        give_up: Arc::clone(&sources.is_cancelled),
     };
-    let wrap = |inner| -> Box<dyn Source> { Box::new(Gate { inner, common: Arc::clone(&gates), is_open: false }) };
+    let wrap = |inner| -> Box<dyn Source> { Box::new(ArmedSource { inner, common: Arc::clone(&sources), is_drained: false }) };
     let additions = Additions {
         write: parameters.write,
         disk: parameters.write.then_some(&disk as _),
@@ -322,7 +322,7 @@ pub fn ready(parameters: ArmParameters, fanout: &Fanout, run: u64, note: &dyn Fn
     let (control, plan) = (prepared.armed.control(), Arc::clone(&prepared.plan));
     let (files, raw_copy) = (prepared.files.clone(), prepared.raw_copy.clone());
     let live = UdpLive { control, plan: Arc::clone(&plan), files, raw_copy, writes: parameters.write };
-    Ok(Ready { prepared, parameters, gates, live: Arc::new(live) })
+    Ok(Ready { prepared, parameters, sources, live: Arc::new(live) })
 }
 
 fn series_start(parameters: &ArmParameters, run: u64) -> SeriesStart {
@@ -566,16 +566,16 @@ mod tests {
     use std::time::Instant;
 
     #[test]
-    fn an_arm_waits_for_all_gates_and_not_longer() {
-        let gates = Arc::new(Gates::default());
-        let opening = Arc::clone(&gates);
-        gates.open(3);
-        let thread = std::thread::spawn(move || opening.open(4));
+    fn an_arm_waits_for_all_sockets_and_not_longer() {
+        let sources = Arc::new(ArmedSources::default());
+        let of_thread = Arc::clone(&sources);
+        sources.note_drained(3);
+        let thread = std::thread::spawn(move || of_thread.note_drained(4));
         // One wait is enough, unless the machine takes longer than the limit for the other thread.
-        while gates.wait(2) < 7 {}
+        while sources.wait_until_drained(2) < 7 {}
         thread.join().unwrap();
         let begun = Instant::now();
-        assert_eq!(gates.wait(3), 7, "a gate that does not open is not waited for for ever");
+        assert_eq!(sources.wait_until_drained(3), 7, "a socket that is never empty is not waited for for ever");
         assert!(begun.elapsed() >= Duration::from_millis(500));
     }
 }

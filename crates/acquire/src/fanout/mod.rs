@@ -205,7 +205,7 @@ impl Fanout {
             let unsent = load(&stream.skipped) + load(&stream.nobody) + load(&consumer.unsendable);
             let queued = load(&output_queue.queued);
             queues.insert(
-                format!("outlet_{}", consumer.settings.name),
+                format!("output_{}", consumer.settings.name),
                 (queued as f64 / consumer.settings.queue_images as f64).min(1.0),
             );
             ConsumerStatistics {

@@ -21,8 +21,8 @@ use raw_copy::RawCopy;
 use report::Report;
 use std::net::SocketAddr;
 
-/// Closes the files and makes the report. `addresses` are those of the streams, in stream order; `host` is what the host
-/// had counted when the run was armed ([`arm::Prepared::host`]).
+/// Closes the files and makes the report. `addresses` are those of the streams, in stream order; `host` is what the
+/// host had counted when the run was armed ([`arm::Prepared::host`]).
 ///
 /// # Errors
 /// The files cannot be completed, for example because the disk is full.

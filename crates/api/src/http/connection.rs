@@ -25,21 +25,21 @@ Content-Length: 198\r\n\r\n{\"type\":\"urn:konkordia:problem:busy\",\"title\":\"
 
 /// Accepts connections within the limits, then hands them to `inner`.
 #[derive(Clone)]
-pub struct Gate<A> {
+pub struct LimitedAcceptor<A> {
     inner: A,
     connection_slots: ConnectionSlots,
     stall: Duration,
-    speaks_plainly: bool,
+    is_plain: bool,
 }
 
-impl<A> Gate<A> {
-    /// `stall` = longest time in which a peer may take nothing of what waits for it; `speaks_plainly` = without TLS.
-    pub fn new(inner: A, connection_slots: ConnectionSlots, stall: Duration, speaks_plainly: bool) -> Self {
-        Self { inner, connection_slots, stall, speaks_plainly }
+impl<A> LimitedAcceptor<A> {
+    /// `stall` = longest time in which a peer may take nothing of what waits for it; `is_plain` = without TLS.
+    pub fn new(inner: A, connection_slots: ConnectionSlots, stall: Duration, is_plain: bool) -> Self {
+        Self { inner, connection_slots, stall, is_plain }
     }
 }
 
-impl<A, S> Accept<TcpStream, S> for Gate<A>
+impl<A, S> Accept<TcpStream, S> for LimitedAcceptor<A>
 where
     A: Accept<Guarded, AddExtension<S, Arc<Seat>>> + Clone + Send + 'static,
     A::Future: Send,
@@ -50,18 +50,18 @@ where
     type Future = Pin<Box<dyn Future<Output = io::Result<(A::Stream, A::Service)>> + Send>>;
 
     fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
-        let gate = self.clone();
+        let acceptor = self.clone();
         Box::pin(async move {
             stream.set_nodelay(true)?;
-            let Some(room) = gate.connection_slots.enter(stream.peer_addr()?.ip()) else {
-                if gate.speaks_plainly {
+            let Some(room) = acceptor.connection_slots.enter(stream.peer_addr()?.ip()) else {
+                if acceptor.is_plain {
                     let _ = stream.try_write(FULL);
                 }
                 return Err(io::Error::new(io::ErrorKind::ConnectionRefused, "too many connections"));
             };
             let service = Extension(Arc::clone(&room.0)).layer(service);
-            let guarded = Guarded { stream, stall: gate.stall, timer: Box::pin(sleep(gate.stall)), stalled: false, room };
-            gate.inner.accept(guarded, service).await
+            let guarded = Guarded { stream, stall: acceptor.stall, timer: Box::pin(sleep(acceptor.stall)), stalled: false, room };
+            acceptor.inner.accept(guarded, service).await
         })
     }
 }

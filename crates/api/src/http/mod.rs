@@ -27,7 +27,7 @@ use super::security::tls;
 use axum_server::Handle;
 use axum_server::accept::DefaultAcceptor;
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
-use connection::Gate;
+use connection::LimitedAcceptor;
 use konkordia_acquire::handle::{Fleet, contain_thread};
 use konkordia_core::failure::{Exit, Failure, reason};
 pub use settings::{Limits, Settings, wrong_settings};
@@ -115,14 +115,15 @@ fn serve(
         .max_buf_size(limits.header_bytes.max(8192));
     Ok(match tls {
         None => {
-            let server =
-                server.acceptor(Gate::new(DefaultAcceptor::new(), connection_slots, limits.stall_timeout, true)).http1_only();
+            let server = server
+                .acceptor(LimitedAcceptor::new(DefaultAcceptor::new(), connection_slots, limits.stall_timeout, true))
+                .http1_only();
             runtime.spawn(async move { drop(server.serve(app).await) })
         }
         Some(tls) => {
             let stall = limits.stall_timeout;
             let inner = RustlsAcceptor::new(tls).handshake_timeout(HANDSHAKE);
-            let server = server.acceptor(Gate::new(inner, connection_slots, stall, false)).http1_only();
+            let server = server.acceptor(LimitedAcceptor::new(inner, connection_slots, stall, false)).http1_only();
             runtime.spawn(async move { drop(server.serve(app).await) })
         }
     })

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_thresholds_each_part_is_told() {
+    fn of_several_thresholds_each_part_is_described() {
         let mut two = image();
         two.channels.push(two.channels[0].clone());
         let body = last_frame(&looked_at(two), 1).unwrap();

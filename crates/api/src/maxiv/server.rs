@@ -2,7 +2,7 @@
 //! token, like the MAX IV receiver, because nothing can be changed but one number for viewers.
 
 use super::api;
-use crate::http::connection::Gate;
+use crate::http::connection::LimitedAcceptor;
 use crate::http::{self, Limits};
 use axum_server::Handle;
 use axum_server::accept::DefaultAcceptor;
@@ -55,8 +55,8 @@ pub fn spawn(detector: Arc<dyn Detector>, settings: &CompatSettings, limits: Lim
             .header_read_timeout(limits.header_timeout)
             .max_headers(HEADERS_MAX)
             .max_buf_size(limits.header_bytes.max(8192));
-        let gate = Gate::new(DefaultAcceptor::new(), limits.connection_slots(), limits.stall_timeout, true);
-        let server = server.acceptor(gate).http1_only();
+        let acceptor = LimitedAcceptor::new(DefaultAcceptor::new(), limits.connection_slots(), limits.stall_timeout, true);
+        let server = server.acceptor(acceptor).http1_only();
         runtime.spawn(async move { drop(server.serve(app).await) });
     }
     Ok(CompatServer { address, handle, runtime: Some(runtime) })

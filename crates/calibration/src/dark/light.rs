@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn darkness_and_light_are_told_apart() {
+    fn darkness_and_light_are_distinguished() {
         for (photons, adu, drift, sign) in [
             (0.0, 0.0, 0.0, None),
             (0.0, 0.0, 20.0, None),

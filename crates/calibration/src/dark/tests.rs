@@ -165,7 +165,7 @@ fn a_few_frames_of_another_stage_are_left_out() {
 }
 
 #[test]
-fn a_drift_within_the_run_is_told() {
+fn a_drift_within_the_run_is_reported() {
     let model = JungfrauModel { drift_adu: 40.0, drift_images: 100.0, ..JungfrauModel::for_modules(1) };
     let mut run = Run::new(model, None);
     run.add(GainStage::G0, 120);

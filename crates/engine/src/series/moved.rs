@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_moved_is_not_told() {
+    fn what_cannot_be_moved_is_not_passed_on() {
         let flip = [Step::Orient(Orientation::FLIPPED)];
         let mut said = SeriesStart { image_size: None, ..start((3.0, 4.0)) };
         said.metadata.insert("beam_center_y".into(), json!(3.0));

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn unlike_packings_are_unpacked_and_what_cannot_be_is_told() {
+    fn unlike_packings_are_unpacked_and_what_cannot_be_is_refused() {
         let mut joiner = PieceJoiner::new(Isa::detect());
         let mut parts = [channels(array(Packing::None, 1)), channels(array(Packing::BitshuffleLz4, 2))];
         let joined = joiner.join(&parts);

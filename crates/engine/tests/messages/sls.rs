@@ -35,7 +35,7 @@ fn an_image_of_each_depth_is_whole_numbers() {
 }
 
 #[test]
-fn images_tell_of_their_series() {
+fn images_name_their_series() {
     let mut reader = reader(P);
     let mut next = |change, pixels: &[u8]| part(reader.read(&message(&[&first(change)[..], pixels])).unwrap());
     let one = next(json!({}), &[7; 32]);

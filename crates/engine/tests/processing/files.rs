@@ -119,7 +119,8 @@ fn a_stop_ends_the_reading_with_whole_frames() {
         let armed = run::arm(parts).unwrap();
         let control = armed.control();
         let stop = std::thread::spawn(move || {
-            while control.progress().images_written < 10 {
+            let until = Instant::now() + Duration::from_secs(20);
+            while control.progress().images_written < 10 && Instant::now() < until {
                 std::thread::sleep(Duration::from_millis(1));
             }
             control.stop();

@@ -167,6 +167,7 @@ impl Recording {
             slots: 16,
             packed_slots: 8,
             lossless_source: true,
+            fills_slots: true,
             window_images: 8,
             deadline_ns: 300_000_000,
             stall_timeout_ns: 500_000_000,

@@ -162,7 +162,8 @@ fn a_slow_sink_and_a_stop_in_the_middle_of_a_sum_leave_the_ledger_balanced() {
         let armed = run::arm(parts).unwrap();
         let control = armed.control();
         let stop = std::thread::spawn(move || {
-            while control.progress().images_written < 3 {
+            let until = Instant::now() + Duration::from_secs(20);
+            while control.progress().images_written < 3 && Instant::now() < until {
                 std::thread::sleep(Duration::from_millis(1));
             }
             control.stop();

@@ -24,7 +24,7 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Messages of the tiny protocol: kind, series, message number + 1 (0 = none), value, columns; then the pixels, uint16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Say {
+pub enum TinyMessage {
     /// Images planned, 0 = unknown.
     Start(u64),
     /// An image, see [`pixel`].
@@ -59,16 +59,16 @@ impl Default for Form {
     }
 }
 
-pub fn message(form: Form, upstream: usize, series: u64, number: u64, say: Say) -> Message {
-    let (kind, value, columns) = match say {
-        Say::Start(planned) => (0u64, planned, 0),
-        Say::Image(image) => (1, image, form.columns),
-        Say::Wide(image) => (1, image, form.columns + 1),
-        Say::Broken(image) => (2, image, form.columns),
-        Say::End => (3, 0, 0),
-        Say::Other => (4, 0, 0),
-        Say::Junk => (5, 0, 0),
-        Say::Bug => (6, 0, 0),
+pub fn message(form: Form, upstream: usize, series: u64, number: u64, tiny: TinyMessage) -> Message {
+    let (kind, value, columns) = match tiny {
+        TinyMessage::Start(planned) => (0u64, planned, 0),
+        TinyMessage::Image(image) => (1, image, form.columns),
+        TinyMessage::Wide(image) => (1, image, form.columns + 1),
+        TinyMessage::Broken(image) => (2, image, form.columns),
+        TinyMessage::End => (3, 0, 0),
+        TinyMessage::Other => (4, 0, 0),
+        TinyMessage::Junk => (5, 0, 0),
+        TinyMessage::Bug => (6, 0, 0),
     };
     let number = if form.has_numbers { number + 1 } else { 0 };
     let words = [kind, series, number, value, form.rows, columns];
@@ -323,9 +323,9 @@ impl Bench {
     }
 
     /// Sends messages of `series` over `upstream`; their numbers begin with `number`.
-    pub fn say(&self, upstream: usize, series: u64, number: u64, says: &[Say]) {
-        for (n, say) in says.iter().enumerate() {
-            let message = message(self.form, upstream, series, number + n as u64, *say);
+    pub fn send(&self, upstream: usize, series: u64, number: u64, messages: &[TinyMessage]) {
+        for (n, tiny) in messages.iter().enumerate() {
+            let message = message(self.form, upstream, series, number + n as u64, *tiny);
             self.senders[upstream].send(message).unwrap();
         }
     }

@@ -5,6 +5,8 @@ use konkordia_core::pixel::Pixel;
 use konkordia_core::series::Ended;
 use konkordia_engine::series::{Join, Notice, Protocol, SeriesSpec};
 
+use TinyMessage::*;
+
 const UPSTREAMS: usize = 4;
 
 fn bench() -> Bench {
@@ -23,12 +25,12 @@ fn bench() -> Bench {
 fn every_upstream_is_one_piece_and_a_missing_one_is_missing() {
     let mut bench = bench();
     for upstream in 0..UPSTREAMS {
-        bench.say(upstream, 0, 100, &[Say::Start(0), Say::Image(0), Say::Image(1), Say::Image(2)]);
+        bench.send(upstream, 0, 100, &[Start(0), Image(0), Image(1), Image(2)]);
         if upstream != 2 {
-            bench.say(upstream, 0, 104, &[Say::Image(3)]);
+            bench.send(upstream, 0, 104, &[Image(3)]);
         }
         // The lost message has a number of its own, too.
-        bench.say(upstream, 0, 105, &[Say::Image(4), Say::Image(5), Say::End]);
+        bench.send(upstream, 0, 105, &[Image(4), Image(5), End]);
     }
     assert_eq!(bench.ended(), Ended::Finished);
     let kept = bench.kept(1).pop().unwrap();
@@ -48,11 +50,11 @@ fn every_upstream_is_one_piece_and_a_missing_one_is_missing() {
 }
 
 #[test]
-fn nobody_hears_of_a_series_before_all_have_said_what_they_say_or_were_waited_for() {
+fn a_series_reaches_no_consumer_before_all_upstreams_have_described_it_or_were_waited_for() {
     let mut bench = bench();
     let started = |bench: &Bench| bench.series.notices().try_iter().filter(|notice| matches!(notice, Notice::Started(_))).count();
     for upstream in 0..3 {
-        bench.say(upstream, 0, 10, &[Say::Start(0), Say::Image(0)]);
+        bench.send(upstream, 0, 10, &[Start(0), Image(0)]);
     }
     eventually("the images have come", || bench.control().progress().upstreams.iter().map(|u| u.received).sum::<u64>() == 6);
     assert_eq!(started(&bench), 0);
@@ -60,7 +62,7 @@ fn nobody_hears_of_a_series_before_all_have_said_what_they_say_or_were_waited_fo
     eventually("the image was waited for", || !bench.collector.kept.lock().unwrap().is_empty());
     assert_eq!(started(&bench), 1);
     for upstream in 0..3 {
-        bench.say(upstream, 0, 12, &[Say::End]);
+        bench.send(upstream, 0, 12, &[End]);
     }
     bench.end();
     let kept = bench.kept(1).pop().unwrap();

@@ -10,13 +10,13 @@ fn spec() -> SeriesSpec {
     SeriesSpec { positions: Positions::Messages, ..quick(Protocol::Stins) }
 }
 
-use Say::*;
+use TinyMessage::*;
 
 /// The result of one series: (states, the sender's numbers, ledger).
 fn series(form: Form, planned: u64, images: &[u64]) -> (String, Vec<u64>, SeriesLedger) {
     let mut bench = Bench::new(spec(), 1, form);
-    let says: Vec<_> = std::iter::once(Start(planned)).chain(images.iter().map(|image| Image(*image))).chain([End]).collect();
-    bench.say(0, 1, 40, &says);
+    let messages: Vec<_> = std::iter::once(Start(planned)).chain(images.iter().map(|image| Image(*image))).chain([End]).collect();
+    bench.send(0, 1, 40, &messages);
     let end = bench.end();
     assert_eq!(end.ended, Ended::Finished);
     let kept = bench.kept(1).remove(0);
@@ -52,11 +52,11 @@ fn what_a_sender_calls_its_images_is_a_label() {
 #[test]
 fn messages_that_are_lost_are_gaps_whatever_the_images_are_called() {
     let mut bench = Bench::new(spec(), 1, NUMBERED);
-    bench.say(0, 1, 10, &[Start(0), Image(5), Image(5)]);
+    bench.send(0, 1, 10, &[Start(0), Image(5), Image(5)]);
     // Two messages are lost, and two come in another order.
-    bench.say(0, 1, 16, &[Image(9)]);
-    bench.say(0, 1, 15, &[Image(6)]);
-    bench.say(0, 1, 19, &[End]);
+    bench.send(0, 1, 16, &[Image(9)]);
+    bench.send(0, 1, 15, &[Image(6)]);
+    bench.send(0, 1, 19, &[End]);
     let end = bench.end();
     let kept = &bench.kept(1)[0];
     assert_eq!((kept.states().as_str(), end.ledger.images.lost, end.ledger.images.is_success()), ("cc--cc--", 4, false));
@@ -87,7 +87,7 @@ fn each_upstream_of_pieces_counts_its_own_messages() {
     let modular = SeriesSpec { join: Join::Pieces, workers: 1, ..spec() };
     let mut bench = Bench::new(modular, 2, NUMBERED);
     for (upstream, number) in [(0, 10), (1, 500)] {
-        bench.say(upstream, 0, number, &[Start(0), Image(3), Image(3), Image(3), End]);
+        bench.send(upstream, 0, number, &[Start(0), Image(3), Image(3), Image(3), End]);
     }
     let end = bench.end();
     assert_eq!((bench.kept(1)[0].states().as_str(), end.ledger.images.is_success()), ("ccc", true));
@@ -97,28 +97,28 @@ fn each_upstream_of_pieces_counts_its_own_messages() {
 fn a_message_that_comes_twice_or_late_is_no_success() {
     let frames = SeriesSpec { positions: Positions::Frames, ..spec() };
     // (messages, images that are not kept)
-    for (spec, says, not_kept) in [
+    for (spec, messages, not_kept) in [
         (frames, &[Start(0), Image(0), Image(1), Image(1), End][..], 1),
         (SeriesSpec { protocol: Protocol::DectrisV2, ..spec() }, &[Start(2), Image(0), Junk, Image(1), End], 1),
         (SeriesSpec { images: Some(2), ..spec() }, &[Start(5), Image(0), Image(1), Image(2), End], 0),
     ] {
         let mut bench = Bench::new(spec, 1, PLAIN);
-        bench.say(0, 1, 0, says);
+        bench.send(0, 1, 0, messages);
         let end = bench.end();
         assert_eq!(
             (end.ledger.images.not_kept, end.ledger.images.complete, end.ledger.images.is_complete()),
             (not_kept, 2, true),
-            "{says:?}"
+            "{messages:?}"
         );
-        assert_eq!(end.ledger.images.is_success(), not_kept == 0, "{says:?}");
-        assert_eq!(bench.refusals().is_empty(), not_kept == 0 && !says.contains(&Image(2)), "{says:?}");
+        assert_eq!(end.ledger.images.is_success(), not_kept == 0, "{messages:?}");
+        assert_eq!(bench.refusals().is_empty(), not_kept == 0 && !messages.contains(&Image(2)), "{messages:?}");
     }
     let mut bench = Bench::new(spec(), 1, NUMBERED);
-    bench.say(0, 1, 10, &[Start(0), Image(0), Image(1)]);
+    bench.send(0, 1, 10, &[Start(0), Image(0), Image(1)]);
     // The same message again, and one with the number of the header.
-    bench.say(0, 1, 12, &[Image(1)]);
-    bench.say(0, 1, 10, &[Image(9)]);
-    bench.say(0, 1, 13, &[End]);
+    bench.send(0, 1, 12, &[Image(1)]);
+    bench.send(0, 1, 10, &[Image(9)]);
+    bench.send(0, 1, 13, &[End]);
     let end: Arc<_> = bench.end();
     assert_eq!((end.ledger.images.complete, end.ledger.images.not_kept, end.ledger.images.is_success()), (2, 2, false));
     // Each reason is reported once.

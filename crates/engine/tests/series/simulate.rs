@@ -16,6 +16,8 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use TinyMessage::*;
+
 fn below(rng: &mut Rng, end: u64) -> u64 {
     rng.next_u64() % end
 }
@@ -58,23 +60,23 @@ fn balanced(seed: u64, protocol: Protocol) {
     for series in 1..4u64 {
         let base = series * 1000;
         let mut sent = BTreeSet::new();
-        let mut says: Vec<(u64, Say)> = Vec::new();
+        let mut messages: Vec<(u64, TinyMessage)> = Vec::new();
         for image in 0..images {
             if below(&mut rng, 12) > 0 {
-                says.push((image + 1, Say::Image(image)));
+                messages.push((image + 1, Image(image)));
                 sent.insert(image);
                 if below(&mut rng, 10) == 0 {
-                    says.push((image + 1, Say::Image(image)));
+                    messages.push((image + 1, Image(image)));
                 }
             }
         }
-        jumble(&mut rng, &mut says, 8);
-        bench.say(0, series, base, &[Say::Start(images)]);
-        for (number, say) in says {
-            bench.say_alike(below(&mut rng, upstreams as u64) as usize, series, base + number, say);
+        jumble(&mut rng, &mut messages, 8);
+        bench.send(0, series, base, &[Start(images)]);
+        for (number, tiny) in messages {
+            bench.send_alike(below(&mut rng, upstreams as u64) as usize, series, base + number, tiny);
         }
         // The end comes on any upstream, perhaps long before the other messages have been read.
-        bench.say(below(&mut rng, upstreams as u64) as usize, series, base + images + 1, &[Say::End]);
+        bench.send(below(&mut rng, upstreams as u64) as usize, series, base + images + 1, &[End]);
         let end = bench.end();
         assert_eq!(end.ended, Ended::Finished, "seed {seed}");
         let kept = bench.kept(series as usize).pop().unwrap();
@@ -94,9 +96,9 @@ fn balanced(seed: u64, protocol: Protocol) {
 }
 
 impl Bench {
-    /// As [`Self::say`] for streams that share a message: pixels are those of upstream 0.
-    fn say_alike(&self, upstream: usize, series: u64, number: u64, say: Say) {
-        self.senders[upstream].send(message(self.form, 0, series, number, say)).unwrap();
+    /// As [`Self::send`] for streams that share a message: pixels are those of upstream 0.
+    fn send_alike(&self, upstream: usize, series: u64, number: u64, tiny: TinyMessage) {
+        self.senders[upstream].send(message(self.form, 0, series, number, tiny)).unwrap();
     }
 }
 
@@ -159,32 +161,32 @@ fn recombined(seed: u64, missing: MissingPolicy) {
     for series in 1..3u64 {
         let key = if form.has_numbers { 0 } else { series };
         let mut here = vec![BTreeSet::new(); images as usize];
-        let mut scripts: Vec<Vec<Say>> = Vec::new();
+        let mut scripts: Vec<Vec<TinyMessage>> = Vec::new();
         let mut broken = 0;
         for upstream in 0..3 {
-            let mut says = Vec::new();
+            let mut messages = Vec::new();
             for image in 0..images {
                 match below(&mut rng, 20) {
                     0 => {}
                     // Discarded images are not unpacked, so their errors are not found.
                     1 if missing == MissingPolicy::Keep => {
-                        says.push(Say::Broken(image));
+                        messages.push(Broken(image));
                         broken += 1;
                     }
                     _ => {
-                        says.push(Say::Image(image));
+                        messages.push(Image(image));
                         here[image as usize].insert(upstream);
                     }
                 }
             }
-            jumble(&mut rng, &mut says, 4);
-            says.insert(0, Say::Start(images));
-            says.push(Say::End);
-            scripts.push(says);
+            jumble(&mut rng, &mut messages, 4);
+            messages.insert(0, Start(images));
+            messages.push(End);
+            scripts.push(messages);
         }
         // One upstream after the other, or alternating.
-        for (upstream, says) in scripts.iter().enumerate() {
-            bench.say(upstream, key, series * 100 * (1 + upstream as u64), says);
+        for (upstream, messages) in scripts.iter().enumerate() {
+            bench.send(upstream, key, series * 100 * (1 + upstream as u64), messages);
         }
         let end = bench.end();
         assert_eq!((end.ended, end.ledger.total().malformed), (Ended::Finished, broken), "seed {seed}");
@@ -214,11 +216,11 @@ fn a_module_that_is_far_behind_is_waited_for() {
     // The window is smaller than the distance: upstreams that are ahead are held back, and nothing is lost.
     let spec = SeriesSpec { window_images: 4, wait_ns: 10_000 * MS, drain_ns: 10_000 * MS, ..modular(MissingPolicy::Keep) };
     let mut bench = Bench::new(spec, 3, Form { rows: 3, columns: 4, has_numbers: false });
-    let says: Vec<Say> = std::iter::once(Say::Start(0)).chain((0..100).map(Say::Image)).chain([Say::End]).collect();
-    bench.say(0, 1, 0, &says);
-    bench.say(1, 1, 0, &says);
+    let messages: Vec<TinyMessage> = std::iter::once(Start(0)).chain((0..100).map(Image)).chain([End]).collect();
+    bench.send(0, 1, 0, &messages);
+    bench.send(1, 1, 0, &messages);
     eventually("the window is full", || bench.control().progress().images_waiting == 4);
-    bench.say(2, 1, 0, &says);
+    bench.send(2, 1, 0, &messages);
     assert_eq!(bench.end().ledger.images.complete, 100);
 }
 
@@ -234,8 +236,8 @@ fn a_stalled_consumer_costs_the_others_nothing_and_is_counted() {
     };
     let stalled = bench.output_queues.add(spec("stalled", ServiceLevel::ReliableSkip, 10));
     let mut newest = bench.output_queues.add(spec("newest", ServiceLevel::Latest, 1));
-    let says: Vec<Say> = std::iter::once(Say::Start(500)).chain((0..500).map(Say::Image)).chain([Say::End]).collect();
-    bench.say(0, 1, 0, &says);
+    let messages: Vec<TinyMessage> = std::iter::once(Start(500)).chain((0..500).map(Image)).chain([End]).collect();
+    bench.send(0, 1, 0, &messages);
     assert!(bench.end().ledger.images.is_complete());
     assert_eq!(bench.kept(1)[0].images.len(), 500);
     assert_eq!((stalled.stats().skipped.load(Ordering::Relaxed), stalled.stats().lag_images.load(Ordering::Relaxed)), (490, 500));
@@ -263,8 +265,8 @@ fn a_stuck_sink_holds_the_source_back_and_a_cancel_frees_everything() {
     let spec = SeriesSpec { budget_bytes: 40_000, ..SeriesSpec::new(Protocol::DectrisV2) };
     let mut bench = Bench::new(spec, 1, Form { rows: 10, columns: 50, has_numbers: false });
     let stuck = stuck_consumer(&bench);
-    let says: Vec<Say> = std::iter::once(Say::Start(400)).chain((0..400).map(Say::Image)).collect();
-    bench.say(0, 1, 0, &says);
+    let messages: Vec<TinyMessage> = std::iter::once(Start(400)).chain((0..400).map(Image)).collect();
+    bench.send(0, 1, 0, &messages);
     // The in-flight budget of the upstream need not be used up: small batches fill the queue of the sort thread first.
     eventually("everybody waits for the sink", || stuck.stats().waited_ns.load(Ordering::Relaxed) > 200 * MS);
     let received = bench.control().progress().upstreams[0].received;
@@ -275,7 +277,7 @@ fn a_stuck_sink_holds_the_source_back_and_a_cancel_frees_everything() {
     eventually("everything was received", || bench.control().progress().upstreams[0].received == 401);
     bench.assert_at_rest();
     drop(stuck);
-    bench.say(0, 2, 0, &[Say::Start(1), Say::Image(0), Say::End]);
+    bench.send(0, 2, 0, &[Start(1), Image(0), End]);
     assert!(bench.end().ledger.images.is_complete());
 }
 
@@ -283,31 +285,31 @@ fn a_stuck_sink_holds_the_source_back_and_a_cancel_frees_everything() {
 fn a_shutdown_right_behind_a_cancel_ends_all_threads() {
     let bench = Bench::new(SeriesSpec::new(Protocol::DectrisV2), 1, Form::default());
     let _stuck = stuck_consumer(&bench);
-    let says: Vec<Say> = std::iter::once(Say::Start(400)).chain((0..400).map(Say::Image)).collect();
-    bench.say(0, 1, 0, &says);
+    let messages: Vec<TinyMessage> = std::iter::once(Start(400)).chain((0..400).map(Image)).collect();
+    bench.send(0, 1, 0, &messages);
     eventually("the queue is full", || bench.newest().is_some_and(|newest| newest >= 5));
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, ended) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         // Both calls wait for the thread that is stuck.
         bench.control().cancel();
         drop(bench);
-        let _ = tell.send(());
+        let _ = sender.send(());
     });
-    told.recv_timeout(Duration::from_secs(20)).expect("all threads end");
+    ended.recv_timeout(Duration::from_secs(20)).expect("all threads end");
 }
 
 #[test]
-fn a_sink_that_fails_is_told_with_what_it_did_not_take() {
+fn a_sink_that_fails_is_reported_with_what_it_did_not_take() {
     let collector = Collector { fails_at: Some(3), ..Collector::default() };
     let bench = Bench::with(SeriesSpec::new(Protocol::DectrisV2), 1, Form::default(), collector);
-    let says: Vec<Say> = std::iter::once(Say::Start(10)).chain((0..10).map(Say::Image)).chain([Say::End]).collect();
-    bench.say(0, 1, 0, &says);
+    let messages: Vec<TinyMessage> = std::iter::once(Start(10)).chain((0..10).map(Image)).chain([End]).collect();
+    bench.send(0, 1, 0, &messages);
     eventually("the end is taken", || bench.sink.series_ended() == 1);
     let errors: Vec<String> = bench.sink.errors.lock().unwrap().iter().map(|error| error.why.clone()).collect();
     assert_eq!(errors, ["the test says so"]);
     assert_eq!((bench.sink.unwritten(), bench.sink.written()), (7, 3));
     // The next series is written again.
-    bench.say(0, 2, 0, &[Say::Start(2), Say::Image(0), Say::Image(1), Say::End]);
+    bench.send(0, 2, 0, &[Start(2), Image(0), Image(1), End]);
     eventually("the second series is taken", || bench.sink.series_ended() == 2);
     assert_eq!(bench.sink.written(), 5);
 }
@@ -316,10 +318,10 @@ fn a_sink_that_fails_is_told_with_what_it_did_not_take() {
 fn messages_by_hand_to_several_upstreams_are_alike() {
     // Duplicates on both upstreams: every image comes once.
     let mut bench = Bench::new(SeriesSpec { drain_ns: 100 * MS, ..SeriesSpec::new(Protocol::DectrisV2) }, 2, Form::default());
-    let says: Vec<Say> = std::iter::once(Say::Start(20)).chain((0..20).map(Say::Image)).chain([Say::End]).collect();
-    for say in says {
-        bench.say_alike(0, 1, 0, say);
-        bench.say_alike(1, 1, 0, say);
+    let messages: Vec<TinyMessage> = std::iter::once(Start(20)).chain((0..20).map(Image)).chain([End]).collect();
+    for tiny in messages {
+        bench.send_alike(0, 1, 0, tiny);
+        bench.send_alike(1, 1, 0, tiny);
     }
     let end = bench.end();
     assert_eq!((end.ended, end.ledger.images.complete, end.ledger.total().placed), (Ended::Finished, 20, 20));
@@ -339,9 +341,9 @@ fn images_are_changed_and_packed_by_the_workers_and_stay_in_order() {
         ..SeriesSpec::new(Protocol::DectrisV2)
     };
     let mut bench = Bench::new(spec, 1, Form::default());
-    let images = (0..200).map(|n| if n == 77 { Say::Broken(n) } else { Say::Image(n) });
-    let says: Vec<Say> = std::iter::once(Say::Start(200)).chain(images).chain([Say::End]).collect();
-    bench.say(0, 1, 0, &says);
+    let images = (0..200).map(|n| if n == 77 { Broken(n) } else { Image(n) });
+    let messages: Vec<TinyMessage> = std::iter::once(Start(200)).chain(images).chain([End]).collect();
+    bench.send(0, 1, 0, &messages);
     let end = bench.end();
     assert_eq!((end.ledger.images.complete, end.ledger.images.lost, end.ledger.total().malformed), (199, 1, 1));
     let mut scratch = UnpackScratch::new(Isa::detect());

@@ -21,15 +21,15 @@ struct Endless {
 impl MessageSource for Endless {
     fn receive(&mut self, _timeout: Duration, messages_max: usize, into: &mut Vec<Message>) -> io::Result<()> {
         for _ in 0..messages_max {
-            let say = match self.next {
-                0 => Say::Start(self.images),
-                n if n <= self.images => Say::Image(n - 1),
-                n if n == self.images + 1 => Say::End,
+            let tiny = match self.next {
+                0 => TinyMessage::Start(self.images),
+                n if n <= self.images => TinyMessage::Image(n - 1),
+                n if n == self.images + 1 => TinyMessage::End,
                 _ => return Ok(()),
             };
             // The header is the sender's; the pixels are shared.
-            let mut message = message(Form { rows: 0, ..self.form }, 0, 1, 0, say);
-            if let (Say::Image(_), Some(pixels)) = (say, message.parts.get_mut(1)) {
+            let mut message = message(Form { rows: 0, ..self.form }, 0, 1, 0, tiny);
+            if let (TinyMessage::Image(_), Some(pixels)) = (tiny, message.parts.get_mut(1)) {
                 *pixels = self.pixels.clone();
             }
             let head: Vec<u8> = message.parts[0].iter().copied().collect();

@@ -12,7 +12,7 @@ use konkordia_kernels::transform::{UnpackScratch, unpack};
 use konkordia_sim::rng::Rng;
 use std::collections::BTreeSet;
 
-use Say::*;
+use TinyMessage::*;
 
 const FORM: Form = Form { rows: 3, columns: 5, has_numbers: false };
 
@@ -62,8 +62,9 @@ fn seeded(seed: u64) {
         let gap = rng.below(images / k) * k;
         sent.retain(|n| !(gap..gap + k).contains(n));
         sent.insert(images - 1);
-        let says: Vec<Say> = [Start(planned)].into_iter().chain(sent.iter().map(|n| Image(*n))).chain([End]).collect();
-        bench.say(0, series, 0, &says);
+        let messages: Vec<TinyMessage> =
+            [Start(planned)].into_iter().chain(sent.iter().map(|n| Image(*n))).chain([End]).collect();
+        bench.send(0, series, 0, &messages);
         let end = bench.end();
         assert_eq!((end.ended, frames(&end.ledger)), (Ended::Finished, (images, images % k)), "seed {seed}");
         let kept = bench.kept(series as usize).pop().unwrap();
@@ -101,7 +102,7 @@ fn sums_are_those_of_naive_code_whatever_is_lost() {
 #[test]
 fn a_sum_of_one_is_the_image() {
     let mut bench = Bench::new(spec(1), 1, FORM);
-    bench.say(0, 1, 0, &[Start(3), Image(0), Image(1), Image(2), End]);
+    bench.send(0, 1, 0, &[Start(3), Image(0), Image(1), Image(2), End]);
     let end = bench.end();
     assert_eq!((end.ledger.images.complete, frames(&end.ledger), end.ledger.rows().len()), (3, (0, 0), 10));
     let kept = bench.kept(1).pop().unwrap();
@@ -113,13 +114,13 @@ fn who_arms_counts_sums_and_progress_and_ring_too() {
     let mut bench = Bench::new(SeriesSpec { accept: Accept::WhenArmed, ..spec(3) }, 1, FORM);
     bench.control().arm(ArmOrder { images: Some(2), ..ArmOrder::default() });
     eventually("it is armed", || bench.control().progress().state == State::Armed);
-    bench.say(0, 1, 0, &[Start(100), Image(0), Image(1), Image(2), Image(3)]);
+    bench.send(0, 1, 0, &[Start(100), Image(0), Image(1), Image(2), Image(3)]);
     eventually("a sum is there", || bench.control().progress().images_committed == 1);
     eventually("a frame waits", || bench.control().progress().ledger.frames_unfinished == 1);
     assert_eq!(bench.control().progress().images_planned, Some(2));
     assert_eq!(bench.newest().unwrap(), 0);
     // One image more than was armed.
-    bench.say(0, 1, 0, &[Image(4), Image(5), Image(6), End]);
+    bench.send(0, 1, 0, &[Image(4), Image(5), Image(6), End]);
     let end = bench.end();
     assert_eq!((end.ended, end.ledger.images.complete, frames(&end.ledger)), (Ended::Finished, 2, (6, 0)));
     assert_eq!(bench.newest().unwrap(), 1);
@@ -128,13 +129,13 @@ fn who_arms_counts_sums_and_progress_and_ring_too() {
 #[test]
 fn stop_cancel_and_far_ends_balance() {
     let mut bench = Bench::new(SeriesSpec { wait_ns: 20_000 * MS, ..spec(4) }, 1, FORM);
-    bench.say(0, 1, 0, &[Start(0), Image(0), Image(1), Image(2), Image(3), Image(4), Image(5)]);
+    bench.send(0, 1, 0, &[Start(0), Image(0), Image(1), Image(2), Image(3), Image(4), Image(5)]);
     eventually("they are there", || bench.control().progress().ledger.frames == 6);
     bench.control().stop();
     let end = bench.end();
     assert_eq!((end.ended, end.ledger.images.complete, frames(&end.ledger)), (Ended::Stopped, 1, (6, 2)));
     // A gap holds the images behind it back; they are thrown away together with the sum that was begun.
-    bench.say(0, 2, 0, &[Start(0), Image(0), Image(1), Image(4), Image(5), Image(9)]);
+    bench.send(0, 2, 0, &[Start(0), Image(0), Image(1), Image(4), Image(5), Image(9)]);
     eventually("they are there", || bench.control().progress().ledger.total().placed == 5);
     bench.control().cancel();
     let end = bench.end();
@@ -143,7 +144,7 @@ fn stop_cancel_and_far_ends_balance() {
     assert_eq!((ledger.images.discarded, frames(ledger)), (2, (10, 2)));
     assert_eq!(bench.kept(2).pop().unwrap().states(), "");
     // Announced images that did not come complete no sum.
-    bench.say(0, 3, 0, &[Start(1 << 30 | 3), Image(0), Image(1), Image(2), Image(3), Image(4), End]);
+    bench.send(0, 3, 0, &[Start(1 << 30 | 3), Image(0), Image(1), Image(2), Image(3), Image(4), End]);
     let end = bench.end();
     let ledger = &end.ledger;
     assert_eq!(
@@ -166,12 +167,12 @@ fn pieces_stay_pieces_and_a_missing_one_is_missing_in_the_sum() {
     };
     let mut bench = Bench::new(spec, 2, Form { has_numbers: true, ..FORM });
     for upstream in 0..2 {
-        bench.say(upstream, 0, 10, &[Start(0)]);
+        bench.send(upstream, 0, 10, &[Start(0)]);
         // A lost message has a number of its own, too.
         for image in (0..8).filter(|image| !(*image == 4 && upstream == 1)) {
-            bench.say(upstream, 0, 11 + image, &[Image(image)]);
+            bench.send(upstream, 0, 11 + image, &[Image(image)]);
         }
-        bench.say(upstream, 0, 19, &[End]);
+        bench.send(upstream, 0, 19, &[End]);
     }
     let end = bench.end();
     assert_eq!((end.ended, end.ledger.parts_missing, frames(&end.ledger)), (Ended::Finished, 1, (8, 2)));
@@ -189,7 +190,7 @@ fn pieces_stay_pieces_and_a_missing_one_is_missing_in_the_sum() {
 #[test]
 fn what_cannot_be_read_is_lost_to_its_sum() {
     let mut bench = Bench::new(spec(2), 1, FORM);
-    bench.say(0, 1, 0, &[Start(6), Image(0), Image(1), Image(2), Broken(3), Broken(4), Broken(5), End]);
+    bench.send(0, 1, 0, &[Start(6), Image(0), Image(1), Image(2), Broken(3), Broken(4), Broken(5), End]);
     let end = bench.end();
     assert_eq!(
         (end.ledger.images.complete, end.ledger.images.partial, end.ledger.images.lost, end.ledger.total().malformed),

@@ -5,7 +5,7 @@ use super::planes::{Kept, Planes};
 use konkordia_core::array::Element;
 use konkordia_engine::series::Protocol;
 
-use Say::*;
+use TinyMessage::*;
 
 fn expected(series: u64, images: &[u64]) -> Vec<Kept> {
     let plane = |image: &u64| {
@@ -23,7 +23,7 @@ fn planes_belong_to_their_series_and_gaps_have_none() {
     let mut of_all = all.spawn("all", &bench.output_queues, 1, 100);
     let mut of_some = some.spawn("some", &bench.output_queues, 2, 100);
     for series in [5, 6] {
-        bench.say(0, series, 0, &[Start(5), Image(0), Image(1), Broken(2), Image(4), End]);
+        bench.send(0, series, 0, &[Start(5), Image(0), Image(1), Broken(2), Image(4), End]);
         bench.end();
     }
     // The sink is ahead of them in the list of queues: when it has all, so have they.
@@ -83,7 +83,7 @@ fn nothing_is_taken_while_nobody_wants_it() {
         // The second question is asked after the first answer has come to the queue.
         let asked = viewers.asked.load(Ordering::SeqCst);
         eventually("it is asked", || viewers.asked.load(Ordering::SeqCst) >= asked + 2);
-        bench.say(0, series, 0, &[Start(2), Image(0), Image(1), End]);
+        bench.send(0, series, 0, &[Start(2), Image(0), Image(1), End]);
         bench.end();
         bench.kept(series as usize - 4);
     }

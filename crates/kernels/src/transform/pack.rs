@@ -8,7 +8,7 @@ use crate::lz4;
 use konkordia_core::array::{Element, Packing};
 use konkordia_core::plan::Compression;
 
-/// Level of Zstd: the one that is tuned for bit-transposed blocks.
+/// Level of Zstd: the one with an encoder for bit-transposed blocks ([`crate::planes`]).
 const ZSTD_LEVEL: u8 = 1;
 
 /// Buffers for packing, kept between images: the packer of the packing that was used last, and room for one of its

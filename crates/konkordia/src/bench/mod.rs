@@ -12,6 +12,7 @@ mod rows;
 mod split;
 mod stream;
 mod tables;
+mod threads;
 
 use crate::cli::BenchCommand;
 use konkordia_core::failure::{Exit, Failure};

@@ -3,6 +3,7 @@
 
 use super::args::{BenchCompression, BenchPipelineArgs};
 use super::module_files::{calibration_of, raw_frames};
+use super::threads::{self, Watch};
 use crate::run::loopback::transfer;
 use crate::simulate::detector::{jungfrau, packetiser};
 use crate::simulate::feed::{Feed, SYNTHETIC_IMAGES};
@@ -21,6 +22,7 @@ use konkordia_sim::scene::SceneModel;
 use serde_json::{Value, json};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 /// The search begins here and doubles until data are lost.
 const RATE_FIRST_HZ: f64 = 250.0;
@@ -48,6 +50,8 @@ struct Attempt {
     /// Resident memory after about a second, and at the end of the run.
     memory_bytes: (u64, u64),
     receive_buffer_bytes: usize,
+    /// Processor time by role ([`Watch::to_json`]).
+    threads: Vec<Value>,
 }
 
 impl Attempt {
@@ -67,7 +71,16 @@ impl Attempt {
             "gigabytes_per_second": self.received_gigabytes_per_second, "bits_per_pixel": self.bits_per_pixel,
             "slots": self.slots, "slots_used_max": self.slots_used_max, "resident_bytes_early": self.memory_bytes.0,
             "resident_bytes_end": self.memory_bytes.1, "receive_buffer_bytes": self.receive_buffer_bytes,
+            "threads": self.threads,
         })
+    }
+
+    /// Processors that the threads kept busy, by role; empty if the attempt was too short.
+    fn busy(&self) -> String {
+        let part =
+            |row: &Value| format!("{} {:.2}", row["role"].as_str().unwrap_or_default(), row["cores"].as_f64().unwrap_or(0.0));
+        let parts: Vec<String> = self.threads.iter().map(part).collect();
+        if parts.is_empty() { String::new() } else { format!("\nprocessors kept busy: {}", parts.join(", ")) }
     }
 
     fn row(&self) -> Vec<String> {
@@ -150,7 +163,8 @@ fn measure(args: &BenchPipelineArgs, folder: &Path) -> Result<Exit, Failure> {
             let verdict = best.map_or("no loss-free rate found".into(), |b| {
                 format!("highest loss-free rate: {:.0} Hz, {:.2} GB/s", b.sent_hz, b.received_gigabytes_per_second)
             });
-            console::to_stdout(&format!("\n{modules} module(s)\n{}\n{verdict}", text::table(&rows)));
+            let busy = best.map(Attempt::busy).unwrap_or_default();
+            console::to_stdout(&format!("\n{modules} module(s)\n{}\n{verdict}{busy}", text::table(&rows)));
         }
         results.push(json!({
             "modules": modules, "attempts": attempts.iter().map(Attempt::to_json).collect::<Vec<_>>(),
@@ -254,8 +268,11 @@ impl<'a> Bench<'a> {
         let (addresses, receiving, host) = (prepared.addresses.clone(), prepared.receiving.clone(), prepared.host.clone());
         let (files, slots, receive_buffer_bytes) = (prepared.files.clone(), prepared.plan.slots, prepared.receive_buffer_bytes);
         let (mut slots_used_max, mut memory_bytes, mut looks) = (0, (0, 0), 0u32);
+        let (mut of_threads, begun) = (Watch::default(), Instant::now());
         let mut watch = |control: &Control| {
-            slots_used_max = slots_used_max.max(control.progress().slots_used);
+            let progress = control.progress();
+            of_threads.look(begun.elapsed(), progress.images_committed, threads::now());
+            slots_used_max = slots_used_max.max(progress.slots_used);
             looks += 1;
             if delete {
                 delete_data_files(self.folder, Which::Finished);
@@ -289,6 +306,7 @@ impl<'a> Bench<'a> {
             slots,
             memory_bytes,
             receive_buffer_bytes,
+            threads: of_threads.to_json(),
         };
         console::to_stderr(&format!("  {rate_hz:.0} Hz: {}", attempt.row().last().cloned().unwrap_or_default()));
         Ok(attempt)

@@ -203,7 +203,7 @@ mod tests {
 
     /// The figures of the paper follow from bits per pixel and rates alone.
     #[test]
-    fn the_traffic_is_that_of_the_paper() {
+    fn the_memory_traffic_is_that_of_the_paper() {
         for (_, bytes, paper) in NEEDS {
             for (detector, paper) in paper.into_iter().enumerate().filter_map(|(d, p)| Some((d, p?))) {
                 assert!((need(detector, bytes) - paper).abs() < 0.6, "{} not {paper}", need(detector, bytes));

@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_the_child_is_told() {
+    fn the_end_of_the_child_is_reported() {
         let task = Task { files: vec!["a.h5".into()], left: "run it again".into(), ..Task::default() };
         assert!(end(&task, ExitStatus::from_raw(3 << 8), None).is_ok());
         let failure = end(&task, ExitStatus::from_raw(SIGSEGV), None).expect_err("it crashed");

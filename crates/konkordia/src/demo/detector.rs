@@ -141,8 +141,8 @@ fn series(
     let window_bytes = (buffer_bytes / BUFFER_SHARE).max(feed.datagram_bytes);
     pace.burst_max = (window_bytes / 2 / feed.datagram_bytes).max(1);
     let packets_max = (window_bytes / feed.datagram_bytes) as u64;
-    let mut gate = |sent: &Sent| wait_for_room(detector, start.run, sent, packets_max);
-    send(feed, senders, &pace, start.images_expected.unwrap_or(u64::MAX), &mut gate)
+    let mut before_burst = |sent: &Sent| wait_for_room(detector, start.run, sent, packets_max);
+    send(feed, senders, &pace, start.images_expected.unwrap_or(u64::MAX), &mut before_burst)
 }
 
 /// Waits until there is room for more packets; false when the run has ended.

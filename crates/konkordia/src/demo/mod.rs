@@ -83,7 +83,7 @@ struct Files {
 pub fn command(args: &DemoArgs) -> Result<Exit, Failure> {
     let begun = Instant::now();
     let interrupted = signals::stop_flag()?;
-    say(
+    print(
         args,
         &format!("1  simulating {IMAGES} images of a JUNGFRAU module (512 x 1024 pixels, 12.4 keV, lysozyme-like crystal) ..."),
     );
@@ -99,7 +99,7 @@ pub fn command(args: &DemoArgs) -> Result<Exit, Failure> {
 }
 
 /// Prints text for the user: on stderr if the result on stdout is JSON.
-fn say(args: &DemoArgs, text: &str) {
+fn print(args: &DemoArgs, text: &str) {
     if args.json { console::to_stderr(text) } else { console::to_stdout(text) }
 }
 
@@ -176,7 +176,7 @@ impl Stage {
             Arc::new(DrivenDetector::new(detector, starts.clone()))
         })?;
         let url = service.url();
-        say(
+        print(
             args,
             &format!(
                 "2  the service is at {url}; by hand this would be:\n       konkordia serve -c {}",
@@ -195,7 +195,7 @@ impl Stage {
     fn run(&self, args: &DemoArgs, interrupted: &AtomicBool) -> Result<DetectorStatus, Failure> {
         let Self { url, client, .. } = self;
         let images = text::count(args.images);
-        say(
+        print(
             args,
             &format!(
                 "3  arming it for {images} images, then starting it and the detector, which sends UDP packets over loopback:\n       \
@@ -238,7 +238,7 @@ fn show(args: &DemoArgs, scene: &Scene, stage: &Stage, interrupted: &AtomicBool,
     let file = files.files.into_iter().next_back().ok_or_else(|| {
         Failure::new(Exit::Incomplete, "the run has no file", status.message.clone(), status.hint.clone().unwrap_or_default())
     })?;
-    say(args, "4  reading the file back and comparing every pixel with a reference computed from the same packets ...");
+    print(args, "4  reading the file back and comparing every pixel with a reference computed from the same packets ...");
     let master = args.dir.join(master_file_name(PREFIX));
     let proof = proof::compare(&master, &scene.detector, &scene.packetiser, &scene.truth, args.images)?;
     let exit = if proof.is_complete(args.images) { Exit::Complete } else { Exit::Incomplete };
@@ -328,7 +328,7 @@ fn summary(args: &DemoArgs, stage: &Stage, outcome: &Outcome) {
 fn keep(args: &DemoArgs, stage: &Stage, interrupted: &AtomicBool) {
     let url = &stage.url;
     let at = if url.ends_with(&format!(":{HTTP_PORT}")) { String::new() } else { format!(" --url {url}") };
-    say(
+    print(
         args,
         &format!(
             "\n5  the service runs on until Ctrl-C; at each start the simulated detector sends a series, at {} Hz. Look at {url}/, and try in another terminal:\n       \
@@ -341,7 +341,7 @@ fn keep(args: &DemoArgs, stage: &Stage, interrupted: &AtomicBool) {
     while !interrupted.load(Ordering::Relaxed) {
         std::thread::sleep(LOOK);
         match stage.simulator.sent_by_now() {
-            Some(Ok(sent)) => say(args, &format!("   sent {} images in {:.1} s", text::count(sent.images), sent.seconds)),
+            Some(Ok(sent)) => print(args, &format!("   sent {} images in {:.1} s", text::count(sent.images), sent.seconds)),
             Some(Err(failure)) => console::to_stderr(&failure.to_string()),
             None => {}
         }

@@ -115,7 +115,7 @@ fn to_text(s: &Summary) -> String {
         rows.extend(geometry(spec).into_iter().map(|line| ("tile", line)));
     }
     rows.extend(s.pedestals.iter().map(|p| {
-        let after = if p.images.is_empty() { String::new() } else { format!(", after images {}", said(&p.images)) };
+        let after = if p.images.is_empty() { String::new() } else { format!(", after images {}", numbers_text(&p.images)) };
         ("pedestals", format!("{}: {} snapshots{after}", p.path.display(), p.images.len()))
     }));
     rows.extend(s.data_files.iter().map(|f| {
@@ -141,7 +141,7 @@ fn numbers(spec: &FileSpec) -> Vec<String> {
 }
 
 /// A list of numbers, the middle of a long one left out.
-fn said(list: &[u64]) -> String {
+fn numbers_text(list: &[u64]) -> String {
     let text = |part: &[u64]| part.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
     match list {
         [first @ .., last] if list.len() > 8 => format!("{}, ... {last}", text(&first[..6])),
@@ -211,7 +211,7 @@ mod tests {
         let scale = Some(Scale { step: 1.0, offset: 40.0 });
         let spec = FileSpec { scale, saturation: Some(12000.0), ..FileSpec::default() };
         assert_eq!(numbers(&spec), ["in steps of 1 photon; 40 steps were added to each pixel", "highest 12000"]);
-        assert_eq!(said(&[1, 2]), "1, 2");
-        assert_eq!(said(&(0..20).collect::<Vec<_>>()), "0, 1, 2, 3, 4, 5, ... 19");
+        assert_eq!(numbers_text(&[1, 2]), "1, 2");
+        assert_eq!(numbers_text(&(0..20).collect::<Vec<_>>()), "0, 1, 2, 3, 4, 5, ... 19");
     }
 }

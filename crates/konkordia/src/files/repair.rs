@@ -34,7 +34,7 @@ pub fn command(args: &FileArgs) -> Result<Exit, Failure> {
         console::to_stdout(&format!("note: {note}"));
     }
     for missing in &report.missing {
-        let which = said(&missing.ranges);
+        let which = ranges_text(&missing.ranges);
         let images = if missing.images == 1 { "image is" } else { "images are" };
         let number = if missing.images == 0 { "an unknown number of".into() } else { text::count(missing.images) };
         console::to_stdout(&format!("error: {number} {images} missing{which}: {}\n  fix: {}", missing.why, missing.fix));
@@ -55,7 +55,7 @@ pub fn command(args: &FileArgs) -> Result<Exit, Failure> {
 }
 
 /// Which images, counted from 0.
-fn said(ranges: &[std::ops::Range<u64>]) -> String {
+fn ranges_text(ranges: &[std::ops::Range<u64>]) -> String {
     if ranges.is_empty() {
         return String::new();
     }
@@ -70,13 +70,13 @@ fn said(ranges: &[std::ops::Range<u64>]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::said;
+    use super::ranges_text;
 
     #[test]
     fn images_are_named_as_ranges() {
-        assert_eq!(said(&[]), "");
-        assert_eq!(said(&[3..4, 7..10]), " (3, 7 to 9, counted from 0)");
+        assert_eq!(ranges_text(&[]), "");
+        assert_eq!(ranges_text(&[3..4, 7..10]), " (3, 7 to 9, counted from 0)");
         let many: Vec<_> = (0..12).map(|n| 2 * n..2 * n + 1).collect();
-        assert!(said(&many).ends_with("18, ..., counted from 0)"));
+        assert!(ranges_text(&many).ends_with("18, ..., counted from 0)"));
     }
 }

@@ -16,12 +16,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub fn take(args: &PedestalArgs) -> Result<Vec<Taken>, Failure> {
     let stopper = signals::stopper()?;
     if is_live(&args.input) {
-        let say = |line: &str| {
+        let note = |line: &str| {
             if !args.quiet {
                 console::to_stderr(line);
             }
         };
-        let listener = Listener { ask: &console::to_stderr, say: &say, progress: progress(args) };
+        let listener = Listener { ask: &console::to_stderr, note: &note, progress: progress(args) };
         return from_detector(&args.dark(), load(&args.input[0])?, &stopper, &listener);
     }
     if args.stage == StageChoice::All {

@@ -35,7 +35,7 @@ const ONE: Duration = Duration::from_millis(100);
 struct Once {
     direct: Way,
     passed_on: Way,
-    heard: u32,
+    counted: u32,
 }
 
 #[derive(Default)]
@@ -52,7 +52,7 @@ impl Once {
             way.last = Some((signal, now));
         }
         let sent = self.direct.count.max(self.passed_on.count);
-        sent > std::mem::replace(&mut self.heard, sent)
+        sent > std::mem::replace(&mut self.counted, sent)
     }
 }
 
@@ -144,24 +144,24 @@ mod tests {
     #[test]
     fn what_is_passed_on_and_what_is_sent_twice_at_once_counts_once() {
         let begin = Instant::now();
-        let heard_all = |signals: &[(u64, i32, bool)]| {
+        let are_new = |signals: &[(u64, i32, bool)]| {
             let mut once = Once::default();
             let is_new = |&(ms, signal, is_passed_on): &(u64, i32, bool)| {
                 once.is_new(signal, is_passed_on, begin + Duration::from_millis(ms))
             };
             signals.iter().map(is_new).collect::<Vec<_>>()
         };
-        let heard = |signals: &[(u64, bool)]| {
-            heard_all(&signals.iter().map(|(ms, is_passed_on)| (*ms, SIGINT, *is_passed_on)).collect::<Vec<_>>())
+        let are_new_interrupts = |signals: &[(u64, bool)]| {
+            are_new(&signals.iter().map(|(ms, is_passed_on)| (*ms, SIGINT, *is_passed_on)).collect::<Vec<_>>())
         };
         // Ctrl-C twice on a terminal, directly and passed on in any order; then once only to the process that passes it
         // on.
         let twice = [(0, false), (900, true), (1000, false), (1001, true), (2000, true)];
-        assert_eq!(heard(&twice), [true, false, true, false, true]);
-        assert_eq!(heard(&[(0, true), (1, false), (300, false), (300, true)]), [true, false, true, false]);
-        assert_eq!(heard(&[(0, true), (200, true)]), [true, true]);
+        assert_eq!(are_new_interrupts(&twice), [true, false, true, false, true]);
+        assert_eq!(are_new_interrupts(&[(0, true), (1, false), (300, false), (300, true)]), [true, false, true, false]);
+        assert_eq!(are_new_interrupts(&[(0, true), (200, true)]), [true, true]);
         // Twice at once, and again.
-        assert_eq!(heard(&[(0, false), (1, false), (99, false), (100, false)]), [true, false, false, true]);
-        assert_eq!(heard_all(&[(0, SIGINT, false), (1, SIGTERM, false)]), [true, true]);
+        assert_eq!(are_new_interrupts(&[(0, false), (1, false), (99, false), (100, false)]), [true, false, false, true]);
+        assert_eq!(are_new(&[(0, SIGINT, false), (1, SIGTERM, false)]), [true, true]);
     }
 }

@@ -21,7 +21,7 @@ pub fn command(args: &ServeArgs) -> Result<Exit, Failure> {
     let signals = signals::watched()?;
     log::start(if args.quiet { LogLevel::Error } else { args.log_level }, args.log_format);
     let mut service = load(args)?;
-    say_who(args);
+    log_identity(args);
     if let Some(listen) = args.listen {
         service.settings.http.listen = listen;
     }
@@ -121,7 +121,7 @@ fn wait_for_signal(mut signals: signals::Signals) {
 }
 
 /// Writes the first line of the log: version, process, instruction set and configuration.
-fn say_who(args: &ServeArgs) {
+fn log_identity(args: &ServeArgs) {
     let (version, pid, instruction_set) = (env!("CARGO_PKG_VERSION"), std::process::id(), Isa::detect().name());
     let configuration = args.config.display().to_string();
     tracing::info!(version, pid, instruction_set, configuration, "konkordia {version}");

@@ -8,7 +8,7 @@ pub mod setup;
 mod xfel_train;
 
 use crate::cli::{DriftChoice, EigerArgs, JungfrauArgs, SendArgs, SimulateDetector};
-use crate::console;
+use crate::{console, detectors};
 use detector::{packetiser, wrong};
 use feed::{Feed, SYNTHETIC_IMAGES};
 use konkordia_core::failure::{Exit, Failure};
@@ -33,7 +33,7 @@ const CORRUPT_HEADER_BYTES: std::ops::Range<usize> = 46..48;
 /// `konkordia simulate ...`
 pub fn command(detector: &SimulateDetector) -> Result<Exit, Failure> {
     match detector {
-        SimulateDetector::Jungfrau(args) => jungfrau_command(args),
+        SimulateDetector::Jungfrau(args) => jungfrau_command(&detectors::simulated(args)?),
         SimulateDetector::Eiger(args) => eiger_command(args),
         SimulateDetector::XfelTrain(args) => xfel_train::command(args),
     }
@@ -58,12 +58,12 @@ fn jungfrau_command(args: &JungfrauArgs) -> Result<Exit, Failure> {
 /// The synthetic detector with the options of the command line; all else is as in [`detector::jungfrau`].
 fn synthetic_model(args: &JungfrauArgs) -> Result<JungfrauModel, Failure> {
     let s = &args.synthetic;
-    if s.drift_adu != 0.0 && args.send.rate <= 0.0 {
+    if s.drift_adu != 0.0 && args.send.rate_hz() <= 0.0 {
         return Err(wrong("a drift in seconds needs the rate of the images: give --rate"));
     }
     Ok(JungfrauModel {
         drift_adu: s.drift_adu,
-        drift_images: (s.drift_s * args.send.rate).max(1e-6),
+        drift_images: (s.drift_s * args.send.rate_hz()).max(1e-6),
         drift_shape: match s.drift_shape {
             DriftChoice::Linear => DriftShape::Linear,
             DriftChoice::Exponential => DriftShape::Exponential,
@@ -76,7 +76,7 @@ fn synthetic_model(args: &JungfrauArgs) -> Result<JungfrauModel, Failure> {
 fn jungfrau_packetiser(args: &JungfrauArgs, model: &JungfrauModel) -> Result<Packetiser, Failure> {
     let kind = DetectorKind::Jungfrau { interfaces: args.interfaces };
     let first_frame = args.send.first_frame.unwrap_or(1);
-    let plain = packetiser(kind, args.send.modules, model.scene.modules_down, first_frame, args.send.rate)?;
+    let plain = packetiser(kind, args.send.modules, model.scene.modules_down, first_frame, args.send.rate_hz())?;
     let mut packets = plain.model().clone();
     packets.rows_read = args.send.rows;
     packets.storage_cells = model.storage_cells;
@@ -128,7 +128,8 @@ fn eiger_command(args: &EigerArgs) -> Result<Exit, Failure> {
         prepare_note(&args.send);
         let scene = SceneModel::for_modules(args.send.modules as usize);
         let kind = DetectorKind::Eiger { bits: args.bits };
-        let plain = packetiser(kind, args.send.modules, scene.modules_down, args.send.first_frame.unwrap_or(1), args.send.rate)?;
+        let first_frame = args.send.first_frame.unwrap_or(1);
+        let plain = packetiser(kind, args.send.modules, scene.modules_down, first_frame, args.send.rate_hz())?;
         let model = PacketModel { rows_read: args.send.rows, ten_giga: args.ten_giga, ..plain.model().clone() };
         let packetiser = Packetiser::new(&model).map_err(|e| wrong(&e.to_string()))?;
         let images = args.send.images.unwrap_or(IMAGES_DEFAULT).min(SYNTHETIC_IMAGES);
@@ -151,8 +152,9 @@ fn prepare_note(args: &SendArgs) {
 }
 
 fn transmit(args: &SendArgs, to: SocketAddr, feed: &mut Feed, images: u64) -> Result<Exit, Failure> {
-    if !args.rate.is_finite() || args.rate < 0.0 {
-        return Err(wrong(&format!("a rate cannot be {} images per second", args.rate)));
+    let rate_hz = args.rate_hz();
+    if !rate_hz.is_finite() || rate_hz < 0.0 {
+        return Err(wrong(&format!("a rate cannot be {rate_hz} images per second")));
     }
     if let Some(stream) = args.silent.iter().find(|s| **s >= feed.streams()) {
         return Err(wrong(&format!("there is no stream {stream} to be silent; there are {}, counted from 0", feed.streams())));
@@ -162,14 +164,14 @@ fn transmit(args: &SendArgs, to: SocketAddr, feed: &mut Feed, images: u64) -> Re
     let mut progress = console::Progress::new(args.quiet || args.json);
     let (sent, faults) = if args.has_faults() {
         let mut link = FaultLink::new(&fault_model(args, feed.first_frame));
-        let sent = send::send_with_faults(feed, &mut senders, args.rate, images, &mut link)?;
+        let sent = send::send_with_faults(feed, &mut senders, rate_hz, images, &mut link)?;
         (sent, Some(link.log().counts))
     } else {
-        let mut gate = |sent: &Sent| {
+        let mut before_burst = |sent: &Sent| {
             progress.update(|| format!("sent {} of {} images", text::count(sent.images), text::count(images)));
             true
         };
-        (send::send(feed, &mut senders, &Pace::at(args.rate), images, &mut gate)?, None)
+        (send::send(feed, &mut senders, &Pace::at(rate_hz), images, &mut before_burst)?, None)
     };
     progress.end();
     report(args, feed, &sent, expected, faults);

@@ -96,14 +96,14 @@ pub fn wait_until(start: Instant, due: f64) {
     }
 }
 
-/// Sends `images` images of `feed`, all streams side by side. `gate` is called before each burst with what was sent so
-/// far. It may wait, and ends the sending by returning false.
+/// Sends `images` images of `feed`, all streams side by side. `before_burst` gets what was sent so far. It may wait, and
+/// ends the sending by returning false.
 pub fn send(
     feed: &mut Feed,
     senders: &mut Senders,
     pace: &Pace,
     images: u64,
-    gate: &mut dyn FnMut(&Sent) -> bool,
+    before_burst: &mut dyn FnMut(&Sent) -> bool,
 ) -> Result<Sent, Failure> {
     let datagram_bytes = feed.datagram_bytes;
     let burst = (CALL_BYTES_MAX / datagram_bytes).min(pace.burst_max).max(1);
@@ -115,7 +115,7 @@ pub fn send(
     for image in 0..images {
         let tiles = feed.image(image);
         for b in 0..bursts {
-            if !gate(&sent) {
+            if !before_burst(&sent) {
                 sent.seconds = start.elapsed().as_secs_f64();
                 return Ok(sent);
             }

@@ -104,9 +104,17 @@ pub struct StreamArgs {
     /// Type of the pixels: uint8, uint16, uint32, int16, int32, float32, ...
     #[arg(long, value_name = "TYPE", default_value = "uint16", value_parser = element, help_heading = "What to send")]
     pub dtype: konkordia_core::array::Element,
-    /// Images per second; 0 = as fast as possible
-    #[arg(long, value_name = "HZ", default_value_t = 0.0, value_parser = seconds, help_heading = "What to send")]
-    pub rate: f64,
+    /// A detector by name: its shape, type of pixels, upstreams and rate; `konkordia size --list` shows the names
+    #[arg(
+        long,
+        value_name = "NAME",
+        help_heading = "What to send",
+        conflicts_with_all = ["size", "shape", "dtype", "channels", "upstreams", "per_module"]
+    )]
+    pub preset: Option<String>,
+    /// Images per second; 0 = as fast as possible [default: that of --preset, otherwise 0]
+    #[arg(long, value_name = "HZ", value_parser = seconds, help_heading = "What to send")]
+    pub rate: Option<f64>,
     /// Number of images of each series
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=1 << 40), help_heading = "What to send")]
     pub images: u64,
@@ -161,6 +169,13 @@ pub struct StreamArgs {
     /// No progress
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,
+}
+
+impl StreamArgs {
+    /// Images per second; 0 = as fast as possible.
+    pub fn rate_hz(&self) -> f64 {
+        self.rate.unwrap_or(0.0)
+    }
 }
 
 /// `konkordia record`

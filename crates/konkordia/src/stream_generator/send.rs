@@ -75,7 +75,7 @@ impl OutputQueues {
     pub fn wait_for_receivers(&mut self) -> Result<bool, Failure> {
         for out in &mut self.outs {
             let end = Instant::now() + self.wait;
-            while !out.is_heard() {
+            while !out.has_receiver() {
                 if self.interrupted.load(Ordering::Acquire) {
                     return Ok(false);
                 }

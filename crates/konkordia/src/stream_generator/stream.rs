@@ -96,7 +96,7 @@ impl<'a> Stream<'a> {
             3 => ["threshold_1", "threshold_2", "difference"].map(String::from).to_vec(),
             n => (1..=n).map(|n| format!("threshold_{n}")).collect(),
         };
-        let period_ns = if args.rate > 0.0 { (1e9 / args.rate) as u64 } else { PERIOD_DEFAULT_NS };
+        let period_ns = if args.rate_hz() > 0.0 { (1e9 / args.rate_hz()) as u64 } else { PERIOD_DEFAULT_NS };
         let form = |module| Form {
             protocol: args.protocol,
             shape,
@@ -180,7 +180,7 @@ impl<'a> Stream<'a> {
         first_numbers: &[u64],
         begun: Instant,
     ) -> Result<bool, Failure> {
-        let (args, rate) = (self.args, self.args.rate);
+        let (args, rate) = (self.args, self.args.rate_hz());
         let mut order: Vec<u64> = Vec::new();
         for place in 0..args.images {
             if rate > 0.0 && !output_queues.sleep_until(begun + Duration::from_secs_f64(place as f64 / rate)) {

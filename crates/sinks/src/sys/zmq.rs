@@ -1,7 +1,7 @@
-//! Calls of libzmq that its crate lacks: messages that share bytes, errors without a panic, two options of publishers.
+//! Calls of libzmq that its crate lacks: messages that share bytes, errors without a panic, an option of publishers.
 
 use bytes::Bytes;
-use std::ffi::{CString, c_int, c_void};
+use std::ffi::{c_int, c_void};
 use std::io;
 
 /// Parts up to this size are copied, which costs less than sharing.
@@ -68,19 +68,6 @@ unsafe extern "C" fn release(_data: *mut c_void, owner: *mut c_void) {
     drop(unsafe { Box::from_raw(owner.cast::<Bytes>()) });
 }
 
-/// Listens on or connects to `address`.
-pub(crate) fn attach(socket: &mut zmq::Socket, address: &str, listen: bool) -> io::Result<()> {
-    let text = CString::new(address)?;
-    // SAFETY: the socket is open and exclusively borrowed, and `text` is a C string that lives during the call.
-    let code = unsafe {
-        match listen {
-            true => zmq_sys::zmq_bind(socket.as_mut_ptr(), text.as_ptr()),
-            false => zmq_sys::zmq_connect(socket.as_mut_ptr(), text.as_ptr()),
-        }
-    };
-    check(code)
-}
-
 /// Makes a publisher report that it is full for one subscriber, instead of dropping the message for that subscriber.
 pub(crate) fn refuse_when_full(socket: &mut zmq::Socket) -> io::Result<()> {
     option(socket, XPUB_NODROP, &(1 as c_int).to_ne_bytes())
@@ -99,26 +86,6 @@ fn check(code: c_int) -> io::Result<()> {
 fn last_error() -> io::Error {
     // SAFETY: the call only reads the error number of this thread.
     io::Error::from_raw_os_error(unsafe { zmq_sys::zmq_errno() })
-}
-
-/// Ends a connection that the monitor of a socket listening at TCP port `port` reported as accepted; libzmq then sees
-/// its end and closes it. Nothing happens if the descriptor has been reused for something else meanwhile.
-pub(crate) fn end_connection(descriptor: u32, port: u16) {
-    let Ok(descriptor) = libc::c_int::try_from(descriptor) else { return };
-    // SAFETY: both calls take a number and touch no memory but `address` and `length`, which live during the call and
-    // agree in size. The kernel refuses a number that is not a socket; a socket that is not a connection of this port
-    // is left alone. All zero bytes are a valid address.
-    unsafe {
-        let mut address: libc::sockaddr_storage = std::mem::zeroed();
-        let mut length = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
-        let code = libc::getsockname(descriptor, (&raw mut address).cast(), &raw mut length);
-        // In both families the port follows the family, in network byte order.
-        let is_internet = matches!(libc::c_int::from(address.ss_family), libc::AF_INET | libc::AF_INET6);
-        let own = u16::from_be((&raw const address).cast::<u16>().add(1).read());
-        if code == 0 && is_internet && own == port {
-            libc::shutdown(descriptor, libc::SHUT_RDWR);
-        }
-    }
 }
 
 #[cfg(test)]

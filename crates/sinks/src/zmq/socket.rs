@@ -2,15 +2,12 @@
 
 use crate::sys;
 use bytes::Bytes;
-use konkordia_core::endpoint::{self, PEER_EVENTS, PEERS_MAX, PeerEvent, Peers, failed, out_of_sockets, tcp_port};
+use konkordia_core::endpoint::{PEERS_MAX, failed};
+use konkordia_zeromq::{MonitoredSocket, Place};
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use ::zmq::Context;
-
-/// Longest time from a connection to the greeting of ZeroMQ; libzmq's own is 30 s.
-const HANDSHAKE_MS: i32 = 10_000;
 
 /// How messages are distributed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,11 +59,8 @@ pub enum Sent {
 
 /// Sends messages to one ZeroMQ socket.
 pub struct ZmqOut {
-    socket: ::zmq::Socket,
-    monitor: ::zmq::Socket,
-    peers: Peers,
+    inner: MonitoredSocket,
     kind: ZmqOutKind,
-    name: String,
     subscriptions: u64,
 }
 
@@ -77,29 +71,27 @@ impl ZmqOut {
     /// In words for users: the address is not valid, in use, not of this machine or not permitted, or the context has
     /// no more sockets.
     pub fn open(context: &Context, spec: &ZmqOutSpec) -> io::Result<Self> {
-        endpoint::check(&spec.address).map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why))?;
         let kind = if spec.kind == ZmqOutKind::Push { ::zmq::PUSH } else { ::zmq::XPUB };
-        let mut socket = context.socket(kind).map_err(out_of_sockets)?;
-        configure(&socket, spec).map_err(|e| io::Error::other(format!("{}: {e}", spec.address)))?;
-        if spec.kind == ZmqOutKind::PubReliable {
-            sys::zmq::refuse_when_full(&mut socket)?;
-        }
-        let monitor = monitor(context, &socket).map_err(out_of_sockets)?;
-        sys::zmq::attach(&mut socket, &spec.address, spec.bind).map_err(|e| endpoint::explain(&spec.address, spec.bind, &e))?;
-        let bound = socket.get_last_endpoint().ok().and_then(Result::ok).filter(|name| spec.bind && !name.is_empty());
-        let name = bound.unwrap_or_else(|| spec.address.clone());
-        Ok(Self { socket, monitor, peers: Peers::limited(spec.peers_max), kind: spec.kind, name, subscriptions: 0 })
+        let place = Place { address: &spec.address, bind: spec.bind, peers_max: spec.peers_max };
+        let inner = MonitoredSocket::open(context, kind, place, |socket| {
+            configure(socket, spec).map_err(|e| io::Error::other(format!("{}: {e}", spec.address)))?;
+            if spec.kind == ZmqOutKind::PubReliable {
+                sys::zmq::refuse_when_full(socket)?;
+            }
+            Ok(())
+        })?;
+        Ok(Self { inner, kind: spec.kind, subscriptions: 0 })
     }
 
     /// Where it listens or connects, with the port that the kernel chose.
     pub fn name(&self) -> &str {
-        &self.name
+        self.inner.name()
     }
 
     /// Receivers that are connected now.
     pub fn peers(&mut self) -> usize {
         self.note_peers();
-        self.peers.count()
+        self.inner.peers()
     }
 
     /// Subscriptions that a publisher ever received; the number grows with each subscriber that joins.
@@ -110,7 +102,7 @@ impl ZmqOut {
 
     /// True if somebody receives what is sent from now on: a connected receiver, or for publishers a subscriber whose
     /// subscription has arrived.
-    pub fn is_heard(&mut self) -> bool {
+    pub fn has_receiver(&mut self) -> bool {
         self.peers() > 0 && (self.kind == ZmqOutKind::Push || self.subscriptions > 0)
     }
 
@@ -125,14 +117,14 @@ impl ZmqOut {
         loop {
             // A publisher without subscribers accepts every message and discards it, also while the first subscription
             // is still on its way.
-            let is_deaf = publishes && (self.peers.count() == 0 || self.subscriptions == 0);
-            if !is_deaf && self.try_send(parts)? {
+            let is_unsubscribed = publishes && (self.inner.peers() == 0 || self.subscriptions == 0);
+            if !is_unsubscribed && self.try_send(parts)? {
                 return Ok(Sent::Sent);
             }
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 self.note_peers();
-                return Ok(if is_deaf || self.peers.count() == 0 { Sent::NoPeer } else { Sent::Full });
+                return Ok(if is_unsubscribed || self.inner.peers() == 0 { Sent::NoPeer } else { Sent::Full });
             }
             self.wait(left)?;
             self.note_peers();
@@ -144,7 +136,7 @@ impl ZmqOut {
         for (n, part) in parts.iter().enumerate() {
             // After the first part there is no room only if the connection broke; the parts sent before are then
             // withdrawn.
-            let sent = sys::zmq::send(&mut self.socket, part, n + 1 < parts.len());
+            let sent = sys::zmq::send(&mut self.inner.socket, part, n + 1 < parts.len());
             if !sent.map_err(|e| io::Error::other(format!("a ZeroMQ socket failed: {e}")))? {
                 return Ok(false);
             }
@@ -160,23 +152,17 @@ impl ZmqOut {
             return Ok(());
         }
         let milliseconds = left.as_millis() + u128::from(!left.subsec_nanos().is_multiple_of(1_000_000));
-        match self.socket.poll(::zmq::POLLOUT, i64::try_from(milliseconds).unwrap_or(i64::MAX)) {
+        match self.inner.socket.poll(::zmq::POLLOUT, i64::try_from(milliseconds).unwrap_or(i64::MAX)) {
             Ok(_) | Err(::zmq::Error::EINTR) => Ok(()),
             Err(error) => Err(failed(error)),
         }
     }
 
     fn note_peers(&mut self) {
-        while let Ok(part) = self.monitor.recv_msg(::zmq::DONTWAIT) {
-            if let (Some(PeerEvent::TooMany(descriptor)), Some(port)) = (self.peers.event(&part), tcp_port(&self.name)) {
-                sys::zmq::end_connection(descriptor, port);
-            }
-            // The second part is the address.
-            while self.monitor.get_rcvmore() == Ok(true) && self.monitor.recv_msg(::zmq::DONTWAIT).is_ok() {}
-        }
+        self.inner.note_peers(|_| ());
         if self.kind != ZmqOutKind::Push {
-            while let Ok(wish) = self.socket.recv_msg(::zmq::DONTWAIT) {
-                self.subscriptions += u64::from(wish.first() == Some(&1));
+            while let Ok(subscription) = self.inner.socket.recv_msg(::zmq::DONTWAIT) {
+                self.subscriptions += u64::from(subscription.first() == Some(&1));
             }
         }
     }
@@ -185,18 +171,6 @@ impl ZmqOut {
 fn configure(socket: &::zmq::Socket, spec: &ZmqOutSpec) -> ::zmq::Result<()> {
     socket.set_linger(i32::try_from(spec.linger.as_millis()).unwrap_or(i32::MAX))?;
     socket.set_sndhwm(spec.queue_messages.max(1))?;
-    // A peer that disappears without closing is noticed after 60 s of silence and 10 probes.
-    socket.set_tcp_keepalive(1)?;
-    socket.set_tcp_keepalive_cnt(10)?;
-    socket.set_tcp_keepalive_idle(60)?;
-    socket.set_tcp_keepalive_intvl(1)?;
-    // A peer that connects and sends no greeting is not a receiver.
-    socket.set_handshake_ivl(HANDSHAKE_MS)?;
-    socket.set_reconnect_ivl(100)?;
-    socket.set_reconnect_ivl_max(2000)?;
-    if spec.address.contains('[') {
-        socket.set_ipv6(true)?;
-    }
     if spec.kind != ZmqOutKind::Push {
         // Passes on every subscription, not only the first.
         socket.set_xpub_verbose(true)?;
@@ -205,16 +179,4 @@ fn configure(socket: &::zmq::Socket, spec: &ZmqOutSpec) -> ::zmq::Result<()> {
         socket.set_immediate(true)?;
     }
     Ok(())
-}
-
-fn monitor(context: &Context, socket: &::zmq::Socket) -> ::zmq::Result<::zmq::Socket> {
-    static NUMBER: AtomicU64 = AtomicU64::new(0);
-    let address = format!("inproc://sink-peers-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
-    socket.monitor(&address, i32::from(PEER_EVENTS))?;
-    let monitor = context.socket(::zmq::PAIR)?;
-    monitor.set_linger(0)?;
-    // Without a limit, because a full queue would hold up the thread that serves all sockets; each call empties it.
-    monitor.set_rcvhwm(0)?;
-    monitor.connect(&address)?;
-    Ok(monitor)
 }

@@ -95,10 +95,10 @@ impl StreamSink {
     }
 
     /// True if a receiver is connected. Sends the start messages if the receivers were not there before.
-    fn is_heard(&mut self) -> Result<bool, SinkError> {
-        let is_heard = self.out.is_heard();
-        self.stats.peers.store(if is_heard { self.out.peers() as u64 } else { 0 }, Ordering::Relaxed);
-        if !is_heard {
+    fn reach_receivers(&mut self) -> Result<bool, SinkError> {
+        let has_receiver = self.out.has_receiver();
+        self.stats.peers.store(if has_receiver { self.out.peers() as u64 } else { 0 }, Ordering::Relaxed);
+        if !has_receiver {
             // The next receiver needs the start messages again. Nothing is encoded meanwhile: encoders number their
             // messages, and receivers wait for every number.
             self.has_started = false;
@@ -136,11 +136,11 @@ impl Sink for StreamSink {
     fn start(&mut self, start: &Arc<SeriesStart>) -> Result<(), SinkError> {
         (self.series, self.has_started) = (Some(Arc::clone(start)), false);
         self.owed.clear();
-        self.is_heard().map(drop)
+        self.reach_receivers().map(drop)
     }
 
     fn image(&mut self, image: &Arc<CommittedImage>) -> Result<(), SinkError> {
-        if !self.is_heard()? {
+        if !self.reach_receivers()? {
             self.stats.nobody.fetch_add(1, Ordering::Relaxed);
             return Ok(());
         }
@@ -149,8 +149,7 @@ impl Sink for StreamSink {
     }
 
     fn end(&mut self, end: &Arc<SeriesEnd>) -> Result<(), SinkError> {
-        let is_heard = self.is_heard();
-        let sent = match is_heard {
+        let sent = match self.reach_receivers() {
             Ok(true) => {
                 let messages = self.encoder.end(end);
                 self.send_all("the end of a series", messages, CONTROL_WAIT)
@@ -163,6 +162,6 @@ impl Sink for StreamSink {
     }
 
     fn tick(&mut self, _now_ns: u64) -> Result<(), SinkError> {
-        self.is_heard().map(drop)
+        self.reach_receivers().map(drop)
     }
 }

@@ -59,7 +59,7 @@ fn messages_of_every_size_go_whole() {
 }
 
 #[test]
-fn nobody_and_full_are_told_apart_and_waited_for_no_longer_than_said() {
+fn no_receiver_and_full_are_distinguished_and_neither_is_waited_for_beyond_the_timeout() {
     for (kind, other) in [(ZmqOutKind::Push, ::zmq::PULL), (ZmqOutKind::PubReliable, ::zmq::SUB)] {
         let (context, mut out) = listening(kind);
         let message = parts(&[4 << 20]);
@@ -133,7 +133,7 @@ fn first_parts(receiver: &::zmq::Socket, count: usize) -> Vec<String> {
 }
 
 #[test]
-fn a_series_is_told_from_its_start_also_to_who_comes_late() {
+fn a_receiver_that_comes_late_gets_the_start_of_the_series() {
     let (context, out) = listening(ZmqOutKind::Push);
     let mut sink = StreamSink::new(out, Box::new(Words), Arc::default());
     let stats = sink.stats();
@@ -151,7 +151,7 @@ fn a_series_is_told_from_its_start_also_to_who_comes_late() {
 }
 
 #[test]
-fn who_comes_back_is_told_the_start_again() {
+fn a_receiver_that_comes_back_gets_the_start_again() {
     let (context, out) = listening(ZmqOutKind::Push);
     let mut sink = StreamSink::new(out, Box::new(Words), Arc::default());
     let first = receiver(&context, ::zmq::PULL, &mut sink.out);
@@ -169,7 +169,7 @@ fn who_comes_back_is_told_the_start_again() {
     sink.tick(0).unwrap();
     let stats = sink.stats();
     assert_eq!(stats.nobody.load(Ordering::Relaxed), 1);
-    assert_eq!(stats.sent.load(Ordering::Relaxed), 5, "after the end there is no start to tell");
+    assert_eq!(stats.sent.load(Ordering::Relaxed), 5, "after the end there is no start to send");
 }
 
 #[test]

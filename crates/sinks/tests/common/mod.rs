@@ -143,16 +143,16 @@ pub fn write_image(writer: &mut Writer, image: u64, partial: bool) -> Result<(),
 
 /// Numbers that a pixel of a type can hold and that readers interpret in different ways: all special values, both ends
 /// of the valid range, the ends of the signed types. tests/peers/test_xds_plugins.py has the same rule.
-pub fn telling_values(pixel: PixelType) -> Vec<f64> {
+pub fn edge_values(pixel: PixelType) -> Vec<f64> {
     let s = pixel.special();
     let numbers = [-70000.0, -5.0, -1.0, 0.0, 1.0, 5.0, 254.0, 32767.0, 32768.0, 40000.0, 65531.0, 70000.0, 2147480000.0];
     let special = [s.missing, s.masked, s.invalid, s.saturated, s.valid_min, s.valid_max];
     numbers.into_iter().filter(|v| (s.valid_min..=s.valid_max).contains(v)).chain(special).collect()
 }
 
-/// An image made of [`telling_values`], repeated; each image starts with the next one.
-pub fn telling_pixels(spec: &FileSpec, image: u64) -> Vec<u8> {
-    let values = telling_values(spec.pixel);
+/// An image made of [`edge_values`], repeated; each image starts with the next one.
+pub fn edge_pixels(spec: &FileSpec, image: u64) -> Vec<u8> {
+    let values = edge_values(spec.pixel);
     let of = |at: usize| spec.pixel.le_bytes(values[(at + image as usize) % values.len()]);
     (0..spec.pixels()).flat_map(of).collect()
 }

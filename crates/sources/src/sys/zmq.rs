@@ -1,25 +1,4 @@
-//! Opens ZeroMQ sockets with the C functions, because those of the crate panic at unknown error numbers; reads and ends
-//! their connections.
-
-use std::ffi::CString;
-use std::io;
-
-/// Listens on or connects to `address`.
-pub(crate) fn attach(socket: &mut zmq::Socket, address: &str, listen: bool) -> io::Result<()> {
-    let text = CString::new(address)?;
-    // SAFETY: the socket is open and borrowed alone, and `text` is a C string that lives during the call.
-    let code = unsafe {
-        match listen {
-            true => zmq_sys::zmq_bind(socket.as_mut_ptr(), text.as_ptr()),
-            false => zmq_sys::zmq_connect(socket.as_mut_ptr(), text.as_ptr()),
-        }
-    };
-    if code == 0 {
-        return Ok(());
-    }
-    // SAFETY: it only reads the error number of this thread.
-    Err(io::Error::from_raw_os_error(unsafe { zmq_sys::zmq_errno() }))
-}
+//! What the kernel knows of the connections of ZeroMQ sockets.
 
 /// The kernel's identifier of the socket behind a descriptor, which is never reused; `None` if there is no such socket.
 pub(crate) fn cookie(descriptor: i32) -> Option<u64> {
@@ -52,24 +31,4 @@ pub(crate) fn bytes_read(descriptor: i32) -> Option<u64> {
 pub(crate) fn cut(descriptor: i32) -> bool {
     // SAFETY: it takes no memory; a descriptor that is none is an error.
     unsafe { libc::shutdown(descriptor, libc::SHUT_RDWR) == 0 }
-}
-
-/// Ends a connection that the monitor of a socket listening at TCP port `port` announced as accepted; libzmq then sees
-/// its end and closes it. Nothing happens if the number has become something else meanwhile.
-pub(crate) fn end_connection(descriptor: u32, port: u16) {
-    let Ok(descriptor) = libc::c_int::try_from(descriptor) else { return };
-    // SAFETY: both calls take a number and touch no memory but `address` and `length`, which live during the call and
-    // agree in size. A number that is no socket is refused by the kernel; one that is no connection of this port is
-    // left alone. All zero bytes are a valid address.
-    unsafe {
-        let mut address: libc::sockaddr_storage = std::mem::zeroed();
-        let mut length = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
-        let code = libc::getsockname(descriptor, (&raw mut address).cast(), &raw mut length);
-        // In both families the port stands behind the family, in the order of the network.
-        let is_internet = matches!(libc::c_int::from(address.ss_family), libc::AF_INET | libc::AF_INET6);
-        let own = u16::from_be((&raw const address).cast::<u16>().add(1).read());
-        if code == 0 && is_internet && own == port {
-            cut(descriptor);
-        }
-    }
 }

@@ -106,7 +106,7 @@ fn unit_cell(value: &Value) -> Option<[f64; 6]> {
 /// Enters what a sender or a user says of sample, source, beam and detector under the names that are known
 /// (docs/streams.md lists them). Facts that were entered before stay.
 pub fn enter(map: &Map<String, Value>, facts: &mut Metadata) {
-    let budget = |key: &str| number(map, key).filter(|budget| (0.0..=1.0).contains(budget));
+    let fraction = |key: &str| number(map, key).filter(|fraction| (0.0..=1.0).contains(fraction));
     let flag = |keys: [&str; 2]| keys.iter().find_map(|key| map.get(*key)).and_then(Value::as_bool);
     let enter_text = |place: &mut Option<String>, key: &str| *place = place.take().or_else(|| text(map, key));
     enter_text(&mut facts.sample_name, "sample_name");
@@ -121,8 +121,8 @@ pub fn enter(map: &Map<String, Value>, facts: &mut Metadata) {
     e.goniometer = e.goniometer.over(angles(map));
     e.total_flux_ph_per_s =
         e.total_flux_ph_per_s.or_else(|| positive(map, "total_flux_ph_per_s")).or_else(|| positive(map, "total_flux"));
-    e.attenuator_transmission = e.attenuator_transmission.or_else(|| budget("attenuator_transmission"));
-    e.polarization_fraction = e.polarization_fraction.or_else(|| budget("polarization_fraction"));
+    e.attenuator_transmission = e.attenuator_transmission.or_else(|| fraction("attenuator_transmission"));
+    e.polarization_fraction = e.polarization_fraction.or_else(|| fraction("polarization_fraction"));
     e.sample_temperature_k = e.sample_temperature_k.or_else(|| positive(map, "sample_temperature_k"));
     e.unit_cell = e.unit_cell.or_else(|| map.get("unit_cell").and_then(unit_cell));
     e.detector_readout_time_s = e.detector_readout_time_s.or_else(|| positive(map, "detector_readout_time"));

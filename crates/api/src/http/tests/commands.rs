@@ -10,18 +10,18 @@ async fn commands_reach_the_detector_with_what_they_ask_for() {
     assert_eq!((armed.status.as_u16(), armed.json()["state"].as_str()), (200, Some("armed")));
     assert_eq!(bench.post("/api/v1/start?detector=eiger", "").await.json()["state"], "running");
     let problem = bench.post("/api/v1/arm", "{}").await.is_problem(409, "wrong_state");
-    assert_eq!((problem["state"].as_str(), problem["hint"].as_str()), (Some("running"), Some("tell it otherwise")));
+    assert_eq!((problem["state"].as_str(), problem["hint"].as_str()), (Some("running"), Some("change the command")));
     bench.post("/api/v1/trigger", "{}").await.is_problem(409, "no_trigger");
     assert_eq!(bench.post("/api/v1/stop", "").await.json()["state"], "idle");
     for _ in 0..2 {
         assert_eq!(bench.post("/api/v1/cancel", "{}").await.json()["state"], "idle");
     }
-    let told = bench.fakes[0].told.lock().unwrap();
-    let Command::Arm(request) = &told[0] else { panic!("{told:?}") };
+    let commands = bench.fakes[0].commands.lock().unwrap();
+    let Command::Arm(request) = &commands[0] else { panic!("{commands:?}") };
     assert_eq!((request.images, request.prefix.as_deref(), request.write), (Some(10), Some("lyso/run"), Some(false)));
     assert_eq!(request.metadata["energy_kev"], 12.4);
-    assert!(matches!(&told[1], Command::Start(request) if request.images.is_none()));
-    assert!(matches!(told[3..], [Command::Trigger, Command::Stop, Command::Cancel, Command::Cancel]));
+    assert!(matches!(&commands[1], Command::Start(request) if request.images.is_none()));
+    assert!(matches!(commands[3..], [Command::Trigger, Command::Stop, Command::Cancel, Command::Cancel]));
 }
 
 #[tokio::test]
@@ -45,7 +45,7 @@ async fn bodies_are_taken_strictly() {
     let large = format!("{{\"prefix\": \"{}\"}}", "a".repeat(2 << 20));
     bench.post("/api/v1/arm", &large).await.is_problem(413, "too_large");
     bench.post("/api/v1/arm?wait_s=1e9", "").await.is_problem(400, "bad_query");
-    assert!(bench.fakes[0].told.lock().unwrap().is_empty(), "none of them reached the detector");
+    assert!(bench.fakes[0].commands.lock().unwrap().is_empty(), "none of them reached the detector");
 }
 
 #[tokio::test]
@@ -55,9 +55,9 @@ async fn a_whole_number_may_be_written_with_a_point() {
         assert_eq!(bench.post("/api/v1/arm", body).await.status, 200, "{body}");
         bench.fakes[0].set(DetectorState::Idle);
     }
-    let told = bench.fakes[0].told.lock().unwrap();
+    let commands = bench.fakes[0].commands.lock().unwrap();
     let images: Vec<_> =
-        told.iter().map(|command| if let Command::Arm(request) = command { request.images } else { panic!() }).collect();
+        commands.iter().map(|command| if let Command::Arm(request) = command { request.images } else { panic!() }).collect();
     assert_eq!(images, [Some(1258), Some(1258), None]);
 }
 
@@ -65,8 +65,10 @@ async fn a_whole_number_may_be_written_with_a_point() {
 async fn a_command_waits_for_the_end_if_asked_to() {
     let bench = Bench::new(&["eiger"]);
     let fake = Arc::clone(&bench.fakes[0]);
+    let limit = Instant::now() + Duration::from_secs(60);
     let ended = async move {
         while fake.status().state != DetectorState::Receiving {
+            assert!(Instant::now() < limit, "the command never reaches the detector");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         fake.set(DetectorState::Idle);
@@ -87,7 +89,9 @@ async fn a_crowd_of_commands_does_not_keep_a_cancel_out() {
         })
         .collect();
     // The first answers are those of the commands for which there is no room any more.
+    let limit = Instant::now() + Duration::from_secs(60);
     while !crowd.iter().any(tokio::task::JoinHandle::is_finished) {
+        assert!(Instant::now() < limit, "no command is answered");
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     assert_eq!(bench.post("/api/v1/cancel", "").await.status, 200);
@@ -105,7 +109,7 @@ async fn a_mistake_of_ours_is_an_answer_without_a_trace() {
     let bench = Bench::new(&["eiger"]);
     let answer = bench.post("/api/v1/arm", r#"{"prefix": "panic"}"#).await;
     answer.is_problem(500, "bug");
-    assert!(!answer.text().contains("as told") && !answer.text().contains(".rs"));
+    assert!(!answer.text().contains("the test panics") && !answer.text().contains(".rs"));
     assert_eq!(bench.get("/api/v1/status").await.status, 200);
 }
 
@@ -149,14 +153,14 @@ async fn whatever_changes_something_is_recorded() {
     );
     assert_eq!(first["request"], json!({"images": 3, "prefix": "a", "write": null, "metadata": ["sample_name"]}));
     let events = bench.shared.fleet.events.after(0);
-    let told: Vec<_> = events.iter().filter(|event| event.event == "command").collect();
-    assert_eq!(told.len(), 4, "those without a token are in the file only");
-    assert_eq!(told[0].message, "arm by operate from 10.1.2.3: done");
-    assert_eq!((told[0].detector.as_deref(), told[0].data["who"].as_str()), (Some("eiger"), Some("operate")));
+    let reported: Vec<_> = events.iter().filter(|event| event.event == "command").collect();
+    assert_eq!(reported.len(), 4, "those without a token are in the file only");
+    assert_eq!(reported[0].message, "arm by operate from 10.1.2.3: done");
+    assert_eq!((reported[0].detector.as_deref(), reported[0].data["who"].as_str()), (Some("eiger"), Some("operate")));
 }
 
 #[tokio::test]
-async fn an_audit_log_that_cannot_be_written_is_told_once() {
+async fn an_audit_log_that_cannot_be_written_is_reported_once() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("logs");
     std::fs::create_dir(&place).unwrap();

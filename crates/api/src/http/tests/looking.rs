@@ -88,7 +88,11 @@ async fn the_page_shows_states_and_no_markup_of_others() {
         page.header("content-type").starts_with("text/html")
             && page.header("content-security-policy").contains("default-src 'none'")
     );
-    assert!(page.text().contains("&lt;as told&gt;") && page.text().contains("eig&lt;b&gt;er") && !page.text().contains("<b>"));
+    assert!(
+        page.text().contains("&lt;message of the test&gt;")
+            && page.text().contains("eig&lt;b&gt;er")
+            && !page.text().contains("<b>")
+    );
     assert!(page.text().contains("5 of 10") && page.text().contains("idle"));
 }
 
@@ -186,7 +190,7 @@ async fn events_come_live_and_go_on_after_an_interruption() {
 }
 
 #[tokio::test]
-async fn those_who_come_too_late_are_told_how_much_they_missed() {
+async fn those_who_come_too_late_get_the_number_that_they_missed() {
     let bench = Bench::new(&["eiger"]);
     for _ in 0..1005 {
         log(&bench, None, "log", Severity::Info);

@@ -34,9 +34,9 @@ use tower::ServiceExt;
 pub struct Fake {
     name: String,
     status: ArcSwap<DetectorStatus>,
-    told: Mutex<Vec<Command>>,
+    commands: Mutex<Vec<Command>>,
     ring: Arc<FakeRing>,
-    /// The events of its service, where changes of its state are told.
+    /// The events of its service, where changes of its state are reported.
     events: OnceLock<EventLog>,
 }
 
@@ -85,7 +85,7 @@ fn status_of(name: &str, state: DetectorState) -> DetectorStatus {
         detector: name.into(),
         kind: "stream".into(),
         state,
-        message: "<as told>".into(),
+        message: "<message of the test>".into(),
         severity: Severity::Info,
         hint: None,
         run: 1,
@@ -110,7 +110,7 @@ fn status_of(name: &str, state: DetectorState) -> DetectorStatus {
 impl Fake {
     fn new(name: &str) -> Arc<Self> {
         let status = ArcSwap::from_pointee(status_of(name, DetectorState::Idle));
-        Arc::new(Self { name: name.into(), status, told: Mutex::default(), ring: Arc::default(), events: OnceLock::new() })
+        Arc::new(Self { name: name.into(), status, commands: Mutex::default(), ring: Arc::default(), events: OnceLock::new() })
     }
 
     fn set(&self, state: DetectorState) {
@@ -173,14 +173,14 @@ impl Detector for Fake {
         let refuse = |code, state| Refusal {
             code,
             what: "cannot do that".into(),
-            why: "it was told so".into(),
-            fix: "tell it otherwise".into(),
+            why: "the test refuses it".into(),
+            fix: "change the command".into(),
             state: Some(state),
         };
-        self.told.lock().unwrap().push(command.clone());
+        self.commands.lock().unwrap().push(command.clone());
         let state = self.status.load().state;
         match (command, state) {
-            (Command::Arm(request), _) if request.prefix.as_deref() == Some("panic") => panic!("as told"),
+            (Command::Arm(request), _) if request.prefix.as_deref() == Some("panic") => panic!("the test panics"),
             (Command::Arm(request), _) if request.prefix.as_deref() == Some("slow") => {
                 std::thread::sleep(Duration::from_millis(400));
                 self.set(DetectorState::Armed);

@@ -67,7 +67,7 @@ async fn metrics_are_open_if_configured_and_the_page_says_less_without_a_token()
     let bench = Bench::with(&["eiger"], Settings { metrics_open: true, ..settings.clone() });
     assert_eq!(bench.get("/metrics").await.status, 200);
     bench.get("/api/v1/status").await.is_problem(401, "no_token");
-    assert!(!bench.get("/").await.text().contains("as told"));
+    assert!(!bench.get("/").await.text().contains("message of the test"));
     Bench::with(&["eiger"], settings).get("/metrics").await.is_problem(401, "no_token");
 }
 
@@ -123,7 +123,7 @@ async fn pages_of_others_change_nothing() {
     {
         from(origin, site).await.is_problem(403, "foreign_page");
     }
-    assert!(bench.fakes[0].told.lock().unwrap().is_empty());
+    assert!(bench.fakes[0].commands.lock().unwrap().is_empty());
     for (origin, site) in
         [("", ""), ("http://localhost:8090", "same-origin"), ("", "none"), ("https://viewer.example", "cross-site")]
     {
@@ -152,7 +152,7 @@ async fn scripts_of_configured_pages_may_read() {
 }
 
 #[tokio::test]
-async fn an_address_that_sends_too_much_is_told_when_to_come_back() {
+async fn an_address_that_sends_too_much_gets_the_time_to_come_back() {
     let limits = Limits { requests_per_s: 1, requests_burst: 3, ..Limits::default() };
     let bench = Bench::with(&["eiger"], Settings { limits, ..Settings::on(loopback()) });
     let from = async |address: &str| bench.send_from(Request::get("/healthz").body(Body::empty()).unwrap(), address).await;

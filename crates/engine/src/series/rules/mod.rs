@@ -252,8 +252,8 @@ impl Rules {
 
     /// Messages of an upstream that are held back.
     pub fn held(&self, upstream: usize) -> u64 {
-        let lined_up = self.reorder.as_ref().map_or(0, |reorder| reorder.count(upstream));
-        self.hold_queues[upstream].len() as u64 + lined_up
+        let reordering = self.reorder.as_ref().map_or(0, |reorder| reorder.count(upstream));
+        self.hold_queues[upstream].len() as u64 + reordering
     }
 
     fn notify(&mut self, notice: Notice) {

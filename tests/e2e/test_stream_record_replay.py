@@ -104,8 +104,8 @@ def test_stins_is_what_its_models_accept(sender, dtype):
         assert [len(m) for m in messages] == [2] * 7 + [1]
         numbers += [p.msg_number for p in packets]
     assert numbers == list(range(16))
-    told = s.end()
-    assert (told["images"], told["messages"]) == (12, 16)
+    summary = s.end()
+    assert (summary["images"], summary["messages"]) == (12, 16)
 
 
 def test_stins_compressed_and_without_metadata(sender):
@@ -173,8 +173,8 @@ def test_stream1_images(sender, compression, encoding):
             plausible(unpacked(data, described["type"], SHAPE))
         elif compression == "none":
             plausible(np.frombuffer(data, described["type"]).reshape(SHAPE))
-    told = s.end()
-    assert told["seconds"] >= 0.025
+    summary = s.end()
+    assert summary["seconds"] >= 0.025
 
 
 def stream2(parts):
@@ -294,16 +294,16 @@ def test_what_was_kept_is_sent_again(tmp_path, sender):
     for parts in SENT:
         r.sockets[0].send_multipart(parts)
         time.sleep(0.01)
-    told = r.end()
-    assert told["messages"] == len(SENT) and told["bytes"] == r.file.stat().st_size
+    summary = r.end()
+    assert summary["messages"] == len(SENT) and summary["bytes"] == r.file.stat().st_size
     assert messages_of(r.file) == SENT
     times = [ns for ns, _ in times_of(r.file)]
     assert times[0] == 0 and times == sorted(times) and times[-1] > 0.2e9
     for options, repeat, least in [((), 1, 0.2), (("--speed", 4, "--repeat", 2), 2, 0.1), (("--as-fast-as-possible",), 1, 0)]:
         s = sender("replay", r.file, *options)
         assert s.take(len(SENT) * repeat) == SENT * repeat
-        told = s.end()
-        assert told["messages"] == len(SENT) * repeat and told["seconds"] >= least
+        summary = s.end()
+        assert summary["messages"] == len(SENT) * repeat and summary["seconds"] >= least
     s = sender("replay", r.file, "--as-fast-as-possible", listen=True)
     assert s.take(len(SENT)) == SENT
     s.end()
@@ -382,6 +382,6 @@ def test_real_streams_survive_a_replay_and_a_recording(tmp_path, name):
     count = len(messages_of(real))
     command = [BINARY, "record", to, "-o", str(kept), "--messages", str(count), "--quiet"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as recorder:
-        told = json.loads(program("replay", real, "--to", to, "--json", "--quiet", check=0).stdout)
-        assert told["messages"] == count and recorder.wait(20) == 0
+        summary = json.loads(program("replay", real, "--to", to, "--json", "--quiet", check=0).stdout)
+        assert summary["messages"] == count and recorder.wait(20) == 0
     assert kept.read_bytes() == real.read_bytes()
