@@ -1,7 +1,7 @@
 //! The parts of a UDP run: its configuration from the parameters of a command, the gates in front of the sockets, the
 //! preparation with everything that can fail, and the end with its files.
 
-use super::status::{Live, Look, StatusMessage, image_totals, latency_rows, not_complete, totals_of};
+use super::status::{Live, Look, StatusMessage, image_totals, not_complete, totals_of};
 use crate::fanout::Fanout;
 use crate::handle::{ArmRequest, Severity};
 use crate::paths::Place;
@@ -16,6 +16,7 @@ use konkordia_config::{Config, overrides};
 use konkordia_core::array::Element;
 use konkordia_core::experiment::Experiment;
 use konkordia_core::failure::{Exit, Failure};
+use konkordia_core::latency;
 use konkordia_core::ledger::{ImageLedger, RunLedger, StreamLedger};
 use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::{Compression, Plan};
@@ -135,14 +136,9 @@ pub struct UdpLive {
 }
 
 impl UdpLive {
-    /// Latency from the first packet of an image to its place in the order, and to its place in the file.
+    /// Latencies from the first packet of an image to the stages of its way.
     pub fn latency(&self) -> BTreeMap<String, f64> {
-        let (committed, written) = self.control.latencies();
-        let mut rows = latency_rows("committed", &committed);
-        if self.writes {
-            rows.extend(latency_rows("written", &written));
-        }
-        rows.into_iter().collect()
+        latency::by_name(&self.control.meter().read())
     }
 }
 
