@@ -390,3 +390,21 @@ fn sync_directory(directory: &Path, with_above: bool) {
         let _ = File::open(path).and_then(|folder| folder.sync_all());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_that_wait_for_the_disk_are_bounded_and_none_is_forgotten() {
+        let (mut waiting, all) = (Waiting::default(), 4 * WAITING_MAX as u64);
+        // Two in the time that they may wait together.
+        (0..all).for_each(|image| waiting.add(image + 1, 1 + image * TOGETHER_NS / 2));
+        let images = |waiting: &Waiting| waiting.groups.iter().map(|group| group.images).sum::<u64>();
+        assert_eq!((waiting.groups.len(), images(&waiting)), (WAITING_MAX, all));
+        waiting.count(5);
+        assert_eq!(images(&waiting), all - 4, "the fifth waits with the sixth");
+        waiting.count(all);
+        assert!(waiting.groups.is_empty());
+    }
+}
