@@ -26,7 +26,7 @@ const ATTEMPTS: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Images that were received within this time wait together until they are on the disk, and count as received with the
-/// first of them.
+/// first of them; so their latency is never too short.
 const TOGETHER_NS: u64 = 1_000_000;
 /// So many groups of images may wait, 192 KiB: those of 8 s. Behind them, images join the last group.
 const WAITING_MAX: usize = 8192;
@@ -133,7 +133,10 @@ impl Waiting {
         let is_full = self.groups.len() >= WAITING_MAX;
         let last = self.groups.back_mut();
         match last.filter(|last| is_full || received_ns.abs_diff(last.received_ns) < TOGETHER_NS) {
-            Some(last) => (last.end, last.images) = (end, last.images + 1),
+            Some(last) => {
+                (last.end, last.images) = (end, last.images + 1);
+                last.received_ns = last.received_ns.min(received_ns);
+            }
             None => self.groups.push_back(WaitingGroup { end, received_ns, images: 1 }),
         }
     }

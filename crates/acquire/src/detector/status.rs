@@ -5,6 +5,7 @@ use crate::fanout::Fanout;
 use crate::handle::{DetectorStatistics, DetectorStatus, FileEntry, PublicState, Refusal, RefusalCode, Severity};
 use crate::statistics::{Rates, Totals};
 use konkordia_config::service::DetectorConfig;
+use konkordia_core::latency::{self, Meter};
 use konkordia_core::ledger::ImageLedger;
 use konkordia_core::series::Ended;
 use konkordia_core::state::{Action, Event, Refused, State, next};
@@ -44,8 +45,8 @@ pub struct Look {
     pub ledger: BTreeMap<String, u64>,
     /// How full queues are.
     pub queues: BTreeMap<String, f64>,
-    /// Latencies in microseconds, and images counted, by name ([`konkordia_core::latency::by_name`]).
-    pub latency: BTreeMap<String, f64>,
+    /// Counts how long its images take, also after its end: consumers may still get them.
+    pub meter: Meter,
     /// The counters from which rates are computed.
     pub counters: Vec<(&'static str, u64)>,
     /// What the run adds to the totals.
@@ -219,7 +220,7 @@ impl Shared {
             ledger: look.ledger,
             rates,
             queues,
-            latency: look.latency,
+            latency: latency::by_name(&look.meter.read()),
             consumers,
             totals,
         }

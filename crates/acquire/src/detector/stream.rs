@@ -21,7 +21,7 @@ use konkordia_config::settings::ServiceSettings;
 use konkordia_config::stream::StreamConfig;
 use konkordia_core::failure::{Exit, Failure, reason};
 use konkordia_core::image::CommittedImage;
-use konkordia_core::latency::{self, Meter};
+use konkordia_core::latency::Meter;
 use konkordia_core::ports::ServiceLevel;
 use konkordia_core::ports::SinkError;
 use konkordia_core::series::{Ended, SeriesEnd, SeriesStart};
@@ -428,7 +428,7 @@ impl Stream {
         match self.open.iter_mut().find(|open| open.end.is_none()) {
             Some(open) => {
                 (open.end, open.waited_for) = (Some(Arc::clone(end)), waited_for);
-                look.latency = latency::by_name(&open.meter.read());
+                look.meter = open.meter.clone();
                 let status_message = StatusMessage::info(format!("run {}: no more data; closing its files", open.run));
                 base.machine.apply(Event::EndOfData, Some(status_message));
                 base.machine.shared.end(look);
@@ -483,11 +483,7 @@ impl Stream {
             }
             // If another series has begun already, the end of this one is only reported as an event.
             if self.open.is_empty() {
-                let latency = latency::by_name(&open.meter.read());
-                base.machine.shared.amend(|look| {
-                    look.file_has(in_file.images, in_file.unwritten, in_file.durable);
-                    look.latency = latency;
-                });
+                base.machine.shared.amend(|look| look.file_has(in_file.images, in_file.unwritten, in_file.durable));
                 base.machine.close(ended, failed, status_message);
                 self.set_parameters(default_parameters(&base.config, &self.config));
             }

@@ -10,7 +10,7 @@ use konkordia_config::service::DetectorConfig;
 use konkordia_config::stream::{Socket, StreamConfig, StreamSource};
 use konkordia_core::array::Packing;
 use konkordia_core::failure::{Exit, Failure, reason};
-use konkordia_core::latency::{self, Meter};
+use konkordia_core::latency::Meter;
 use konkordia_core::ports::{MessageSource, SinkError};
 use konkordia_core::series::{Ended, SeriesEnd, SeriesLedger};
 use konkordia_core::state::State;
@@ -201,7 +201,7 @@ impl Live for SeriesLive {
         look.queues.insert("in_flight".into(), fill(progress.in_flight_bytes(), limit));
         let queued = self.output_queue.stats().queued.load(Ordering::Relaxed);
         look.queues.insert("outlet_file".into(), fill(queued, self.output_queue.spec().queue_images as u64));
-        look.latency = latency::by_name(&self.meter.read());
+        look.meter = self.meter.clone();
         let received = |f: fn(&konkordia_engine::series::UpstreamProgress) -> u64| progress.upstreams.iter().map(f).sum();
         look.counters = vec![
             ("received_messages_hz", received(|u| u.received)),

@@ -16,7 +16,6 @@ use konkordia_config::{Config, overrides};
 use konkordia_core::array::Element;
 use konkordia_core::experiment::Experiment;
 use konkordia_core::failure::{Exit, Failure};
-use konkordia_core::latency;
 use konkordia_core::ledger::{ImageLedger, RunLedger, StreamLedger};
 use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::{Compression, Plan};
@@ -135,13 +134,6 @@ pub struct UdpLive {
     writes: bool,
 }
 
-impl UdpLive {
-    /// Latencies from the first packet of an image to the stages of its way.
-    pub fn latency(&self) -> BTreeMap<String, f64> {
-        latency::by_name(&self.control.meter().read())
-    }
-}
-
 impl Live for UdpLive {
     fn look(&self) -> Look {
         let p = self.control.progress();
@@ -169,7 +161,7 @@ impl Live for UdpLive {
                 ("packed_ring".to_string(), fill(p.images_waiting, self.plan.packed_slots)),
             ]
             .into(),
-            latency: self.latency(),
+            meter: self.control.meter(),
             counters: vec![
                 ("received_packets_hz", p.packets.received),
                 ("received_bytes_per_s", p.packets.received_bytes),
@@ -496,7 +488,7 @@ fn last_look(outcome: &RunOutcome) -> Look {
     }));
     totals.push(("images_unwritten".into(), *unwritten));
     totals.push((format!("runs_{}", outcome.ended_name().replace(' ', "_")), 1));
-    Look { written: *written, unwritten: *unwritten, ledger, totals, ..Look::of(images) }
+    Look { written: *written, unwritten: *unwritten, ledger, totals, meter: outcome.meter.clone(), ..Look::of(images) }
 }
 
 fn sum_up(
