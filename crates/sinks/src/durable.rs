@@ -216,7 +216,7 @@ impl DiskSync {
         self.shared.changed.notify_one();
     }
 
-    /// From now on, counts at `meter` when images come to the disk; says which with [`Self::wrote`].
+    /// From now on, counts at `meter` when the images that [`Self::wrote`] reports come to the disk.
     pub fn measure(&self, meter: Meter) {
         let mut waiting = self.shared.waiting();
         waiting.groups.reserve(if meter.is_on() { WAITING_MAX } else { 0 });

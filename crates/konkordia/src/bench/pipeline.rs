@@ -73,8 +73,9 @@ impl Attempt {
             "packets_missing": self.missing, "kernel_dropped": self.kernel_dropped, "no_slot": self.no_slot, "late": self.late,
             "foreign": self.foreign, "lossless": self.lossless(),
             "gigabytes_per_second": self.received_gigabytes_per_second, "bits_per_pixel": self.bits_per_pixel,
-            "latency": latency::by_name(&self.latency), "slots": self.slots, "slots_used_max": self.slots_used_max, "resident_bytes_early": self.memory_bytes.0,
-            "resident_bytes_end": self.memory_bytes.1, "receive_buffer_bytes": self.receive_buffer_bytes,
+            "latency": latency::by_name(&self.latency), "slots": self.slots, "slots_used_max": self.slots_used_max,
+            "resident_bytes_early": self.memory_bytes.0, "resident_bytes_end": self.memory_bytes.1,
+            "receive_buffer_bytes": self.receive_buffer_bytes,
         })
     }
 

@@ -178,7 +178,8 @@ pub struct LedgerRecord {
     /// Sums that must hold, such as "packets_received = packets_placed + packets_late"; `check` evaluates them on
     /// totals and streams.
     pub balances: Vec<String>,
-    /// How long the images took to each stage; empty if that was not measured.
+    /// How long the images took to each stage; empty if that was not measured. The writer replaces it by what its own
+    /// meter has counted ([`super::Writer::set_meter`]).
     pub latency: Vec<StageLatency>,
     /// Why the run ended, for example "complete", "stopped", "stalled", "disk full".
     pub ended: String,
