@@ -174,9 +174,13 @@ def test_waiting_shows_how_far_the_run_is(bench):
 QUANTILES = {"p50": "0.5", "p99": "0.99", "p999": "0.999", "max": "1"}
 
 
-def counted(latency):
-    """How many images came to each stage."""
-    return {name.removesuffix("_images"): count for name, count in latency.items() if name.endswith("_images")}
+def counted(statistics, stages):
+    """The latencies, which count every image with pixels at each of these stages, and at no others."""
+    latency, images = statistics["latency"], sum(statistics["ledger"][f"images_{state}"] for state in ("complete", "partial"))
+    assert images > 0, statistics
+    assert {name: count for name, count in latency.items() if name.endswith("_images")} == {f"{stage}_images": images for stage in stages}
+    assert len(latency) == len(stages) * (1 + len(QUANTILES)), latency
+    return latency, images
 
 
 def are_in_order(latency, stages):
@@ -202,10 +206,8 @@ def test_latencies_of_the_images_of_a_run(bench):
     service.command("start", {"images": 40})
     bench.send(images=40, rate=400)
     service.wait()
-    latency = service.statistics()["latency"]
     shown, written = ["assembled", "converted", "committed", "seen"], ["written", "durable"]
-    assert counted(latency) == dict.fromkeys(shown + written, 40), latency
-    assert len(latency) == 5 * 6, latency
+    latency, images = counted(service.statistics(), shown + written)
     are_in_order(latency, shown)
     are_in_order(latency, ["committed", *written])
     # The file is closed when all of it is on the disk, and nothing was counted since.
@@ -218,7 +220,7 @@ def test_latencies_of_the_images_of_a_run(bench):
         return next(float(value) for own, value in found if all(f'{label}="{is_}"' in own for label, is_ in labels.items()))
 
     for stage in shown + written:
-        assert value("latency_images", stage=stage) == 40
+        assert value("latency_images", stage=stage) == images
         for share, quantile in QUANTILES.items():
             us = latency[f"{stage}_{share}_us"]
             assert value("latency_microseconds", name=f"{stage}_{share}_us") == us
@@ -227,7 +229,7 @@ def test_latencies_of_the_images_of_a_run(bench):
     service.command("start", {"images": 5, "write": False})
     bench.send(images=5)
     service.wait()
-    assert counted(service.statistics()["latency"]) == dict.fromkeys(shown, 5)
+    counted(service.statistics(), shown)
 
 
 def test_sighup_ends_nothing(bench):
@@ -718,12 +720,11 @@ def test_a_stream_that_is_taken_only_when_armed(bench):
 
 def test_latencies_of_the_images_of_a_stream(bench):
     stream = Stream(bench)
-    # Each series counts its own images.
     for run, images in ((1, 5), (2, 3)):
         stream.send(images)
         done = stream.service.until(lambda s, run=run: s["run"] == run and s["state"] == "idle")
-        latency = stream.service.statistics()["latency"]
-        assert counted(latency) == dict.fromkeys(("committed", "seen", "written", "durable"), images), latency
+        latency, came = counted(stream.service.statistics(), ["committed", "seen", "written", "durable"])
+        assert came == images, "each series counts its own images"
         are_in_order(latency, ["committed", "written", "durable"])
         assert latency_in(done["file"]) == (pytest.approx(latency), {b"us"})
 

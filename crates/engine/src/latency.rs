@@ -1,5 +1,5 @@
-//! The meters of latencies: histograms of atomics, which any thread fills and any thread reads, with the clock of the run
-//! or series. docs/decisions/0027-latency.md says which instants are counted, by whom, and what that costs.
+//! The meters of latencies: histograms of atomics, which any thread fills and any thread reads, with the clock of the
+//! run or series. docs/decisions/0027-latency.md says which instants are counted, by whom, and what that costs.
 
 use konkordia_core::latency::{LatencyMeter, Stage, StageLatency};
 use std::sync::Arc;
