@@ -55,6 +55,7 @@ fn ledger() -> LedgerRecord {
         totals: named(&[packets, images].concat()),
         streams: vec![StreamRecord { name: "udp://127.0.0.1:50010".into(), counters: named(&packets) }],
         balances: vec!["images_expected = images_complete".into()],
+        latency: Vec::new(),
         ended: "complete".into(),
         end_time: Some("2026-11-21T12:00:09Z".into()),
         images_expected: IMAGES,

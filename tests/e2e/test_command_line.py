@@ -209,6 +209,7 @@ def test_the_pipeline_is_measured(tmp_path):
     done = json.loads(program(*arguments, check=0).stdout)
     (result,) = done["results"]
     assert result["attempts"][0]["lossless"] and 90 < result["best_hz"] < 130 and list(tmp_path.iterdir()) == []
+    assert result["attempts"][0]["latency"]["committed_images"] == result["attempts"][0]["images"]
 
 
 @pytest.mark.alone

@@ -403,6 +403,7 @@ def test_progress_report_and_memory_are_printed(tmp_path, words):
     path = raw_files.write_sls(tmp_path, words)
     done = program("convert", path, "-o", tmp_path / "out", "--dtype", "raw", check=0)
     assert "6 expected, 6 complete" in done.stdout and "ledger    balances" in done.stdout
+    assert "latency" not in done.stdout, "how long frames of files take says nothing"
     assert "slsReceiver acquisition, version 7.2" in done.stderr and "memory" in done.stderr
     quiet = program("convert", path, "-o", tmp_path / "quiet", "--dtype", "raw", "--geometry", "jungfrau-1m", "--set", "output.xds=false", "--quiet", check=0)
     assert quiet.stderr == ""

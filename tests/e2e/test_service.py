@@ -171,28 +171,65 @@ def test_waiting_shows_how_far_the_run_is(bench):
     assert start.returncode == 0 and "20 of 20 images complete" in out
 
 
+QUANTILES = {"p50": "0.5", "p99": "0.99", "p999": "0.999", "max": "1"}
+
+
+def counted(statistics, stages):
+    """The latencies, which count every image with pixels at each of these stages, and at no others."""
+    latency, images = statistics["latency"], sum(statistics["ledger"][f"images_{state}"] for state in ("complete", "partial"))
+    assert images > 0, statistics
+    assert {name: count for name, count in latency.items() if name.endswith("_images")} == {f"{stage}_images": images for stage in stages}
+    assert len(latency) == len(stages) * (1 + len(QUANTILES)), latency
+    return latency, images
+
+
+def are_in_order(latency, stages):
+    """Quantiles grow with the share of the images, and from stage to stage."""
+    rows = [[latency[f"{stage}_{share}_us"] for share in QUANTILES] for stage in stages]
+    # Nothing takes a minute.
+    assert all(0 < row[0] and row == sorted(row) and row[-1] < 60e6 for row in rows), latency
+    assert all(list(column) == sorted(column) for column in zip(*rows)), latency
+
+
+def latency_in(path):
+    """The group of a file in the form of the statistics, and the units of its quantiles."""
+    with h5py.File(path) as file:
+        group = file["/entry/konkordia/latency"]
+        stages, values = group["stage"].asstr()[:].tolist(), {name: group[name][:] for name in group if name != "stage"}
+        units = {group[f"{share}_us"].attrs["units"] for share in QUANTILES}
+    return {f"{stage}_{name}": value[n] for n, stage in enumerate(stages) for name, value in values.items()}, units
+
+
 def test_latencies_of_the_images_of_a_run(bench):
     service = bench.serve()
     assert service.statistics()["latency"] == {}
     service.command("start", {"images": 40})
     bench.send(images=40, rate=400)
     service.wait()
-    latency = service.statistics()["latency"]
-    names = [f"{stage}_{share}_us" for stage in ("committed", "written") for share in ("p50", "p99", "p999", "max")]
-    assert sorted(latency) == sorted(names), latency
-    for stage in ("committed", "written"):
-        p50, p99, p999, most = (latency[f"{stage}_{share}_us"] for share in ("p50", "p99", "p999", "max"))
-        # At 400 Hz the packets of an image arrive within 2500 us; nothing takes a minute.
-        assert 0 < p50 <= p99 <= p999 <= most < 60e6, latency
-    assert latency["written_max_us"] > latency["committed_p50_us"], latency
+    shown, written = ["assembled", "converted", "committed", "seen"], ["written", "durable"]
+    latency, images = counted(service.statistics(), shown + written)
+    are_in_order(latency, shown)
+    are_in_order(latency, ["committed", *written])
+    # The file is closed when all of it is on the disk, and nothing was counted since.
+    assert latency_in(bench.master()) == (pytest.approx(latency), {b"us"})
     with urllib.request.urlopen(service.url + "/metrics", timeout=30) as answer:
         metrics = answer.read().decode()
-    assert all(re.search(rf'^konkordia_latency_microseconds{{.*name="{name}".*}} [0-9]', metrics, re.M) for name in names), metrics
+
+    def value(family, **labels):
+        found = re.findall(rf"^konkordia_{family}{{(.*)}} (.*)$", metrics, re.M)
+        return next(float(value) for own, value in found if all(f'{label}="{is_}"' in own for label, is_ in labels.items()))
+
+    for stage in shown + written:
+        assert value("latency_images", stage=stage) == images
+        for share, quantile in QUANTILES.items():
+            us = latency[f"{stage}_{share}_us"]
+            assert value("latency_microseconds", name=f"{stage}_{share}_us") == us
+            assert value("latency_seconds", stage=stage, quantile=quantile) == pytest.approx(us / 1e6)
     # Without files nothing is written.
     service.command("start", {"images": 5, "write": False})
     bench.send(images=5)
     service.wait()
-    assert {name.split("_")[0] for name in service.statistics()["latency"]} == {"committed"}
+    counted(service.statistics(), shown)
 
 
 def test_sighup_ends_nothing(bench):
@@ -683,13 +720,13 @@ def test_a_stream_that_is_taken_only_when_armed(bench):
 
 def test_latencies_of_the_images_of_a_stream(bench):
     stream = Stream(bench)
-    stream.send(5)
-    stream.service.until(lambda s: s["run"] == 1 and s["state"] == "idle")
-    latency = stream.service.statistics()["latency"]
-    for stage in ("committed", "written"):
-        p50, p99, p999, most = (latency[f"{stage}_{share}_us"] for share in ("p50", "p99", "p999", "max"))
-        assert 0 < p50 <= p99 <= p999 <= most < 60e6, latency
-    assert latency["written_max_us"] >= latency["committed_p50_us"], latency
+    for run, images in ((1, 5), (2, 3)):
+        stream.send(images)
+        done = stream.service.until(lambda s, run=run: s["run"] == run and s["state"] == "idle")
+        latency, came = counted(stream.service.statistics(), ["committed", "seen", "written", "durable"])
+        assert came == images, "each series counts its own images"
+        are_in_order(latency, ["committed", "written", "durable"])
+        assert latency_in(done["file"]) == (pytest.approx(latency), {b"us"})
 
 
 def test_transformations_of_a_stream(bench):

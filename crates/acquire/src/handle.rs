@@ -90,9 +90,6 @@ impl DetectorStatus {
     }
 }
 
-/// What is given of a latency, in [`DetectorStatistics::latency`] as `STAGE_NAME_us`.
-pub const LATENCY_NAMES: [&str; 4] = ["p50", "p99", "p999", "max"];
-
 /// Rates and counters of one detector. Each group maps documented names to numbers; names may be added.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct DetectorStatistics {
@@ -105,7 +102,8 @@ pub struct DetectorStatistics {
     pub rates: BTreeMap<String, f64>,
     /// How full the queues are, 0 to 1; docs/api.md lists the names.
     pub queues: BTreeMap<String, f64>,
-    /// Latency from reception to stage in microseconds (`committed_p50_us`, `committed_p99_us`, `written_p50_us`, ...).
+    /// Latency from reception to stage in microseconds (`committed_p50_us`, `committed_p99_us`, `written_p50_us`, ...),
+    /// and the images that came to a stage (`committed_images`, ...).
     pub latency: BTreeMap<String, f64>,
     /// Consumers of streams.
     pub consumers: Vec<ConsumerStatistics>,

@@ -12,6 +12,7 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use konkordia_acquire::handle::{Detector, DetectorStatistics, DetectorStatus, PublicState, StateWord};
+use konkordia_core::latency::QUANTILES;
 use konkordia_core::pixel::Number;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
@@ -99,7 +100,7 @@ impl Collector for Snapshot {
 type Labels = Vec<(&'static str, String)>;
 
 /// Families in the order of export. A family is exported even while it has no value.
-const FAMILIES: [(&str, Kind, &str); 34] = [
+const FAMILIES: [(&str, Kind, &str); 36] = [
     ("build_info", Kind::Gauge, "Version of the program, always 1"),
     ("uptime_seconds", Kind::Gauge, "Seconds since the service began"),
     ("detectors", Kind::Gauge, "Detectors of the service"),
@@ -123,6 +124,8 @@ const FAMILIES: [(&str, Kind, &str); 34] = [
     ("newest_image", Kind::Gauge, "What was computed from the pixels of the newest image, by name"),
     ("queue_fill_ratio", Kind::Gauge, "How full a queue is, 0 to 1"),
     ("latency_microseconds", Kind::Gauge, "Microseconds from reception to a stage, by name"),
+    ("latency_seconds", Kind::Gauge, "Time from reception to a stage that a share of the images of the run did not exceed"),
+    ("latency_images", Kind::Gauge, "Images of the run that have come to a stage"),
     ("consumer_connected", Kind::Gauge, "1 if the consumer is connected"),
     ("consumer_delivered_images", Kind::Counter, "Images that were handed to the consumer"),
     ("consumer_skipped_images", Kind::Counter, "Images that were skipped for the consumer"),
@@ -221,15 +224,14 @@ impl Snapshot {
             let (family, label, value) = family.unwrap_or(("other", "name", name.as_str()));
             self.add(family, with(label, value), *count as f64);
         }
-        let maps = [
-            ("rate", "name", &statistics.rates),
-            ("queue_fill_ratio", "queue", &statistics.queues),
-            ("latency_microseconds", "name", &statistics.latency),
-        ];
+        let maps = [("rate", "name", &statistics.rates), ("queue_fill_ratio", "queue", &statistics.queues)];
         for (family, label, map) in maps {
             for (name, value) in map {
                 self.add(family, with(label, name), *value);
             }
+        }
+        for (name, value) in &statistics.latency {
+            self.add_latency(detector, name, *value);
         }
         for consumer in &statistics.consumers {
             let labels = || {
@@ -243,6 +245,21 @@ impl Snapshot {
             self.add("consumer_delivered_images", labels(), consumer.delivered as f64);
             self.add("consumer_skipped_images", labels(), consumer.skipped as f64);
             self.add("consumer_lag_images", labels(), consumer.lag_images as f64);
+        }
+    }
+
+    /// A latency by the name that it has in the statistics.
+    fn add_latency(&mut self, detector: &str, name: &str, value: f64) {
+        let with = |label: &'static str, value: &str| (label, value.to_string());
+        let detector = || with("detector", detector);
+        let Some((stage, what)) = name.split_once('_') else { return };
+        if what == "images" {
+            return self.add("latency_images", vec![detector(), with("stage", stage)], value);
+        }
+        self.add("latency_microseconds", vec![detector(), with("name", name)], value);
+        let quantile = QUANTILES.iter().find(|(quantile, _)| what.strip_suffix("_us") == Some(*quantile));
+        if let Some((_, share)) = quantile {
+            self.add("latency_seconds", vec![detector(), with("stage", stage), with("quantile", share)], value / 1e6);
         }
     }
 

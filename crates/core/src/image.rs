@@ -95,8 +95,12 @@ pub struct CommittedImage {
     pub packets: Option<Packets>,
     /// What was computed from its pixels.
     pub results: ImageResults,
-    /// When its first byte was received, in ns of the clock of the run.
+    /// When its first byte was received, in ns of the clock of the run; 0 = unknown.
     pub received_ns: u64,
+    /// When an image of messages was given to a worker, by the same clock; 0 if none had it, and in a run.
+    pub assembled_ns: u64,
+    /// When the worker was done with it; 0 as above.
+    pub converted_ns: u64,
     /// Missing parts of messages: bit n for upstream n. 0 in a complete image. For packets see
     /// [`Packets::missing_tiles`].
     pub missing_parts: u64,
@@ -158,6 +162,8 @@ impl CommittedImage {
             packets: None,
             results: ImageResults::default(),
             received_ns: 0,
+            assembled_ns: 0,
+            converted_ns: 0,
             missing_parts: 0,
         }
     }

@@ -34,6 +34,7 @@ pub mod first_packets;
 pub mod frame_header;
 pub mod geometry;
 pub mod image;
+pub mod latency;
 pub mod ledger;
 pub mod moment;
 pub mod order;

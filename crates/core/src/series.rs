@@ -5,6 +5,7 @@ use crate::array::{Array, Element};
 use crate::experiment::Metadata;
 use crate::geometry::Orientation;
 use crate::image::CommittedImage;
+use crate::latency::Meter;
 use crate::ledger::{ImageLedger, ImageStatus, Imbalance};
 use serde_json::{Map, Value};
 
@@ -77,6 +78,8 @@ pub struct SeriesStart {
     pub warnings: Vec<String>,
     /// False if the sender asks that raw data be not stored (`save_raw` of MAX IV).
     pub store: bool,
+    /// Who brings an image of the series to a stage counts it here.
+    pub meter: Meter,
 }
 
 /// How a run or a series ended.

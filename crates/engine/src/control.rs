@@ -1,7 +1,8 @@
 //! Other threads watch and stop a run through atomics. What a stream has seen of its packets is published as a copy
 //! behind a lock that a receiver only tries to take, so that no receiver ever waits for a reader.
 
-use crate::latency::{Histogram, Latency};
+use crate::latency::RunLatencies;
+use konkordia_core::latency::Meter;
 use konkordia_core::ledger::{ImageStatus, StreamLedger};
 use konkordia_core::setup::Seen;
 use std::ops::Range;
@@ -72,11 +73,10 @@ pub struct Control {
     /// One past the last image that each sink has taken.
     taken: Box<[AtomicU64]>,
     by_status: [AtomicU64; 4],
-    /// From the first packet of an image until it is committed, and until the first sink is done with it.
-    pub(crate) committed_latency: Histogram,
-    pub(crate) written_latency: Histogram,
     /// Time in which `join` had no buffer for an image because the sinks held all of them.
     pub(crate) pool_waited_ns: AtomicU64,
+    /// The latencies of its images; `None` where they would mean nothing, as with files.
+    latencies: Option<RunLatencies>,
     streams: Box<[StreamProgress]>,
     started: Instant,
 }
@@ -117,12 +117,16 @@ impl Control {
             committed: AtomicU64::new(0),
             taken: (0..sinks).map(|_| AtomicU64::new(0)).collect(),
             by_status: Default::default(),
-            committed_latency: Histogram::default(),
-            written_latency: Histogram::default(),
             pool_waited_ns: AtomicU64::new(0),
+            latencies: None,
             streams: (0..streams).map(|_| StreamProgress { ahead: AtomicU64::new(NOT_YET), ..Default::default() }).collect(),
             started: Instant::now(),
         }
+    }
+
+    /// Counts latencies from now on; the rings have `slots` frames and `strip_slots` images.
+    pub(crate) fn measure(&mut self, slots: u64, strip_slots: u64) {
+        self.latencies = Some(RunLatencies::new(self.started, slots, strip_slots));
     }
 
     /// Asks the run to end: datagrams already in the sockets are still taken, open tiles are sealed, files are closed.
@@ -169,10 +173,13 @@ impl Control {
         self.started.elapsed().as_nanos() as u64
     }
 
-    /// How long the images of this run took from their first packet until they were committed, and until the first sink
-    /// was done with them.
-    pub fn latencies(&self) -> (Latency, Latency) {
-        (self.committed_latency.read(), self.written_latency.read())
+    /// Counts how long the images of this run take; counts nothing if its packets come from files.
+    pub fn meter(&self) -> Meter {
+        self.latencies.as_ref().map_or_else(Meter::default, |run| Meter::new(run.latencies.clone()))
+    }
+
+    pub(crate) fn latencies(&self) -> Option<&RunLatencies> {
+        self.latencies.as_ref()
     }
 
     /// Number of the run's first frame, once it is known.

@@ -155,7 +155,7 @@ impl Sorter<'_> {
     /// Seals the images that the stream has passed over, and waits for a slot at the new place.
     fn go_to(&mut self, place: Place) {
         let low = self.assembler.jump(place.first);
-        self.writer.seal_below(low);
+        self.seal_below(low);
         self.control.begin_below(place.first);
         let until_ns = self.control.now_ns() + ROOM_NS;
         while !self.writer.has_room(place.last) && !self.control.is_halting() && self.control.now_ns() < until_ns {

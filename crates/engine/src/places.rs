@@ -70,7 +70,7 @@ impl Sorter<'_> {
         }
         // Frames come in order, so all older ones are done.
         let low = self.assembler.seal_before(image);
-        self.writer.seal_below(low);
+        self.seal_below(low);
         while !self.writer.has_room(image) {
             if self.control.is_stopping() || self.control.is_halting() {
                 return false;

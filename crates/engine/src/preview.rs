@@ -2,6 +2,7 @@
 
 use crate::plane::SharedPlanes;
 use konkordia_core::image::CommittedImage;
+use konkordia_core::latency::Stage;
 use konkordia_core::results::ImageResults;
 use konkordia_core::series::SeriesStart;
 use std::collections::VecDeque;
@@ -111,6 +112,7 @@ impl PreviewBuffer {
         }
         let mut kept = self.lock();
         let Some(start) = kept.start.clone() else { return };
+        start.meter.reached(Stage::Seen, image.received_ns);
         let entry = Entry { series: kept.series, start, image: Arc::clone(image), committed: Instant::now(), bytes, is_lent };
         kept.bytes += bytes;
         kept.images.push_back(entry);

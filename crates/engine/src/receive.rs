@@ -131,7 +131,7 @@ impl Receiver<'_> {
             return;
         }
         let low = self.sorter.assembler.finish(control.end.load(Ordering::Acquire));
-        self.sorter.writer.seal_below(low);
+        self.sorter.seal_below(low);
         // What is left in a file was not received.
         if self.result.is_ok() && !self.sorter.lossless {
             self.result = self.count_leftovers();
@@ -154,7 +154,7 @@ impl Receiver<'_> {
         sorter.settle_far_ahead(known.now_ns, drained, false);
         let is_settling = known.newest_end <= sorter.settling_images && sorter.is_settling(known.now_ns);
         let low = sorter.assembler.tick(known.now_ns, known.newest_end, drained && !is_settling);
-        sorter.writer.seal_below(low);
+        sorter.seal_below(low);
         if known.now_ns >= self.drops_read_ns + DROPS_INTERVAL_NS {
             self.drops_read_ns = known.now_ns;
             sorter.ledger.kernel_dropped = self.source.dropped();
@@ -270,6 +270,18 @@ impl Sorter<'_> {
         if self.far_ahead_packets.as_ref().is_some_and(|far_ahead_packets| !far_ahead_packets.is_empty()) {
             self.stay();
         }
+    }
+
+    /// Gives the frames below `low` to the workers.
+    pub(crate) fn seal_below(&mut self, low: u64) {
+        let (control, writer) = (self.control, &mut self.writer);
+        if let Some(latencies) = control.latencies().filter(|_| low > writer.low()) {
+            let now_ns = control.now_ns();
+            // A frame without room has no packet of this stream.
+            let sealed = (writer.low()..low).take_while(|frame| writer.has_room(*frame));
+            sealed.for_each(|frame| latencies.note_sealed(frame, now_ns));
+        }
+        self.writer.seal_below(low);
     }
 
     /// Notes in `seen` what is known of the senders.
@@ -437,7 +449,7 @@ impl Sorter<'_> {
             // Streams that have ended must release older frames, or there would never be a slot.
             self.control.begin_below(image.min(self.gap_part_end()));
             let low = self.assembler.seal_before(image.min(self.control.newest_end()));
-            self.writer.seal_below(low);
+            self.seal_below(low);
             if self.is_refused(image) || self.control.is_halting() {
                 return false;
             }

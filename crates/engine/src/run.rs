@@ -17,6 +17,7 @@ use konkordia_core::IMAGES_MAX;
 use konkordia_core::array::Element;
 use konkordia_core::assembler::{AssemblerSpec, TileAssembler};
 use konkordia_core::image::CommittedImage;
+use konkordia_core::latency::Meter;
 use konkordia_core::ledger::{RunLedger, StreamLedger};
 use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::{Arithmetic, CommonMode, FirstFrame, Negative, Plan, Recipe, STRIPS_MAX};
@@ -47,8 +48,7 @@ pub struct RunParts {
     pub sources: Vec<Box<dyn Source>>,
     /// Constants that fit the plan's recipe.
     pub constants: PixelConstants,
-    /// At least one sink, mostly the file. [`Control::latencies`] reports when the first one was done with an image.
-    /// The caller closes them when the run has ended.
+    /// At least one sink, mostly the file. The caller closes them when the run has ended.
     pub sinks: Vec<Box<dyn Sink>>,
     /// Who else gets the images.
     pub consumers: Consumers,
@@ -147,6 +147,8 @@ pub struct RunOutcome {
     pub seen: Vec<Seen>,
     /// Where that contradicts the plan.
     pub findings: Vec<Finding>,
+    /// How long its images took; files and consumers may still add to it.
+    pub meter: Meter,
     /// The sinks, to be closed with the ledger.
     pub sinks: Vec<Box<dyn Sink>>,
     /// The sinks of raw frames.
@@ -228,7 +230,11 @@ pub fn arm(mut parts: RunParts) -> Result<Armed, ArmError> {
         FirstFrame::Auto => None,
         FirstFrame::Number(n) => Some(n),
     };
-    let control = Arc::new(Control::new(plan.streams(), parts.sinks.len(), first_frame));
+    let mut control = Control::new(plan.streams(), parts.sinks.len(), first_frame);
+    if !plan.lossless_source {
+        control.measure(plan.slots, plan.strip_slots());
+    }
+    let control = Arc::new(control);
     let constants = std::mem::replace(&mut parts.constants, PixelConstants::None);
     let bits = if format.kind == DetectorKind::Eiger { Bits::new(format.bits) } else { None };
     let recipes = Arc::new(Recipes::new(plan, gather, constants, parts.workers.isa(parts.isa), bits));
@@ -308,7 +314,8 @@ impl Armed {
         let plan = &*parts.plan;
         let (control, recipes) = (&*control, &recipes);
         let Consumers { output_queues, start, give_up } = parts.consumers;
-        let (start, output_queues, give_up) = (start_of(plan, start), &*output_queues, &|| give_up.load(Ordering::Acquire));
+        let start = start_of(plan, SeriesStart { meter: control.meter(), ..start });
+        let (output_queues, give_up) = (&*output_queues, &|| give_up.load(Ordering::Acquire));
         std::thread::scope(|scope| {
             let mut threads = RunThreads { scope, control, broken: None };
             let mut receivers = Vec::new();
@@ -419,11 +426,8 @@ impl Reports for AtSink<'_> {
 
     fn ended(&mut self, _: &Arc<SeriesEnd>, _: u64) {}
 
-    fn taken(&mut self, image: &CommittedImage) {
+    fn taken(&mut self, _: &CommittedImage) {
         self.written += 1;
-        if self.sink == 0 && image.received_ns > 0 {
-            self.control.written_latency.count(self.control.now_ns().saturating_sub(image.received_ns));
-        }
     }
 
     fn missed(&mut self, _: &CommittedImage) {
@@ -675,6 +679,7 @@ fn close(control: &Control, plan: &Plan, closing: Closing<'_>) -> RunOutcome {
         receive_time,
         pool_waited: Duration::from_nanos(control.pool_waited_ns.load(Ordering::Relaxed)),
         findings: setup::compare(plan, control, &seen, true),
+        meter: control.meter(),
         seen,
         sinks,
         frame_sinks,

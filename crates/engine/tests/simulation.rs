@@ -7,6 +7,7 @@ mod planes;
 use konkordia_core::array::Element;
 use konkordia_core::geometry::{DoublePixels, ImageGeometry, Orientation, Placement, Quarter};
 use konkordia_core::image::{CommittedImage, TileRecord};
+use konkordia_core::latency::{Stage, StageLatency};
 use konkordia_core::ledger::{ImageStatus, MissingPolicy};
 use konkordia_core::pixel::{Pixel, PixelType};
 use konkordia_core::plan::{Compression, FirstFrame, Plan, Processing, Recipe};
@@ -15,7 +16,7 @@ use konkordia_core::sender::{Sender, Senders};
 use konkordia_core::series::Ended;
 use konkordia_core::setup::{Finding, Means, Ports, SetupRules, What};
 use konkordia_core::tile::TileFormat;
-use konkordia_engine::output_queue::OutputQueues;
+use konkordia_engine::output_queue::{OutputQueues, PreviewBuffer};
 use konkordia_engine::run::{self, ConstantPlanes, Consumers, PixelConstants, RunFailure, RunOutcome, RunParts, WorkerKind};
 use konkordia_kernels::codec;
 use konkordia_kernels::{ElementSize, Isa, OutputPixel};
@@ -667,6 +668,26 @@ fn a_sink_that_fails_ends_the_run_and_keeps_what_it_had() {
     assert_eq!((collector.seen.lock().unwrap().len(), outcome.ledger.written), (5, 5));
     assert!(outcome.ledger.unwritten > 0);
     assert_eq!(outcome.ledger.imbalances(), []);
+}
+
+#[test]
+fn each_stage_counts_every_image_with_pixels_and_none_is_reached_before_the_one_before() {
+    for sum_frames in [1, 3] {
+        let mut prepared = prepare(&Case { modules: 2, images: 30, faults: faults(11), ..Case::default() });
+        prepared.plan.processing.selection.sum_frames = sum_frames;
+        prepared.queues = Arc::new(OutputQueues::new(Some(Arc::new(PreviewBuffer::new(2, 1 << 24)))));
+        let outcome = execute(&mut prepared, vec![Box::new(Collector::default())], Isa::detect());
+        let images = outcome.ledger.images.complete + outcome.ledger.images.partial;
+        assert_eq!((images, outcome.ledger.imbalances()), (30 / u64::from(sum_frames), vec![]));
+        let latencies = outcome.meter.read();
+        let counted: Vec<_> = latencies.iter().map(|latency| (latency.stage, latency.images)).collect();
+        let stages = [Stage::Assembled, Stage::Converted, Stage::Committed, Stage::Seen];
+        assert_eq!(counted, stages.map(|stage| (stage, images)), "{sum_frames}");
+        let quantiles: Vec<_> = latencies.iter().map(StageLatency::quantiles_us).collect();
+        assert!(quantiles.iter().all(|of_stage| of_stage[0] > 0.0 && of_stage.is_sorted()), "{quantiles:?}");
+        let is_later = |pair: &[[f64; 4]]| pair[0].iter().zip(&pair[1]).all(|(before, after)| before <= after);
+        assert!(quantiles.windows(2).all(is_later), "{quantiles:?}");
+    }
 }
 
 #[test]

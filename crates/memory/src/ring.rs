@@ -464,6 +464,11 @@ impl TileWriter {
         unsafe { std::slice::from_raw_parts_mut(self.shared.tile_start(image, self.tile), self.shared.spec.tile_bytes) }
     }
 
+    /// First image that is not sealed.
+    pub fn low(&self) -> u64 {
+        self.low
+    }
+
     /// Gives all images below `low` to the workers. Lower values than before change nothing.
     pub fn seal_below(&mut self, low: u64) {
         if low > self.low {

@@ -7,7 +7,7 @@
 //! group are synced in the order in which they are given: the data before the journal that names them, so that a
 //! journal on the disk names only data on the disk.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -17,11 +17,19 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use konkordia_core::latency::{Meter, Stage};
+
 use crate::sys::writeback;
 
 /// How often, and after which pause, an operation is tried again while no file descriptor is free.
 const ATTEMPTS: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// Images that were received within this time wait together until they are on the disk, and count as received with the
+/// first of them; so their latency is never too short.
+const TOGETHER_NS: u64 = 1_000_000;
+/// So many groups of images may wait, 192 KiB: those of 8 s. Behind them, images join the last group.
+const WAITING_MAX: usize = 8192;
 
 /// Calls `make`, which needs file descriptors. While none is free it tries again for some seconds, because surplus
 /// connections are closed one after the other.
@@ -101,6 +109,45 @@ struct Shared {
     durable_end: AtomicU64,
     todo: Mutex<Todo>,
     changed: Condvar,
+    /// Locked after `todo`, and only while a few numbers are moved.
+    waiting: Mutex<Waiting>,
+}
+
+/// Images that are written and not on the disk yet, for their latency.
+#[derive(Debug, Default)]
+struct Waiting {
+    meter: Meter,
+    groups: VecDeque<WaitingGroup>,
+}
+
+#[derive(Debug)]
+struct WaitingGroup {
+    /// One past the last of them.
+    end: u64,
+    received_ns: u64,
+    images: u64,
+}
+
+impl Waiting {
+    fn add(&mut self, end: u64, received_ns: u64) {
+        let is_full = self.groups.len() >= WAITING_MAX;
+        let last = self.groups.back_mut();
+        match last.filter(|last| is_full || received_ns.abs_diff(last.received_ns) < TOGETHER_NS) {
+            Some(last) => {
+                (last.end, last.images) = (end, last.images + 1);
+                last.received_ns = last.received_ns.min(received_ns);
+            }
+            None => self.groups.push_back(WaitingGroup { end, received_ns, images: 1 }),
+        }
+    }
+
+    /// Counts the images before `durable_end`.
+    fn count(&mut self, durable_end: u64) {
+        while let Some(group) = self.groups.front().filter(|group| group.end <= durable_end) {
+            self.meter.reached_by(Stage::Durable, group.received_ns, group.images);
+            self.groups.pop_front();
+        }
+    }
 }
 
 /// A closed file, with the files of its group.
@@ -149,6 +196,7 @@ impl DiskSync {
             durable_end: AtomicU64::new(0),
             todo: Mutex::default(),
             changed: Condvar::new(),
+            waiting: Mutex::default(),
         });
         let own = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("sync".into()).stack_size(128 << 10).spawn(move || own.run())?;
@@ -166,6 +214,23 @@ impl DiskSync {
         todo.growing.insert(group, files);
         todo.has_new_names = true;
         self.shared.changed.notify_one();
+    }
+
+    /// From now on, counts at `meter` when the images that [`Self::wrote`] reports come to the disk.
+    pub fn measure(&self, meter: Meter) {
+        let mut waiting = self.shared.waiting();
+        waiting.groups.reserve(if meter.is_on() { WAITING_MAX } else { 0 });
+        waiting.meter = meter;
+    }
+
+    /// Reports the newest image for the meter: `end` is one past it, and its first byte was received at `received_ns`.
+    pub fn wrote(&self, end: u64, received_ns: u64) {
+        let mut waiting = self.shared.waiting();
+        if waiting.meter.is_on() && received_ns > 0 {
+            waiting.add(end, received_ns);
+            // It may be there already; then the thread need not look at it again.
+            waiting.count(self.shared.durable_end.load(Ordering::Acquire));
+        }
     }
 
     /// Reports that everything before this number was written into files that were [`Self::opened`].
@@ -223,6 +288,10 @@ impl Shared {
         self.todo.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn run(&self) {
         let (mut synced, mut synced_end, mut is_first) = (Instant::now(), 0, true);
         loop {
@@ -237,7 +306,8 @@ impl Shared {
             match done {
                 Ok(()) if todo.failed.is_none() => {
                     let end = work.closed.iter().map(|closed| closed.end).chain(work.end).max();
-                    self.durable_end.fetch_max(end.unwrap_or(0), Ordering::AcqRel);
+                    let before = self.durable_end.fetch_max(end.unwrap_or(0), Ordering::AcqRel);
+                    self.waiting().count(before.max(end.unwrap_or(0)));
                 }
                 Ok(()) => {}
                 Err(error) => drop(todo.failed.get_or_insert(error)),
@@ -321,5 +391,23 @@ fn sync_directory(directory: &Path, with_above: bool) {
     let above = directory.ancestors().skip(1).take_while(|path| with_above && device(path) == own);
     for path in std::iter::once(directory.as_path()).chain(above) {
         let _ = File::open(path).and_then(|folder| folder.sync_all());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_that_wait_for_the_disk_are_bounded_and_none_is_forgotten() {
+        let (mut waiting, all) = (Waiting::default(), 4 * WAITING_MAX as u64);
+        // Two in the time that they may wait together.
+        (0..all).for_each(|image| waiting.add(image + 1, 1 + image * TOGETHER_NS / 2));
+        let images = |waiting: &Waiting| waiting.groups.iter().map(|group| group.images).sum::<u64>();
+        assert_eq!((waiting.groups.len(), images(&waiting)), (WAITING_MAX, all));
+        waiting.count(5);
+        assert_eq!(images(&waiting), all - 4, "the fifth waits with the sixth");
+        waiting.count(all);
+        assert!(waiting.groups.is_empty());
     }
 }

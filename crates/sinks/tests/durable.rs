@@ -4,10 +4,11 @@
 mod common;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use common::{Scratch, decode, ledger, sample, write_image, write_images};
+use konkordia_core::latency::{LatencyMeter, Meter, Stage, StageLatency};
 use konkordia_core::pixel::PixelType;
 use konkordia_sinks::durable::{DiskSync, ToDisk};
 use konkordia_sinks::hdf5::{Compression, Overwrite, Reader, Severity, Writer, check, data_file_name, repair};
@@ -49,6 +50,54 @@ fn what_is_written_is_on_the_disk_soon_and_journals_go_when_their_data_are() {
     record.images_expected = 10;
     writer.finish(&record).unwrap();
     assert_eq!((durable.end(), journals(&scratch.0)), (10, vec![]));
+}
+
+/// Keeps what is counted: stage and number of images.
+#[derive(Debug, Default)]
+struct Counts(Mutex<Vec<(Stage, u64)>>);
+
+impl Counts {
+    fn images(&self, stage: Stage) -> u64 {
+        self.0.lock().unwrap().iter().filter(|counted| counted.0 == stage).map(|counted| counted.1).sum()
+    }
+}
+
+impl LatencyMeter for Counts {
+    fn reached(&self, stage: Stage, _: u64, images: u64) {
+        self.0.lock().unwrap().push((stage, images));
+    }
+
+    fn read(&self) -> Vec<StageLatency> {
+        let row = |stage| {
+            let images = self.images(stage);
+            (images > 0).then_some(StageLatency { stage, images, p50_ns: 1500, p99_ns: 2000, p999_ns: 3000, max_ns: 4000 })
+        };
+        Stage::ALL.into_iter().filter_map(row).collect()
+    }
+}
+
+#[test]
+fn images_are_counted_when_they_are_written_and_when_they_are_on_the_disk() {
+    let scratch = Scratch::new("durable-latency");
+    let mut sample = sample(&scratch.0, "d", PixelType::Int16);
+    sample.spec.images_per_file = 4;
+    let mut writer = Writer::create(sample.spec.clone()).unwrap();
+    writer.set_to_disk(ToDisk::Beside(Some(Duration::from_millis(20)))).unwrap();
+    let counts = Arc::new(Counts::default());
+    writer.set_meter(Meter::new(counts.clone()));
+    for image in 0..10 {
+        write_image(&mut writer, image, false).unwrap();
+        // Three were received at about the same time each; of the last one the time is not known.
+        writer.count_latency(if image == 9 { 0 } else { 1 + image / 3 * 5_000_000 });
+    }
+    wait_until("all are counted", || counts.images(Stage::Durable) == 9);
+    let mut record = ledger(&sample);
+    record.images_expected = 10;
+    let master = writer.finish(&record).unwrap().master;
+    let file = hdf5::File::open(master).unwrap();
+    let own = file.group("/entry/konkordia/latency").unwrap();
+    assert_eq!(own.dataset("images").unwrap().read_raw::<u64>().unwrap(), [9, 9], "written and durable");
+    assert_eq!(own.dataset("p999_us").unwrap().read_raw::<f64>().unwrap(), [3.0, 3.0]);
 }
 
 #[test]

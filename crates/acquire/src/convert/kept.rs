@@ -4,6 +4,7 @@
 use konkordia_config::Config;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::image::CommittedImage;
+use konkordia_core::latency::Meter;
 use konkordia_core::ledger::{ImageStatus, RunLedger, StreamLedger};
 use konkordia_core::plan::Plan;
 use konkordia_core::ports::{Sink, SinkError};
@@ -94,6 +95,7 @@ pub fn nothing_to_do(plan: &Plan, first_frame: u64) -> RunOutcome {
         pool_waited: Duration::ZERO,
         seen: Vec::new(),
         findings: Vec::new(),
+        meter: Meter::default(),
         sinks: Vec::new(),
         frame_sinks: Vec::new(),
     }

@@ -2,14 +2,14 @@
 
 use crate::events::EventLog;
 use crate::fanout::Fanout;
-use crate::handle::{DetectorStatistics, DetectorStatus, FileEntry, LATENCY_NAMES, PublicState, Refusal, RefusalCode, Severity};
+use crate::handle::{DetectorStatistics, DetectorStatus, FileEntry, PublicState, Refusal, RefusalCode, Severity};
 use crate::statistics::{Rates, Totals};
 use konkordia_config::service::DetectorConfig;
+use konkordia_core::latency::{self, Meter};
 use konkordia_core::ledger::ImageLedger;
 use konkordia_core::series::Ended;
 use konkordia_core::state::{Action, Event, Refused, State, next};
 use konkordia_core::text;
-use konkordia_engine::latency::Latency;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -45,21 +45,12 @@ pub struct Look {
     pub ledger: BTreeMap<String, u64>,
     /// How full queues are.
     pub queues: BTreeMap<String, f64>,
-    /// Latencies in microseconds.
-    pub latency: BTreeMap<String, f64>,
+    /// Counts how long its images take, also after its end: consumers may still get them.
+    pub meter: Meter,
     /// The counters from which rates are computed.
     pub counters: Vec<(&'static str, u64)>,
     /// What the run adds to the totals.
     pub totals: Vec<(String, u64)>,
-}
-
-/// Latencies of a stage in microseconds by name: `STAGE_p50_us` and so on. Empty while nothing was counted.
-pub fn latency_rows(stage: &str, latency: &Latency) -> Vec<(String, f64)> {
-    if latency.count == 0 {
-        return Vec::new();
-    }
-    let values = [latency.p50_ns, latency.p99_ns, latency.p999_ns, latency.max_ns];
-    LATENCY_NAMES.iter().zip(values).map(|(name, ns)| (format!("{stage}_{name}_us"), ns as f64 / 1e3)).collect()
 }
 
 /// Rows of a ledger as additions to the totals of a detector; `what` is counted: packets or messages.
@@ -229,7 +220,7 @@ impl Shared {
             ledger: look.ledger,
             rates,
             queues,
-            latency: look.latency,
+            latency: latency::by_name(&look.meter.read()),
             consumers,
             totals,
         }

@@ -6,8 +6,8 @@ use super::actor::{self, Base, Driver, Outbox, Preparation};
 use super::file_names::{Namer, main_file};
 use super::status::{Machine, Shared, StatusMessage};
 use super::stream_parts::{
-    ArmParameters, SeriesLive, check_folder, default_parameters, latencies, look_of, parameters, place, spec, sum_up,
-    totals_between, upstreams,
+    ArmParameters, SeriesLive, check_folder, default_parameters, look_of, parameters, place, spec, sum_up, totals_between,
+    upstreams,
 };
 use super::{FILE, Handle};
 use crate::events::EventLog;
@@ -21,17 +21,17 @@ use konkordia_config::settings::ServiceSettings;
 use konkordia_config::stream::StreamConfig;
 use konkordia_core::failure::{Exit, Failure, reason};
 use konkordia_core::image::CommittedImage;
+use konkordia_core::latency::Meter;
 use konkordia_core::ports::ServiceLevel;
 use konkordia_core::ports::SinkError;
 use konkordia_core::series::{Ended, SeriesEnd, SeriesStart};
 use konkordia_core::state::{Event, State};
 use konkordia_engine::deliver::{self, Reports};
-use konkordia_engine::latency::Histogram;
 use konkordia_engine::output_queue::{OutputQueue, OutputQueueSpec, OutputQueues};
 use konkordia_engine::series::{ArmOrder, Notice, Series, SeriesControl, SeriesSpec, Upstream};
 use konkordia_sinks::hdf5::{FileSink, SharedState};
 use serde_json::json;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
@@ -80,6 +80,8 @@ struct Open {
     in_file: Option<InFile>,
     has_data: bool,
     waited_for: Option<String>,
+    /// How long its images took.
+    meter: Meter,
 }
 
 /// The parts of a stream path that is not open yet.
@@ -120,7 +122,6 @@ pub struct Stream {
     /// The control of the open stream path. After a panic has ended a path, the new path puts its own here.
     control: Arc<ArcSwap<SeriesControl>>,
     files: Arc<SharedState>,
-    written_latency: Arc<Histogram>,
     output_queue: Arc<OutputQueue>,
     output_queues: Arc<OutputQueues>,
     /// Arm parameters of the next series, shared with the file sink.
@@ -140,23 +141,11 @@ pub struct Stream {
 struct FileReports {
     outbox: Outbox<Stream>,
     files: Arc<SharedState>,
-    latency: Arc<Histogram>,
-    clock_began: Instant,
-    /// Images in the file of this series when the last image was taken.
-    images: u64,
 }
 
 impl Reports for FileReports {
     fn failed(&mut self, error: &SinkError, _: u64) {
         self.outbox.report(Report::File(FileReport::Failed(error.clone())));
-    }
-
-    fn taken(&mut self, image: &CommittedImage) {
-        // Counts only images that are in a file: a sink without a file takes images too.
-        let images = self.files.images();
-        if images > std::mem::replace(&mut self.images, images) {
-            self.latency.count((self.clock_began.elapsed().as_nanos() as u64).saturating_sub(image.received_ns));
-        }
     }
 
     fn missed(&mut self, image: &CommittedImage) {
@@ -167,7 +156,6 @@ impl Reports for FileReports {
 
     fn ended(&mut self, end: &Arc<SeriesEnd>, _: u64) {
         let files = &self.files;
-        self.images = 0;
         // Images that do not fit the file are not a failure of the file, but they are missing in it.
         let why = files.names().last_error.filter(|_| files.refused() > 0);
         let is_wanted = files.names().main.is_some() || files.unwritten() > 0;
@@ -245,14 +233,7 @@ impl Stream {
         let output_queue = output_queues.list().into_iter().find(|output_queue| output_queue.spec().name == FILE);
         let output_queue = output_queue.ok_or_else(|| fail("its file has no queue".into()))?;
         let began = base.fanout.began;
-        let written_latency = Arc::new(Histogram::default());
-        let reports = FileReports {
-            outbox: outbox.clone(),
-            files: Arc::clone(&files),
-            latency: Arc::clone(&written_latency),
-            clock_began: began,
-            images: 0,
-        };
+        let reports = FileReports { outbox: outbox.clone(), files: Arc::clone(&files) };
         let sink = deliver::spawn(FILE, reader, file, reports, move || began.elapsed().as_nanos() as u64);
         let sink = sink.map_err(|error| fail(reason(&error)))?;
         let series = path.open(base, output_queues, &outbox)?;
@@ -264,7 +245,6 @@ impl Stream {
             series: Some(series),
             control,
             files,
-            written_latency,
             output_queue,
             output_queues: Arc::clone(output_queues),
             parameters,
@@ -278,10 +258,6 @@ impl Stream {
 
     fn next_parameters(&self) -> ArmParameters {
         self.parameters.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn latencies(&self) -> BTreeMap<String, f64> {
-        latencies(&self.control.load().progress().latency, &self.written_latency)
     }
 
     fn set_parameters(&self, parameters: ArmParameters) {
@@ -370,11 +346,21 @@ impl Stream {
         let (run, parameters) = (base.runs, self.next_parameters());
         base.fanout.series_runs.enter(start, run);
         let machine = &mut base.machine;
-        self.open.push_back(Open { run, file: None, end: None, error: None, in_file: None, has_data: false, waited_for: None });
+        let meter = start.meter.clone();
+        self.open.push_back(Open {
+            run,
+            file: None,
+            end: None,
+            error: None,
+            in_file: None,
+            has_data: false,
+            waited_for: None,
+            meter: meter.clone(),
+        });
         let live = SeriesLive {
             control: self.control.load_full(),
             files: Arc::clone(&self.files),
-            written_latency: Arc::clone(&self.written_latency),
+            meter,
             output_queue: Arc::clone(&self.output_queue),
             write: parameters.write && start.store,
         };
@@ -438,11 +424,11 @@ impl Stream {
     fn ended(&mut self, base: &mut Base, end: &Arc<SeriesEnd>) {
         let mut look = look_of(end);
         (look.written, look.durable, look.unwritten) = (self.files.images(), self.files.durable_end(), self.files.unwritten());
-        look.latency = self.latencies();
         let waited_for = self.waited_for.take();
         match self.open.iter_mut().find(|open| open.end.is_none()) {
             Some(open) => {
                 (open.end, open.waited_for) = (Some(Arc::clone(end)), waited_for);
+                look.meter = open.meter.clone();
                 let status_message = StatusMessage::info(format!("run {}: no more data; closing its files", open.run));
                 base.machine.apply(Event::EndOfData, Some(status_message));
                 base.machine.shared.end(look);
@@ -497,11 +483,7 @@ impl Stream {
             }
             // If another series has begun already, the end of this one is only reported as an event.
             if self.open.is_empty() {
-                let latency = self.latencies();
-                base.machine.shared.amend(|look| {
-                    look.file_has(in_file.images, in_file.unwritten, in_file.durable);
-                    look.latency = latency;
-                });
+                base.machine.shared.amend(|look| look.file_has(in_file.images, in_file.unwritten, in_file.durable));
                 base.machine.close(ended, failed, status_message);
                 self.set_parameters(default_parameters(&base.config, &self.config));
             }

@@ -1,6 +1,6 @@
 //! The parts of a stream detector: its sources, the counters of a series, and its end in words.
 
-use super::status::{Live, Look, StatusMessage, image_totals, latency_rows, not_complete, totals_of};
+use super::status::{Live, Look, StatusMessage, image_totals, not_complete, totals_of};
 use crate::handle::{ArmRequest, Severity};
 use crate::machine;
 use crate::paths::{Place, Target};
@@ -10,11 +10,11 @@ use konkordia_config::service::DetectorConfig;
 use konkordia_config::stream::{Socket, StreamConfig, StreamSource};
 use konkordia_core::array::Packing;
 use konkordia_core::failure::{Exit, Failure, reason};
+use konkordia_core::latency::Meter;
 use konkordia_core::ports::{MessageSource, SinkError};
 use konkordia_core::series::{Ended, SeriesEnd, SeriesLedger};
 use konkordia_core::state::State;
 use konkordia_core::text;
-use konkordia_engine::latency::{Histogram, Latency};
 use konkordia_engine::output_queue::OutputQueue;
 use konkordia_engine::series::protocols::{decoder_with, with_chip_gaps};
 use konkordia_engine::series::{Join, SeriesControl, SeriesSpec, Upstream};
@@ -178,8 +178,8 @@ pub struct SeriesLive {
     pub control: Arc<SeriesControl>,
     /// What the file sink has done.
     pub files: Arc<SharedState>,
-    /// Latency from the message of an image to its place in the file.
-    pub written_latency: Arc<Histogram>,
+    /// Counts how long the images of the series take.
+    pub meter: Meter,
     /// The output queue of the file sink.
     pub output_queue: Arc<OutputQueue>,
     /// Files are written.
@@ -201,7 +201,7 @@ impl Live for SeriesLive {
         look.queues.insert("in_flight".into(), fill(progress.in_flight_bytes(), limit));
         let queued = self.output_queue.stats().queued.load(Ordering::Relaxed);
         look.queues.insert("output_file".into(), fill(queued, self.output_queue.spec().queue_images as u64));
-        look.latency = latencies(&progress.latency, &self.written_latency);
+        look.meter = self.meter.clone();
         let received = |f: fn(&konkordia_engine::series::UpstreamProgress) -> u64| progress.upstreams.iter().map(f).sum();
         look.counters = vec![
             ("received_messages_hz", received(|u| u.received)),
@@ -212,11 +212,6 @@ impl Live for SeriesLive {
         ];
         look
     }
-}
-
-/// Latency from the message of an image to its place in the order, and to its place in the file.
-pub fn latencies(committed: &Latency, written: &Histogram) -> BTreeMap<String, f64> {
-    latency_rows("committed", committed).into_iter().chain(latency_rows("written", &written.read())).collect()
 }
 
 /// What a ledger adds to the totals of a detector.

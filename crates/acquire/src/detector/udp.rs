@@ -168,9 +168,7 @@ impl Driver for Udp {
                 let outcome = armed.run();
                 outbox.report(Report::DataEnded(run));
                 let reason = reason.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                let mut finished = finish(&closing, &outcome, control.progress().images_seen, &reason);
-                finished.look.latency = live.latency();
-                finished
+                finish(&closing, &outcome, control.progress().images_seen, &reason)
             };
             // A panic while closing must not affect the other detectors. What it leaves behind can be repaired.
             let finished = contain(to_its_end).unwrap_or_else(|panic| broken_off(&closing, live.look(), &panic));

@@ -1,7 +1,7 @@
 //! The parts of a UDP run: its configuration from the parameters of a command, its sockets from arm to
 //! cancel, the preparation with everything that can fail, and the end with its files.
 
-use super::status::{Live, Look, StatusMessage, image_totals, latency_rows, not_complete, totals_of};
+use super::status::{Live, Look, StatusMessage, image_totals, not_complete, totals_of};
 use crate::fanout::Fanout;
 use crate::handle::{ArmRequest, Severity};
 use crate::paths::Place;
@@ -135,18 +135,6 @@ pub struct UdpLive {
     writes: bool,
 }
 
-impl UdpLive {
-    /// Latency from the first packet of an image to its place in the order, and to its place in the file.
-    pub fn latency(&self) -> BTreeMap<String, f64> {
-        let (committed, written) = self.control.latencies();
-        let mut rows = latency_rows("committed", &committed);
-        if self.writes {
-            rows.extend(latency_rows("written", &written));
-        }
-        rows.into_iter().collect()
-    }
-}
-
 impl Live for UdpLive {
     fn look(&self) -> Look {
         let p = self.control.progress();
@@ -174,7 +162,7 @@ impl Live for UdpLive {
                 ("packed_ring".to_string(), fill(p.images_waiting, self.plan.packed_slots)),
             ]
             .into(),
-            latency: self.latency(),
+            meter: self.control.meter(),
             counters: vec![
                 ("received_packets_hz", p.packets.received),
                 ("received_bytes_per_s", p.packets.received_bytes),
@@ -509,7 +497,7 @@ fn last_look(outcome: &RunOutcome) -> Look {
     }));
     totals.push(("images_unwritten".into(), *unwritten));
     totals.push((format!("runs_{}", outcome.ended_name().replace(' ', "_")), 1));
-    Look { written: *written, unwritten: *unwritten, ledger, totals, ..Look::of(images) }
+    Look { written: *written, unwritten: *unwritten, ledger, totals, meter: outcome.meter.clone(), ..Look::of(images) }
 }
 
 fn sum_up(

@@ -6,6 +6,7 @@ use crate::machine;
 use konkordia_config::{Config, plan};
 use konkordia_core::backend::Backend;
 use konkordia_core::failure::Exit;
+use konkordia_core::latency::{self, Stage, StageLatency};
 use konkordia_core::ledger::{RunLedger, StreamLedger};
 use konkordia_core::sender::{OtherSenders, Sender};
 use konkordia_core::series::Ended;
@@ -27,6 +28,7 @@ pub struct Report {
     streams: Vec<String>,
     seconds: f64,
     images: u64,
+    latency: Vec<StageLatency>,
     first_frame: Option<u64>,
     image_pixels: usize,
     raw_image_bytes: u64,
@@ -66,6 +68,7 @@ pub fn ledger_record(config: &Config, names: &[String], outcome: &RunOutcome, no
         totals,
         streams: streams.collect(),
         balances: balances(),
+        latency: Vec::new(),
         ended: ended(outcome.ended_name(), &setup::reports(config, names, &outcome.findings)),
         end_time: Some(now),
         images_expected: outcome.images,
@@ -136,6 +139,7 @@ impl Report {
             streams: names.to_vec(),
             seconds: outcome.receive_time.as_secs_f64(),
             images: outcome.images,
+            latency: outcome.meter.read(),
             first_frame: outcome.first_frame,
             image_pixels: geometry.pixels(),
             raw_image_bytes: u64::from(geometry.format().tile_bytes()) * geometry.placements().len() as u64,
@@ -275,6 +279,7 @@ impl Report {
                 self.seconds
             ));
         }
+        out.extend(self.latency_line().map(|line| format!("\n{line}")));
         if let Some(file) = &self.file {
             let packed = self.bits_per_pixel().map_or(String::new(), |bits| {
                 let ratio = self.raw_image_bytes as f64 * file.images_with_pixels as f64 / file.chunk_bytes.max(1) as f64;
@@ -317,6 +322,20 @@ impl Report {
         let rose = rose.collect::<Vec<_>>().join(", ");
         let rose = if rose.is_empty() { "no counter rose" } else { rose.as_str() };
         Some(format!("\nhost      {rose}; where the packets went: konkordia doctor --run {}", file.master.display()))
+    }
+
+    /// How long images took, if that was measured.
+    pub fn latency(&self, stage: Stage) -> Option<StageLatency> {
+        self.latency.iter().find(|latency| latency.stage == stage).copied()
+    }
+
+    fn latency_line(&self) -> Option<String> {
+        let [p50, p99, p999, _] = self.latency(Stage::Committed)?.quantiles_us().map(milliseconds);
+        let durable = self.latency(Stage::Durable).map_or(String::new(), |latency| {
+            let [_, p99, ..] = latency.quantiles_us().map(milliseconds);
+            format!("; to the disk: p99 {p99}")
+        });
+        Some(format!("latency   first packet to committed: p50 {p50}, p99 {p99}, p99.9 {p999}{durable}"))
     }
 
     /// One row per stream and their sum.
@@ -384,6 +403,7 @@ impl Report {
             "packets_per_image": self.ledger.packets_per_image, "balances": self.ledger.imbalances().is_empty(),
             "imbalances": self.ledger.imbalances().iter().map(ToString::to_string).collect::<Vec<_>>(),
             "images_in_file": self.images, "first_frame": self.first_frame, "seconds": self.seconds, "rate_hz": self.rate_hz(),
+            "latency": latency::by_name(&self.latency),
             "gigabytes_per_second": self.gigabytes_per_second(), "bits_per_pixel": self.bits_per_pixel(), "unit": self.unit,
             "master": self.file.as_ref().map(|f| &f.master), "data_files": self.file.as_ref().map(|f| &f.data_files),
             "raw_master": self.raw.as_ref().map(|r| &r.master), "raw_frames": self.raw.as_ref().map(|r| r.frames),
@@ -394,6 +414,13 @@ impl Report {
             "receive": self.receiving,
         })
     }
+}
+
+/// Milliseconds with three digits.
+fn milliseconds(us: f64) -> String {
+    let ms = us / 1e3;
+    let digits = [100.0, 10.0, 1.0].iter().filter(|least| ms < **least).count();
+    format!("{ms:.digits$} ms")
 }
 
 /// The sender whose packets a stream accepted, and those whose packets it refused.
@@ -477,6 +504,12 @@ fn lost_on_the_wire(outcome: &RunOutcome) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn milliseconds_have_three_digits() {
+        let shown = [80.0, 812.4, 2100.0, 40_960.0, 2_310_000.0].map(milliseconds);
+        assert_eq!(shown, ["0.080 ms", "0.812 ms", "2.10 ms", "41.0 ms", "2310 ms"]);
+    }
 
     #[test]
     fn a_conversion_ends_with_what_was_wrong_before() {

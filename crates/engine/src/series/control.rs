@@ -2,8 +2,10 @@
 
 use super::budget::InFlightBudget;
 use super::notice::{ArmOrder, Command, Notice};
-use crate::latency::{Histogram, Latency};
+use crate::latency::Latencies;
+use arc_swap::ArcSwap;
 use crossbeam_channel::{Receiver, Sender};
+use konkordia_core::latency::{LatencyMeter, StageLatency};
 use konkordia_core::series::SeriesLedger;
 use konkordia_core::state::State;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -62,8 +64,8 @@ pub struct Progress {
     pub images_working: u64,
     /// Upstreams in order.
     pub upstreams: Vec<UpstreamProgress>,
-    /// From the first byte of an image to its commit.
-    pub latency: Latency,
+    /// How long the images of this series took, or those of the last one.
+    pub latency: Vec<StageLatency>,
     /// Notices that found no room.
     pub notices_lost: u64,
 }
@@ -97,7 +99,8 @@ pub struct SeriesControl {
     cancels_done: AtomicU64,
     is_closing: AtomicBool,
     is_leaving: AtomicBool,
-    pub(crate) latency: Histogram,
+    /// The latencies of this series, or of the last one.
+    latencies: ArcSwap<Latencies>,
     pub(crate) pulls: Vec<PullState>,
     pub(crate) seen: Mutex<Progress>,
 }
@@ -128,7 +131,7 @@ impl SeriesControl {
             cancels_done: AtomicU64::new(0),
             is_closing: AtomicBool::new(false),
             is_leaving: AtomicBool::new(false),
-            latency: Histogram::default(),
+            latencies: ArcSwap::from_pointee(Latencies::new(clock_began)),
             pulls: pulls.collect(),
             seen: Mutex::new(Progress::default()),
         };
@@ -138,6 +141,17 @@ impl SeriesControl {
     /// Time since [`super::SeriesSpec::clock_began`], in ns.
     pub fn now_ns(&self) -> u64 {
         self.clock_began.elapsed().as_nanos() as u64
+    }
+
+    /// A series begins: its latencies are counted from nothing.
+    pub(crate) fn new_latencies(&self) -> Arc<Latencies> {
+        let latencies = Arc::new(Latencies::new(self.clock_began));
+        self.latencies.store(latencies.clone());
+        latencies
+    }
+
+    pub(crate) fn latencies(&self) -> Arc<Latencies> {
+        self.latencies.load_full()
     }
 
     /// Takes the next series, with these arm parameters. A second arm before a series has begun replaces the first.
@@ -186,7 +200,7 @@ impl SeriesControl {
     pub fn progress(&self) -> Progress {
         let mut progress = self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
         progress.now_ns = self.now_ns();
-        progress.latency = self.latency.read();
+        progress.latency = self.latencies.load().read();
         progress.notices_lost = self.notices_lost.load(Ordering::Relaxed);
         progress.upstreams = self.pulls.iter().map(PullState::progress).collect();
         progress

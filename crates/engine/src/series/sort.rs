@@ -12,6 +12,7 @@ use crate::contain::Panic;
 use crate::output_queue::OutputQueues;
 use crossbeam_channel::{Receiver, Sender, never, select};
 use konkordia_core::image::CommittedImage;
+use konkordia_core::latency::{Meter, Stage};
 use konkordia_core::series::{Ended, SeriesEnd, SeriesLedger, SeriesStart};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -159,7 +160,8 @@ impl Sorter {
     fn act(&mut self, action: Action) {
         match action {
             Action::Start(start) => self.start(*start),
-            Action::Work(job) => {
+            Action::Work(mut job) => {
+                job.image.assembled_ns = self.control.now_ns();
                 if let Some(pool) = &self.worker_pool {
                     // There is room for as many jobs as the rules give out.
                     let _ = pool.jobs.send(job);
@@ -193,6 +195,7 @@ impl Sorter {
             transform.start(&mut start);
         }
         start_of_sums(&mut start, self.summer.as_ref().map_or(1, Summer::frames));
+        start.meter = Meter::new(self.control.new_latencies());
         let (start, control) = (Arc::new(start), &self.control);
         self.output_queues.start(&start, &|| control.is_cancelling());
         control.notify(Notice::Started(start));
@@ -202,12 +205,14 @@ impl Sorter {
     fn commit(&mut self, image: CommittedImage) {
         let (image, control) = (Arc::new(image), &self.control);
         let before_ns = control.now_ns();
-        self.output_queues.image(&image, &|| control.is_cancelling());
-        let now_ns = control.now_ns();
-        self.rules.on_committed(before_ns, now_ns);
         if image.status.has_pixels() {
-            control.latency.count(now_ns.saturating_sub(image.received_ns));
+            let (latencies, times) = (control.latencies(), [image.assembled_ns, image.converted_ns, before_ns]);
+            for (stage, at_ns) in [Stage::Assembled, Stage::Converted, Stage::Committed].into_iter().zip(times) {
+                latencies.count(stage, image.received_ns, at_ns);
+            }
         }
+        self.output_queues.image(&image, &|| control.is_cancelling());
+        self.rules.on_committed(before_ns, control.now_ns());
         self.committed = (self.committed.0 + 1, self.committed.1 + image.packed_bytes());
     }
 

@@ -76,12 +76,13 @@ impl<'a> Worker<'a> {
     pub fn run(mut self, jobs: &Receiver<Job>, done: &Sender<Done>) {
         for job in jobs {
             let (ticket, number) = (job.ticket, job.image.number);
-            let result = contain(|| self.work(job)).unwrap_or_else(|panic| {
+            let mut result = contain(|| self.work(job)).unwrap_or_else(|panic| {
                 // What the panic left behind is not used again.
                 self = Self::new(self.spec);
                 let why = Some(format!("its pixels could not be processed, please report this text: {panic}"));
                 Done { ticket, image: CommittedImage::lost(number), unreadable: u64::MAX, why }
             });
+            result.image.converted_ns = self.spec.clock_began.elapsed().as_nanos() as u64;
             if done.send(result).is_err() {
                 return;
             }

@@ -73,6 +73,7 @@ pub(crate) fn run(control: &Control, recipes: &Arc<Recipes>, kind: WorkerKind, m
     const WAIT: Duration = Duration::from_millis(20);
     let mut worker = kind.make(recipes, ring.strips().collect());
     let mut schedule = Schedule::new(recipes);
+    let mut images_end = 0;
     while !control.has_failed() && ring.next() < control.end.load(Ordering::Acquire) {
         let ready = ring.wait(BATCH_FRAMES, WAIT);
         schedule.select(&mut ring, ready);
@@ -83,6 +84,11 @@ pub(crate) fn run(control: &Control, recipes: &Arc<Recipes>, kind: WorkerKind, m
             continue;
         }
         worker.work(&mut ring, &schedule.steps);
+        if let Some(latencies) = control.latencies() {
+            let now_ns = control.now_ns();
+            (images_end..schedule.images_end).for_each(|image| latencies.note_converted(image, now_ns));
+            images_end = schedule.images_end;
+        }
         ring.finish(schedule.steps.len() as u64, schedule.images_end);
     }
 }

@@ -19,6 +19,7 @@ fn run_files(recording: &Recording, plan: &Plan, constants: &Constants, batch: u
     let source = |datagrams: &Vec<Vec<u8>>| Box::new(MemorySource::new(datagrams.clone(), batch)) as Box<dyn Source>;
     parts.sources = recording.streams.iter().map(|datagrams| source(datagrams)).collect();
     let outcome = run_within(60, run::arm(parts).unwrap());
+    assert!(outcome.meter.read().is_empty(), "how long frames of files take says nothing");
     (outcome, collector.take())
 }
 

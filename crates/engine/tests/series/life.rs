@@ -1,6 +1,7 @@
 //! The life of series: how they begin and end, and everything that senders do wrong.
 
 use super::harness::*;
+use konkordia_core::latency::Stage;
 use konkordia_core::series::Ended;
 use konkordia_core::state::State;
 use konkordia_engine::series::{Accept, ArmOrder, Notice, Protocol, SeriesSpec};
@@ -34,8 +35,23 @@ fn two_series_follow_each_other_and_pixels_are_untouched() {
     bench.assert_at_rest();
     let progress = bench.control().progress();
     assert_eq!((progress.state, progress.series_started, progress.images_committed), (State::Idle, 2, 5));
-    assert_eq!((progress.latency.count, progress.notices_lost), (5, 0));
+    // Of the second series alone, whose images nobody changed.
+    let images = |stage| progress.latency.iter().find(|latency| latency.stage == stage).map(|latency| latency.images);
+    assert_eq!([Stage::Assembled, Stage::Converted, Stage::Committed].map(images), [None, None, Some(2)]);
+    assert_eq!(progress.notices_lost, 0);
     assert_eq!(bench.newest().unwrap(), 1);
+}
+
+#[test]
+fn images_of_workers_are_counted_at_each_stage_in_order() {
+    let mut bench = Bench::new(SeriesSpec { check_pixels: true, workers: 2, ..spec() }, 1, PLAIN);
+    bench.say(0, 5, 0, &[Start(3), Image(0), Image(1), Image(2), End]);
+    assert_eq!(bench.ended(), Ended::Finished);
+    let latency = bench.control().progress().latency;
+    let counted: Vec<_> = latency.iter().map(|latency| (latency.stage, latency.images)).collect();
+    let stages = [Stage::Assembled, Stage::Converted, Stage::Committed, Stage::Seen];
+    assert_eq!(counted, stages.map(|stage| (stage, 3)));
+    assert!(latency.is_sorted_by_key(|latency| latency.max_ns), "{latency:?}");
 }
 
 #[test]

@@ -15,6 +15,7 @@ use konkordia_acquire::run::arm::{self, Ports};
 use konkordia_acquire::run::exit_of;
 use konkordia_config::Config;
 use konkordia_core::failure::{Exit, Failure};
+use konkordia_core::latency::{self, Stage, StageLatency};
 use konkordia_core::text;
 use konkordia_engine::control::Control;
 use konkordia_sim::packet::DetectorKind;
@@ -45,6 +46,7 @@ struct Attempt {
     foreign: u64,
     received_gigabytes_per_second: f64,
     bits_per_pixel: Option<f64>,
+    latency: Vec<StageLatency>,
     slots_used_max: u64,
     slots: u64,
     /// Resident memory after about a second, and at the end of the run.
@@ -63,14 +65,21 @@ impl Attempt {
         self.sent_hz >= self.rate_hz * SENDER_REACHES
     }
 
+    /// 99 per cent of the images took no longer from their first packet until they were committed.
+    fn committed_p99_ms(&self) -> Option<f64> {
+        let committed = self.latency.iter().find(|latency| latency.stage == Stage::Committed)?;
+        Some(committed.p99_ns as f64 / 1e6)
+    }
+
     fn to_json(&self) -> Value {
         json!({
             "rate_hz": self.rate_hz, "sent_hz": self.sent_hz, "images": self.images, "complete": self.complete,
             "packets_missing": self.missing, "kernel_dropped": self.kernel_dropped, "no_slot": self.no_slot, "late": self.late,
             "foreign": self.foreign, "lossless": self.lossless(),
             "gigabytes_per_second": self.received_gigabytes_per_second, "bits_per_pixel": self.bits_per_pixel,
-            "slots": self.slots, "slots_used_max": self.slots_used_max, "resident_bytes_early": self.memory_bytes.0,
-            "resident_bytes_end": self.memory_bytes.1, "receive_buffer_bytes": self.receive_buffer_bytes,
+            "latency": latency::by_name(&self.latency), "slots": self.slots, "slots_used_max": self.slots_used_max,
+            "resident_bytes_early": self.memory_bytes.0, "resident_bytes_end": self.memory_bytes.1,
+            "receive_buffer_bytes": self.receive_buffer_bytes,
             "threads": self.threads,
         })
     }
@@ -94,6 +103,7 @@ impl Attempt {
             text::count(self.no_slot),
             text::count(self.late),
             format!("{} of {}", self.slots_used_max, self.slots),
+            self.committed_p99_ms().map_or("-".into(), |ms| format!("{ms:.2} ms")),
             self.bits_per_pixel.map_or("-".into(), |b| format!("{b:.2}")),
             text::bytes(self.memory_bytes.1),
             match (self.lossless(), self.reached()) {
@@ -154,6 +164,7 @@ fn measure(args: &BenchPipelineArgs, folder: &Path) -> Result<Exit, Failure> {
                 "no_slot",
                 "late",
                 "ring",
+                "committed p99",
                 "bit/pixel",
                 "memory",
                 "",
@@ -302,6 +313,7 @@ impl<'a> Bench<'a> {
             foreign: total.foreign,
             received_gigabytes_per_second: report.gigabytes_per_second(),
             bits_per_pixel: report.bits_per_pixel(),
+            latency: outcome.meter.read(),
             slots_used_max,
             slots,
             memory_bytes,

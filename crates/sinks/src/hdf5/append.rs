@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use hdf5::{Dataset, File, Group};
 use konkordia_core::image::CommittedImage;
+use konkordia_core::latency::{Meter, Stage};
 use konkordia_core::pixel::PixelType;
 use konkordia_core::series::{SeriesEnd, SeriesStart};
 
@@ -63,6 +64,9 @@ pub(super) struct AppendFile {
     rows: u64,
     /// Rows of `sequence_number` that are not in the file yet.
     pending: Vec<u8>,
+    /// When the images of this series among them were received.
+    pending_received_ns: Vec<u64>,
+    meter: Meter,
     stack: Option<Stack>,
     chunks: Chunks,
     free_known: u64,
@@ -116,6 +120,8 @@ impl AppendFile {
             column,
             rows,
             pending,
+            pending_received_ns: Vec::new(),
+            meter: start.meter.clone(),
             stack: None,
             chunks,
             free_known: 0,
@@ -202,6 +208,7 @@ impl AppendFile {
         stored.context("write images into the file", &self.spec.path)?;
         self.rows = rows;
         self.pending.clear();
+        self.pending_received_ns.drain(..).for_each(|received_ns| self.meter.reached(Stage::Written, received_ns));
         if let Some(disk) = &self.disk {
             disk.written(rows);
         }
@@ -241,6 +248,7 @@ impl OpenFiles for AppendFile {
             Ok(Ok(())) => {
                 stack.images += 1;
                 self.pending.extend((image.frame as u32).to_le_bytes());
+                self.pending_received_ns.push(image.received_ns);
                 self.unflushed_bytes += bytes;
             }
         }

@@ -103,7 +103,10 @@ impl FileSink {
 
 impl Sink for FileSink {
     fn start(&mut self, start: &Arc<SeriesStart>) -> Result<(), SinkError> {
-        let Some(targets) = &mut self.targets else { return Ok(()) };
+        let Some(targets) = &mut self.targets else {
+            self.open.iter_mut().for_each(|open| open.measure(&start.meter));
+            return Ok(());
+        };
         (self.open, self.has_failed) = (None, false);
         self.shared.begin(None);
         let Some(target) = targets(start)?.filter(|_| start.store) else { return Ok(()) };

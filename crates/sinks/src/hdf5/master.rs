@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use hdf5::types::{FloatSize, IntSize, TypeDescriptor};
 use hdf5::{File, Group, Hyperslab, Result, SliceOrIndex};
 use konkordia_core::experiment::KEV_ANGSTROM;
+use konkordia_core::latency::{QUANTILES, StageLatency};
 use konkordia_core::moment;
 use konkordia_core::pixel::{Number, PixelType};
 
@@ -19,6 +20,7 @@ use super::experiment;
 use super::fields;
 use super::goniometer::{self, Frames};
 use super::image_times;
+use super::ledger::LATENCY;
 use super::low::{self, Format};
 use super::modules;
 use super::names::{master_path, pedestal_file_name, temporary_path};
@@ -124,6 +126,7 @@ fn build(
     image_times::write(&entry.group("instrument/detector")?, spec, copied, images)?;
     if let Some(ledger) = ledger {
         write_ledger(&own, ledger)?;
+        write_latency(&own, &ledger.latency)?;
     }
     file.flush()?;
     file.close()
@@ -463,6 +466,22 @@ fn write_ledger(own: &Group, record: &LedgerRecord) -> Result<()> {
     for (name, _) in &first.counters {
         let value = |s: &super::spec::StreamRecord| s.counters.iter().find(|(n, _)| n == name).map_or(0, |(_, v)| *v);
         numbers(&streams, &plain(name), &record.streams.iter().map(value).collect::<Vec<u64>>())?;
+    }
+    Ok(())
+}
+
+/// One row for each stage, if latencies were measured.
+fn write_latency(own: &Group, latency: &[StageLatency]) -> Result<()> {
+    if latency.is_empty() {
+        return Ok(());
+    }
+    let own = group(own, LATENCY, "NXcollection")?;
+    texts(&own, "stage", &latency.iter().map(|row| row.stage.name().to_owned()).collect::<Vec<_>>())?;
+    numbers(&own, "images", &latency.iter().map(|row| row.images).collect::<Vec<u64>>())?;
+    for (n, (quantile, _)) in QUANTILES.iter().enumerate() {
+        let values: Vec<f64> = latency.iter().map(|row| row.quantiles_us()[n]).collect();
+        let field = own.new_dataset_builder().with_data(&values[..]).create(format!("{quantile}_us").as_str())?;
+        attribute_text(&field, "units", "us")?;
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! What the layouts of files have in common for [`super::FileSink`].
 
 use konkordia_core::image::CommittedImage;
+use konkordia_core::latency::Meter;
 use konkordia_core::series::SeriesEnd;
 
 use super::error::Error;
@@ -13,6 +14,12 @@ pub(super) trait OpenFiles: Send {
     /// # Errors
     /// The files cannot be written any more.
     fn image(&mut self, image: &CommittedImage, shared: &SharedState) -> Result<(), Error>;
+
+    /// Counts at `meter` when images are written, and when they are on the disk. For files that are made before the
+    /// start of their run.
+    fn measure(&mut self, meter: &Meter) {
+        let _ = meter;
+    }
 
     /// Flushes what is due; `now_ns` is any clock that never goes back.
     ///

@@ -411,6 +411,7 @@ fn ledger_of_columns(closed: &[Closed], spec: &FileSpec, images: u64) -> LedgerR
         totals,
         streams: Vec::new(),
         balances: vec![sum.into()],
+        latency: Vec::new(),
         ended: format!("{KILLED}; repaired from the data files"),
         end_time: None,
         images_expected: images,
@@ -446,9 +447,8 @@ mod tests {
         for index in [0, 12] {
             writer.write(&ImageRecord::partial(index, &[&chunk])).unwrap();
         }
-        let (totals, streams, balances) = Default::default();
         let ended = "complete".into();
-        writer.finish(&LedgerRecord { totals, streams, balances, ended, end_time: None, images_expected: 13 }).unwrap().master
+        writer.finish(&LedgerRecord { ended, images_expected: 13, ..LedgerRecord::default() }).unwrap().master
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use konkordia_core::frame_header::FrameColumn;
 use konkordia_core::image::{CommittedImage, Packets};
+use konkordia_core::latency::Meter;
 use konkordia_core::ports::SinkError;
 use konkordia_core::series::SeriesEnd;
 
@@ -153,8 +154,15 @@ impl OpenFiles for RunImages {
         })?;
         if image.status.has_pixels() {
             shared.wrote(1, image.packed_bytes());
+            writer.count_latency(image.received_ns);
         }
         packets.pedestals.as_ref().map_or(Ok(()), |plane| writer.write_pedestals(image.number, &[plane]))
+    }
+
+    fn measure(&mut self, meter: &Meter) {
+        if let Some(writer) = self.files.locked().as_mut() {
+            writer.set_meter(meter.clone());
+        }
     }
 
     fn tick(&mut self, now_ns: u64, _: &SharedState) -> Result<(), Error> {

@@ -72,6 +72,7 @@ impl SeriesFiles {
         }
         let mut writer = Writer::create(spec)?;
         writer.set_to_disk(self.spec.to_disk)?;
+        writer.set_meter(self.start.meter.clone());
         shared.is_durable_to(writer.durable());
         for (index, status, parts_missing) in self.early.drain(..) {
             let record = SeriesRecord { index, status, pieces: &[], times: None, parts_missing };
@@ -119,7 +120,10 @@ impl OpenFiles for SeriesFiles {
         match written {
             Err(error) if error.kind == ErrorKind::Invalid => return lose(writer, image.number, error.cause, shared),
             Err(error) => return Err(error),
-            Ok(true) => shared.wrote(1, image.packed_bytes()),
+            Ok(true) => {
+                shared.wrote(1, image.packed_bytes());
+                writer.count_latency(image.received_ns);
+            }
             Ok(false) => {}
         }
         let FileSpec { directory, prefix, images_per_file, .. } = &self.spec.file;
@@ -338,6 +342,7 @@ fn ledger(end: &SeriesEnd, shared: &SharedState, end_time: Option<String>) -> Le
         totals,
         streams: account.upstreams.iter().enumerate().map(stream).collect(),
         balances,
+        latency: Vec::new(),
         ended: format!("{}{reason}", end.ended.name()),
         end_time,
         // A cancelled series is not extended with files of lost images, of which there may be a million.

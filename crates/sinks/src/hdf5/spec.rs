@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 pub use konkordia_core::experiment::Metadata;
 use konkordia_core::frame_header::FrameColumn;
+use konkordia_core::latency::StageLatency;
 pub use konkordia_core::output::{Layout, Overwrite};
 use konkordia_core::pixel::PixelType;
 pub use konkordia_core::plan::{Compression, ErrorBound};
@@ -177,6 +178,9 @@ pub struct LedgerRecord {
     /// Sums that must hold, such as "packets_received = packets_placed + packets_late"; `check` evaluates them on
     /// totals and streams.
     pub balances: Vec<String>,
+    /// How long the images took to each stage; empty if that was not measured. The writer replaces it by what its own
+    /// meter has counted ([`super::Writer::set_meter`]).
+    pub latency: Vec<StageLatency>,
     /// Why the run ended, for example "complete", "stopped", "stalled", "disk full".
     pub ended: String,
     /// ISO 8601, when the last image was taken, if observed.

@@ -3,6 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
+use konkordia_core::latency::{Meter, Stage};
+
 use super::columns::{Columns, ImageRecord, ImageStatus, SeriesRecord};
 use super::constant::{LostBudget, MissingChunk};
 use super::datafile::{Closed, DataFile, remove};
@@ -93,6 +95,7 @@ pub struct Writer {
     chunk_bytes: u64,
     to_disk: ToDisk,
     disk: Option<DiskSync>,
+    meter: Meter,
 }
 
 impl Writer {
@@ -192,6 +195,7 @@ impl Writer {
             chunk_bytes: 0,
             to_disk: ToDisk::AtEnd,
             disk: None,
+            meter: Meter::default(),
             columns,
             spec,
         }
@@ -232,6 +236,23 @@ impl Writer {
     /// are written.
     pub fn durable(&self) -> Option<Durable> {
         self.disk.as_ref().map(DiskSync::durable)
+    }
+
+    /// Counts at `meter` when images are written, and when they are on the disk if data are brought there meanwhile. To
+    /// be called after [`Writer::set_to_disk`] and before the first image. The ledger gets what was counted.
+    pub fn set_meter(&mut self, meter: Meter) {
+        if let Some(disk) = &self.disk {
+            disk.measure(meter.clone());
+        }
+        self.meter = meter;
+    }
+
+    /// Counts the latency of the image that was written last; its first byte was received at `received_ns`.
+    pub fn count_latency(&self, received_ns: u64) {
+        self.meter.reached(Stage::Written, received_ns);
+        if let Some(disk) = self.disk.as_ref().filter(|_| self.meter.is_on()) {
+            disk.wrote(self.next_index, received_ns);
+        }
     }
 
     /// The specification given to [`Writer::create`].
@@ -512,14 +533,17 @@ impl Writer {
         }
         let pedestal_snapshots = self.pedestals.take().map_or(Ok(0), PedestalFile::close)?;
         self.all_to_disk(pedestal_snapshots > 0, total)?;
+        let mut ledger = ledger.clone();
+        if self.meter.is_on() {
+            ledger.latency = self.meter.read();
+        }
         if lost > 0 {
-            let mut ledger = ledger.clone();
             ledger.totals.push((NOT_RESCUED.into(), lost));
             let master = master::publish(&self.spec, &self.columns, &self.closed, Some(&ledger), State::Repaired)?;
             let cause = format!("{lost} images that were written could not be read back when their data file was closed");
             return Err(Error::new(ErrorKind::Damaged, "finish the run", &master, cause).with_hint(LOOK_AT_DISK));
         }
-        let master = patiently(|| master::publish(&self.spec, &self.columns, &self.closed, Some(ledger), State::Closed));
+        let master = patiently(|| master::publish(&self.spec, &self.columns, &self.closed, Some(&ledger), State::Closed));
         let master = master.map_err(|error| {
             let master = master_path(&self.spec.directory, &self.spec.prefix);
             let hint =

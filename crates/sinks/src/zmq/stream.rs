@@ -3,6 +3,7 @@
 use super::socket::{Sent, ZmqOut};
 use bytes::Bytes;
 use konkordia_core::image::CommittedImage;
+use konkordia_core::latency::Stage;
 use konkordia_core::ports::{MessageEncoder, Parts, Sink, SinkError};
 use konkordia_core::series::{SeriesEnd, SeriesStart};
 use std::collections::VecDeque;
@@ -125,10 +126,14 @@ impl StreamSink {
         Ok(true)
     }
 
-    fn send_all(&mut self, what: &str, messages: Result<Vec<Parts>, String>, wait: Duration) -> Result<(), SinkError> {
+    /// True if there was a message to send, and all were sent.
+    fn send_all(&mut self, what: &str, messages: Result<Vec<Parts>, String>, wait: Duration) -> Result<bool, SinkError> {
         let messages = messages.map_err(|why| self.failed(what, why))?;
-        let sent = messages.iter().try_for_each(|message| self.send(message, wait).map(drop));
-        sent.map_err(|why| self.failed(what, why))
+        let mut is_sent = !messages.is_empty();
+        for message in &messages {
+            is_sent &= self.send(message, wait).map_err(|why| self.failed(what, why))?;
+        }
+        Ok(is_sent)
     }
 }
 
@@ -145,14 +150,18 @@ impl Sink for StreamSink {
             return Ok(());
         }
         let messages = self.encoder.image(image);
-        self.send_all(&format!("image {}", image.number), messages, Duration::ZERO)
+        let is_sent = self.send_all(&format!("image {}", image.number), messages, Duration::ZERO)?;
+        if let Some(start) = self.series.as_ref().filter(|_| is_sent && image.status.has_pixels()) {
+            start.meter.reached(Stage::Streamed, image.received_ns);
+        }
+        Ok(())
     }
 
     fn end(&mut self, end: &Arc<SeriesEnd>) -> Result<(), SinkError> {
         let sent = match self.reach_receivers() {
             Ok(true) => {
                 let messages = self.encoder.end(end);
-                self.send_all("the end of a series", messages, CONTROL_WAIT)
+                self.send_all("the end of a series", messages, CONTROL_WAIT).map(drop)
             }
             other => other.map(drop),
         };

@@ -196,6 +196,7 @@ pub fn ledger(sample: &Sample) -> LedgerRecord {
                 counters: named(&[("packets_received", received / 2 + 3 * i), ("packets_placed", received / 2)]),
             })
             .collect(),
+        latency: Vec::new(),
         balances: vec![
             "packets_received = packets_placed + packets_duplicate".into(),
             "images_expected = images_complete + images_partial + images_lost".into(),

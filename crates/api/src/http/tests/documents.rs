@@ -4,8 +4,8 @@ use super::super::{openapi, problem};
 use super::images::image;
 use super::*;
 use crate::metrics;
-use konkordia_acquire::handle::LATENCY_NAMES;
 use konkordia_core::frame_header::ColumnType;
+use konkordia_core::latency::{QUANTILES, Stage};
 use konkordia_core::results::ResultKind;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -91,6 +91,10 @@ async fn metrics_are_exported_under_the_documented_names() {
     assert_eq!(value("konkordia_messages_total{detector=\"eiger\",verdict=\"late\"}"), "1.0");
     assert_eq!(value("konkordia_other_total{detector=\"eiger\",name=\"novel\"}"), "4.0");
     assert_eq!(value("konkordia_rate{detector=\"eiger\",name=\"received_hz\"}"), "2000.5");
+    assert_eq!(value("konkordia_latency_microseconds{detector=\"eiger\",name=\"written_p99_us\"}"), "5100.0");
+    assert_eq!(value("konkordia_latency_images{detector=\"eiger\",stage=\"written\"}"), "30.0");
+    let seconds = value("konkordia_latency_seconds{detector=\"eiger\",stage=\"written\",quantile=\"0.99\"}");
+    assert_eq!(seconds.parse::<f64>().unwrap(), 5100.0 / 1e6);
     assert_eq!(
         value("konkordia_consumer_skipped_images_total{detector=\"eiger\",consumer=\"preview \\\"1\\\"\",service=\"latest\"}"),
         "2.0"
@@ -133,11 +137,14 @@ fn dashboard_rules_and_page_name_metrics_that_are_there() {
 
 #[test]
 fn latencies_have_the_names_that_dashboard_and_page_say() {
-    let names = |stage: &'static str| LATENCY_NAMES.map(|name| format!("{stage}_{name}_us"));
-    let given: BTreeSet<String> = ["committed", "written"].into_iter().flat_map(names).collect();
+    let names = |stage: Stage| QUANTILES.map(|(quantile, _)| format!("{}_{quantile}_us", stage.name()));
+    let given: BTreeSet<String> = Stage::ALL.into_iter().flat_map(names).collect();
     let page = file("docs/api.md");
     for name in &given {
         assert!(page.contains(&format!("`{name}`")), "docs/api.md does not name {name}");
+    }
+    for stage in Stage::ALL {
+        assert!(page.contains(&format!("`{}_images`", stage.name())), "docs/api.md does not name the images");
     }
     let dashboard = file("deploy/grafana-dashboard.json");
     let used: BTreeSet<String> =

@@ -151,7 +151,7 @@ impl Detector for Fake {
             ledger: [("received".to_string(), 12)].into(),
             rates: map("received_hz", 2000.5),
             queues: map("in_flight", 0.25),
-            latency: map("written_p99_us", 5100.0),
+            latency: [("written_p99_us".to_string(), 5100.0), ("written_images".to_string(), 30.0)].into(),
             consumers: vec![ConsumerStatistics {
                 name: "preview \"1\"".into(),
                 address: "tcp://127.0.0.1:1".into(),

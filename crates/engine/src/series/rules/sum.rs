@@ -64,6 +64,8 @@ impl Sum {
             (sum.received_ns, sum.header_json) = (frame.received_ns, frame.header_json.clone());
         }
         sum.received_ns = sum.received_ns.min(frame.received_ns);
+        sum.assembled_ns = sum.assembled_ns.max(frame.assembled_ns);
+        sum.converted_ns = sum.converted_ns.max(frame.converted_ns);
         sum.store &= frame.store;
         if let Some(times) = frame.times {
             let before = sum.times.unwrap_or(ImageTimes { real_ns: 0, ..times });
