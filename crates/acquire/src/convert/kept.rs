@@ -93,6 +93,7 @@ pub fn nothing_to_do(plan: &Plan, first_frame: u64) -> RunOutcome {
         receive_time: Duration::ZERO,
         seen: Vec::new(),
         findings: Vec::new(),
+        wakeups: Vec::new(),
         sinks: Vec::new(),
         frame_sinks: Vec::new(),
     }
