@@ -16,6 +16,7 @@ use konkordia_config::Config;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::text;
 use konkordia_engine::control::Control;
+use konkordia_engine::run::Wakeups;
 use konkordia_sim::packet::DetectorKind;
 use konkordia_sim::scene::SceneModel;
 use serde_json::{Value, json};
@@ -48,6 +49,8 @@ struct Attempt {
     /// Resident memory after about a second, and at the end of the run.
     memory_bytes: (u64, u64),
     receive_buffer_bytes: usize,
+    /// How often each thread woke up.
+    wakeups: Vec<(String, Wakeups)>,
 }
 
 impl Attempt {
@@ -60,6 +63,10 @@ impl Attempt {
     }
 
     fn to_json(&self) -> Value {
+        let of_thread = |(thread, wakeups): &(String, Wakeups)| {
+            let Wakeups { with_work, without_work } = wakeups;
+            json!({ "thread": thread, "with_work": with_work, "without_work": without_work })
+        };
         json!({
             "rate_hz": self.rate_hz, "sent_hz": self.sent_hz, "images": self.images, "complete": self.complete,
             "packets_missing": self.missing, "kernel_dropped": self.kernel_dropped, "no_slot": self.no_slot, "late": self.late,
@@ -67,6 +74,7 @@ impl Attempt {
             "gigabytes_per_second": self.received_gigabytes_per_second, "bits_per_pixel": self.bits_per_pixel,
             "slots": self.slots, "slots_used_max": self.slots_used_max, "resident_bytes_early": self.memory_bytes.0,
             "resident_bytes_end": self.memory_bytes.1, "receive_buffer_bytes": self.receive_buffer_bytes,
+            "wakeups": self.wakeups.iter().map(of_thread).collect::<Vec<_>>(),
         })
     }
 
@@ -289,6 +297,7 @@ impl<'a> Bench<'a> {
             slots,
             memory_bytes,
             receive_buffer_bytes,
+            wakeups: outcome.wakeups,
         };
         console::to_stderr(&format!("  {rate_hz:.0} Hz: {}", attempt.row().last().cloned().unwrap_or_default()));
         Ok(attempt)
