@@ -24,6 +24,8 @@ use crate::sys::space;
 pub(crate) const JOURNAL_CRC32: &str = "rebuilt_from_journal_crc32";
 
 const WRITE: &str = "write an image";
+/// Rows that wait for a flush take at most this much memory; more are written into the columns before it.
+const PENDING_BYTES_MAX: usize = 1 << 20;
 
 pub(crate) struct DataFile {
     pub(crate) path: PathBuf,
@@ -206,10 +208,10 @@ impl DataFile {
     pub(crate) fn write(&mut self, local: u64, chunks: &[&[u8]], row: &[u8]) -> Result<(), Error> {
         assert!(local >= self.images, "images come in order");
         assert!(chunks.is_empty() || chunks.len() == self.starts.len(), "all chunks of an image or none");
+        self.extend(local)?;
+        self.make_room(row.len())?;
         low::set_extent(&self.stack, local + 1, &self.image_shape).context(WRITE, &self.path)?;
         let written = self.write_chunks(local, chunks, row);
-        let gap = (local - self.images) as usize * self.layout.row_bytes;
-        self.pending.resize(self.pending.len() + gap, 0);
         match &written {
             Ok(()) => self.pending.extend_from_slice(row),
             Err(_) => self.pending.resize(self.pending.len() + row.len(), 0),
@@ -270,27 +272,41 @@ impl DataFile {
 
     /// Extends the file to `images` positions; the new ones are lost images.
     pub(crate) fn extend(&mut self, images: u64) -> Result<(), Error> {
-        if images > self.images {
-            low::set_extent(&self.stack, images, &self.image_shape).context("extend the data file", &self.path)?;
-            let gap = (images - self.images) as usize * self.layout.row_bytes;
+        let row_bytes = self.layout.row_bytes;
+        while self.images < images {
+            let end = images.min(self.images + (PENDING_BYTES_MAX / row_bytes).max(1) as u64);
+            let gap = (end - self.images) as usize * row_bytes;
+            self.make_room(gap)?;
+            low::set_extent(&self.stack, end, &self.image_shape).context("extend the data file", &self.path)?;
             self.pending.resize(self.pending.len() + gap, 0);
-            self.images = images;
+            self.images = end;
         }
         Ok(())
+    }
+
+    /// Writes the rows that wait into the columns, if so many more bytes of rows are too many.
+    fn make_room(&mut self, bytes: usize) -> Result<(), Error> {
+        if self.pending.is_empty() || self.pending.len() + bytes <= PENDING_BYTES_MAX { Ok(()) } else { self.store_rows() }
     }
 
     /// Writes everything so far into the file, in a state that stock readers open. After an error libhdf5 1.14 refuses
     /// every further flush of this file ("slist already enabled"): then only its journal helps.
     pub(crate) fn flush(&mut self) -> Result<(), Error> {
-        if self.rows_stored < self.images {
-            self.store_rows().context("write the per-image columns", &self.path)?;
-            self.rows_stored = self.images;
-            self.pending.clear();
-        }
+        self.store_rows()?;
         self.file.flush().context("flush the data file", &self.path)
     }
 
-    fn store_rows(&mut self) -> hdf5::Result<()> {
+    /// Writes the rows that wait into the columns.
+    fn store_rows(&mut self) -> Result<(), Error> {
+        if self.rows_stored < self.images {
+            self.put_rows().context("write the per-image columns", &self.path)?;
+            self.rows_stored = self.images;
+            self.pending.clear();
+        }
+        Ok(())
+    }
+
+    fn put_rows(&mut self) -> hdf5::Result<()> {
         for (column, dataset) in self.layout.list.iter().zip(&self.columns) {
             self.scratch.clear();
             for row in self.pending.chunks_exact(self.layout.row_bytes) {
@@ -371,4 +387,43 @@ impl DataFile {
 
 pub(crate) fn remove(path: &Path) -> Result<(), Error> {
     std::fs::remove_file(path).context("remove the file", path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Compression;
+    use super::super::columns::ImageStatus;
+    use super::*;
+
+    #[test]
+    fn rows_of_a_long_gap_do_not_pile_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let spec = FileSpec {
+            directory: folder.path().into(),
+            rows: 4,
+            columns: 4,
+            compression: Compression::None,
+            images_per_file: 200_000,
+            pixel_mask: vec![0; 16],
+            ..FileSpec::default()
+        };
+        let layout = Columns::new(&spec);
+        let mut file = DataFile::create_hdf5(&spec, &layout, 1, 0, folder.path().join("a.h5"), None).unwrap();
+        let (row, chunk) = (layout.unknown_row(), vec![7; spec.image_bytes()]);
+        let written = [0, 150_000, 150_001];
+        for local in written {
+            file.write(local, &[&chunk], &row).unwrap();
+            assert!(file.pending.capacity() <= 2 * PENDING_BYTES_MAX, "{} bytes", file.pending.capacity());
+        }
+        file.extend(200_000).unwrap();
+        assert!(file.pending.capacity() <= 2 * PENDING_BYTES_MAX, "{} bytes", file.pending.capacity());
+        file.flush().unwrap();
+        let status = layout.list.iter().position(|column| column.name == "status").unwrap();
+        let states = low::read_rows(&file.columns[status], &layout.list[status], 0, 200_000).unwrap();
+        let expected = |local| {
+            let status = if written.contains(&local) { ImageStatus::Partial } else { ImageStatus::Lost };
+            status as u8
+        };
+        assert!((0..200_000).zip(states).all(|(local, state)| state == expected(local)));
+    }
 }
