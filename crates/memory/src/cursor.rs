@@ -33,8 +33,9 @@ pub fn lowest(cursors: &[Cursor]) -> u64 {
 /// Moves one of several cursors, whose owners must all have passed a frame before the next role may have it. True if
 /// frames have become ready by that, so that those who wait for frames must be woken.
 ///
-/// Only the owner that comes last makes a frame ready, and the others need not wake anybody. Of owners that pass a frame
-/// at the same moment at least one sees that it is the last: the one whose fence comes last sees the cursors of all.
+/// Only the owner that comes last makes a frame ready, and the others need not wake anybody. Of owners that pass a
+/// frame at the same moment at least one sees that it is the last: the one whose fence comes last sees the cursors of
+/// all.
 #[inline]
 pub(crate) fn advance(cursors: &[Cursor], own: usize, from: u64, to: u64) -> bool {
     cursors[own].set(to);

@@ -778,8 +778,8 @@ impl Monitor {
         self.shared.images.taken.get()
     }
 
-    /// Slots of the ring of frames that hold a frame: it has one, and not everybody has passed it. Never more than there
-    /// are, because the frames that got a slot are read first: whoever gives a slot has seen it given back.
+    /// Slots of the ring of frames whose frame not everybody has passed. Never more than there are: what was given is
+    /// read first, and whoever gave a slot had seen that it was free.
     pub fn slots_used(&self) -> u64 {
         let given = self.shared.slots_given.load(Ordering::Acquire);
         let passed = self.shared.slots_passed.iter().map(|passed| passed.load(Ordering::Relaxed)).min();

@@ -20,8 +20,8 @@ use konkordia_sinks::hdf5::{
 const FEW: u64 = 2000;
 /// Images before the second look.
 const MANY: u64 = 100_000;
-/// Between the looks images may leave so many bytes each, because caches of a fixed size fill up. The index that libhdf5
-/// makes of images takes some 370 bytes each.
+/// Between the looks images may leave so many bytes each, because caches of a fixed size fill up. The index that
+/// libhdf5 makes of images takes some 370 bytes each.
 const BYTES_OF_AN_IMAGE_MAX: u64 = 16;
 
 /// Bytes that are allocated, without those that libhdf5 keeps for later.

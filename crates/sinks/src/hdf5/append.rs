@@ -4,9 +4,9 @@
 //! `sequence_number` gives the numbers of those that are there.
 //!
 //! There is no journal. The metadata that libhdf5 has of the file are written every 0.4 s and kept in memory in
-//! between; then it forgets them, so that the memory does not grow with the file. So a killed process leaves the file as it was at the last flush, unless it was killed during a flush. A
-//! power cut can hit the disk during a flush too, so for these files no image is reported as safe, although they are
-//! brought to the disk like others.
+//! between; then libhdf5 forgets them, so that the memory does not grow with the file. So a killed process leaves the
+//! file as it was at the last flush, unless it was killed during a flush. A power cut can hit the disk during a flush
+//! too, so for these files no image is reported as safe, although they are brought to the disk like others.
 
 use std::path::{Path, PathBuf};
 

@@ -24,8 +24,6 @@ use crate::sys::space;
 pub(crate) const JOURNAL_CRC32: &str = "rebuilt_from_journal_crc32";
 
 const WRITE: &str = "write an image";
-/// Rows that wait for a flush take at most this much memory; more are written into the columns before it.
-const PENDING_BYTES_MAX: usize = 1 << 20;
 
 pub(crate) struct DataFile {
     pub(crate) path: PathBuf,
@@ -43,8 +41,11 @@ pub(crate) struct DataFile {
     first: u64,
     images: u64,
     rows_stored: u64,
-    /// Rows of images `rows_stored..images`.
+    /// Rows of images `rows_stored..images`, at most `rows_max`.
     pending: Vec<u8>,
+    /// Rows of the smallest chunk of a column. More rows than these do not wait for a flush, so that it needs no more
+    /// space than [`Columns::flush_bytes`] says.
+    rows_max: u64,
     scratch: Vec<u8>,
     has_chunk: Vec<bool>,
     /// Offset and size of the chunks of one image, for the journal.
@@ -129,7 +130,8 @@ impl DataFile {
         let (stack, columns) = Self::begin(&file, spec, layout, first, number == 1).context(doing, &path)?;
         file.flush().context(doing, &path)?;
         let raw = Arc::new(std::fs::File::open(&path).context(doing, &path)?);
-        let bounded = (spec.images_per_file as usize).min(4096);
+        let rows_max = layout.list.iter().map(|column| Columns::rows_per_chunk(column, spec.images_per_file)).min().unwrap_or(1);
+        let pending_bytes = rows_max as usize * layout.row_bytes;
         Ok(Self {
             path,
             number,
@@ -144,8 +146,9 @@ impl DataFile {
             first,
             images: 0,
             rows_stored: 0,
-            pending: Vec::with_capacity(bounded * layout.row_bytes),
-            scratch: Vec::with_capacity(bounded * layout.row_bytes),
+            pending: Vec::with_capacity(pending_bytes),
+            rows_max,
+            scratch: Vec::with_capacity(pending_bytes),
             has_chunk: vec![false; spec.images_per_file as usize],
             places: Vec::new(),
             chunk_bytes: 0,
@@ -209,7 +212,7 @@ impl DataFile {
         assert!(local >= self.images, "images come in order");
         assert!(chunks.is_empty() || chunks.len() == self.starts.len(), "all chunks of an image or none");
         self.extend(local)?;
-        self.make_room(row.len())?;
+        self.make_room(1)?;
         low::set_extent(&self.stack, local + 1, &self.image_shape).context(WRITE, &self.path)?;
         let written = self.write_chunks(local, chunks, row);
         match &written {
@@ -272,21 +275,20 @@ impl DataFile {
 
     /// Extends the file to `images` positions; the new ones are lost images.
     pub(crate) fn extend(&mut self, images: u64) -> Result<(), Error> {
-        let row_bytes = self.layout.row_bytes;
         while self.images < images {
-            let end = images.min(self.images + (PENDING_BYTES_MAX / row_bytes).max(1) as u64);
-            let gap = (end - self.images) as usize * row_bytes;
-            self.make_room(gap)?;
+            let rows = (images - self.images).min(self.rows_max);
+            self.make_room(rows)?;
+            let end = self.images + rows;
             low::set_extent(&self.stack, end, &self.image_shape).context("extend the data file", &self.path)?;
-            self.pending.resize(self.pending.len() + gap, 0);
+            self.pending.resize(self.pending.len() + rows as usize * self.layout.row_bytes, 0);
             self.images = end;
         }
         Ok(())
     }
 
-    /// Writes the rows that wait into the columns, if so many more bytes of rows are too many.
-    fn make_room(&mut self, bytes: usize) -> Result<(), Error> {
-        if self.pending.is_empty() || self.pending.len() + bytes <= PENDING_BYTES_MAX { Ok(()) } else { self.store_rows() }
+    /// Writes the rows that wait into the columns, if so many more are too many.
+    fn make_room(&mut self, rows: u64) -> Result<(), Error> {
+        if self.images + rows - self.rows_stored <= self.rows_max { Ok(()) } else { self.store_rows() }
     }
 
     /// Writes everything so far into the file, in a state that stock readers open. After an error libhdf5 1.14 refuses
@@ -410,13 +412,15 @@ mod tests {
         let layout = Columns::new(&spec);
         let mut file = DataFile::create_hdf5(&spec, &layout, 1, 0, folder.path().join("a.h5"), None).unwrap();
         let (row, chunk) = (layout.unknown_row(), vec![7; spec.image_bytes()]);
+        let bytes_at_first = file.pending.capacity();
+        assert_eq!(file.rows_max, 1024);
         let written = [0, 150_000, 150_001];
         for local in written {
             file.write(local, &[&chunk], &row).unwrap();
-            assert!(file.pending.capacity() <= 2 * PENDING_BYTES_MAX, "{} bytes", file.pending.capacity());
+            assert_eq!(file.pending.capacity(), bytes_at_first);
         }
         file.extend(200_000).unwrap();
-        assert!(file.pending.capacity() <= 2 * PENDING_BYTES_MAX, "{} bytes", file.pending.capacity());
+        assert_eq!(file.pending.capacity(), bytes_at_first);
         file.flush().unwrap();
         let status = layout.list.iter().position(|column| column.name == "status").unwrap();
         let states = low::read_rows(&file.columns[status], &layout.list[status], 0, 200_000).unwrap();
