@@ -74,13 +74,14 @@ pub struct Wakeups {
 
 /// Wakes one thread, when it sleeps for what has come. Nobody else is woken, and a thread that is awake is left alone.
 ///
-/// No wake-up is lost. The sleeper writes down what it wants and then looks once more; whoever brings it moves a cursor
-/// and then looks for what is wanted. Between the two steps of either side stands a fence, so at least one of them sees
-/// what the other has done: the sleeper the cursor, or the other side the sleeper.
+/// No wake-up is lost. The sleeper writes down who it is and what it wants, and then looks once more; whoever brings it
+/// moves a cursor and then looks for what is wanted. Between the two steps of either side stands a fence, so at least
+/// one of them sees all that the other has done before its fence: the sleeper the cursor, or the other side the
+/// sleeper.
 #[derive(Debug, Default)]
 pub(crate) struct Bell {
-    /// Set before it first wants something.
     thread: OnceLock<Thread>,
+    /// A [`Wanted`].
     wanted: AtomicU32,
     with_work: Count,
     without_work: Count,
@@ -91,7 +92,7 @@ impl Bell {
     #[inline]
     pub(crate) fn ring(&self, what: Wanted) {
         if wakes()
-            && self.wanted.load(Ordering::Acquire) == what as u32
+            && self.wanted.load(Ordering::Relaxed) == what as u32
             && let Some(thread) = self.thread.get()
         {
             thread.unpark();
@@ -107,8 +108,7 @@ impl Bell {
         }
         if wakes() {
             self.thread.get_or_init(current);
-            // Release, so that whoever sees it finds the thread.
-            self.wanted.store(what as u32, Ordering::Release);
+            self.wanted.store(what as u32, Ordering::Relaxed);
             if kept(Part::SleepFence) {
                 fence(Ordering::SeqCst);
             }
@@ -120,7 +120,7 @@ impl Bell {
             let count = if found > 0 { &self.with_work } else { &self.without_work };
             count.fetch_add(1, Ordering::Relaxed);
         }
-        self.wanted.store(Wanted::Nothing as u32, Ordering::Release);
+        self.wanted.store(Wanted::Nothing as u32, Ordering::Relaxed);
         found
     }
 
@@ -175,7 +175,7 @@ mod tests {
                 // A sleep may end without a cause.
                 std::iter::repeat_with(wait).find(|found| *found > 0)
             });
-            while bell.wanted.load(Ordering::Acquire) != Wanted::Room as u32 {
+            while bell.wanted.load(Ordering::Relaxed) != Wanted::Room as u32 {
                 std::thread::yield_now();
             }
             bell.ring(Wanted::Work);
