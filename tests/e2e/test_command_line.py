@@ -208,8 +208,12 @@ def test_the_pipeline_is_measured(tmp_path):
     arguments = ["bench", "pipeline", "--modules", 1, "--rate", 100, "--seconds", 1, "--dir", tmp_path, "--buffer-mib", 64, "--json"]
     done = json.loads(program(*arguments, check=0).stdout)
     (result,) = done["results"]
-    assert result["attempts"][0]["lossless"] and 90 < result["best_hz"] < 130 and list(tmp_path.iterdir()) == []
-    assert result["attempts"][0]["latency"]["committed_images"] == result["attempts"][0]["images"]
+    attempt = result["attempts"][0]
+    assert attempt["lossless"] and 90 < result["best_hz"] < 130 and list(tmp_path.iterdir()) == []
+    assert attempt["latency"]["committed_images"] == attempt["images"]
+    assert 0 <= attempt["slots_used_max"] <= attempt["slots"]
+    woken = {thread["thread"]: thread["with_work"] for thread in attempt["wakeups"]}
+    assert {"work-0", "commit", "join"} <= woken.keys() and all(woken.values()), woken
 
 
 @pytest.mark.alone

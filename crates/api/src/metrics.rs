@@ -3,7 +3,8 @@
 //! Names and labels are part of the interface. docs/monitoring.md explains them, and a test compares that page, the
 //! dashboard and the alert rules in deploy/ with what is exported. The names inside [`DetectorStatistics`] become label
 //! values, so that a new counter needs no change here. Totals named `images_STATE`, `packets_VERDICT`,
-//! `messages_VERDICT`, `runs_ENDED` and `bytes_STAGE` become families of their own.
+//! `messages_VERDICT`, `runs_ENDED`, `bytes_STAGE`, `wakeups_THREAD` and `idle_wakeups_THREAD` become families of their
+//! own.
 
 use super::http::problem::Problem;
 use super::http::state::Shared;
@@ -119,6 +120,8 @@ const FAMILIES: [(&str, Kind, &str); 36] = [
     ("messages", Kind::Counter, "Messages since the service began, by verdict"),
     ("bytes", Kind::Counter, "Bytes since the service began, by stage"),
     ("runs", Kind::Counter, "Runs since the service began, by how they ended"),
+    ("wakeups", Kind::Counter, "Wake-ups of the threads of UDP runs since the service began, by thread"),
+    ("idle_wakeups", Kind::Counter, "Those of them that found nothing to do, by thread"),
     ("other", Kind::Counter, "Other counters since the service began, by name"),
     ("rate", Kind::Gauge, "Images or bytes per second over the last second, by name"),
     ("newest_image", Kind::Gauge, "What was computed from the pixels of the newest image, by name"),
@@ -137,6 +140,17 @@ const FAMILIES: [(&str, Kind, &str); 36] = [
     ("process_threads", Kind::Gauge, "Threads of the process"),
     ("process_open_fds", Kind::Gauge, "Open files and sockets of the process"),
     ("process_max_fds", Kind::Gauge, "Files and sockets that the process may open"),
+];
+
+/// Families of totals, and the label that the rest of their names becomes.
+const TOTALS: [(&str, &str); 7] = [
+    ("images", "state"),
+    ("packets", "verdict"),
+    ("messages", "verdict"),
+    ("bytes", "stage"),
+    ("runs", "ended"),
+    ("wakeups", "thread"),
+    ("idle_wakeups", "thread"),
 ];
 
 /// Names as Prometheus has them, counters with their suffix.
@@ -215,9 +229,7 @@ impl Snapshot {
             self.add("run_ledger", with("entry", entry), *count as f64);
         }
         for (name, count) in &statistics.totals {
-            let families =
-                [("images", "state"), ("packets", "verdict"), ("messages", "verdict"), ("bytes", "stage"), ("runs", "ended")];
-            let family = families.iter().find_map(|(family, label)| {
+            let family = TOTALS.iter().find_map(|(family, label)| {
                 let value = name.strip_prefix(family)?.strip_prefix('_')?;
                 Some((*family, *label, value))
             });

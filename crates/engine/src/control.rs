@@ -5,9 +5,11 @@ use crate::latency::RunLatencies;
 use konkordia_core::latency::Meter;
 use konkordia_core::ledger::{ImageStatus, StreamLedger};
 use konkordia_core::setup::Seen;
+use konkordia_memory::cursor::Wakeups;
+use konkordia_memory::ring::Monitor;
 use std::ops::Range;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 /// Progress of one stream, on cache lines of its own.
@@ -44,8 +46,10 @@ pub struct Progress {
     pub images_by_status: [u64; 4],
     /// Images that all sinks have taken.
     pub images_written: u64,
-    /// Frames between the newest and the committer: those in the ring, and refused ones that the committer has not
-    /// passed yet.
+    /// Frames that the committer and all sinks of raw frames have passed. Those between it and the newest frame are in
+    /// the ring, or were refused a slot.
+    pub frames_committed: u64,
+    /// Slots of the ring that hold a frame.
     pub slots_used: u64,
     /// Packed images that wait for the slowest sink.
     pub images_waiting: u64,
@@ -69,7 +73,10 @@ pub struct Control {
     /// When the first datagram of any stream had come, ns since arm; [`NOT_YET`] before that.
     first_datagram_ns: AtomicU64,
     frames_committed: AtomicU64,
+    slots_used: AtomicU64,
     committed: AtomicU64,
+    /// Name and wake-ups of the threads behind the receivers.
+    threads: Mutex<Vec<(String, Wakeups)>>,
     /// One past the last image that each sink has taken.
     taken: Box<[AtomicU64]>,
     by_status: [AtomicU64; 4],
@@ -101,7 +108,8 @@ impl StreamProgress {
 }
 
 impl Control {
-    pub(crate) fn new(streams: usize, sinks: usize, first_frame: Option<u64>) -> Self {
+    /// `threads` are the names of those that the ring wakes, in the order of [`Monitor::wakeups`].
+    pub(crate) fn new(streams: usize, sinks: usize, first_frame: Option<u64>, threads: Vec<String>) -> Self {
         Self {
             stop: AtomicBool::new(false),
             halt: AtomicBool::new(false),
@@ -114,7 +122,9 @@ impl Control {
             failed: AtomicBool::new(false),
             first_datagram_ns: AtomicU64::new(NOT_YET),
             frames_committed: AtomicU64::new(0),
+            slots_used: AtomicU64::new(0),
             committed: AtomicU64::new(0),
+            threads: Mutex::new(threads.into_iter().map(|name| (name, Wakeups::default())).collect()),
             taken: (0..sinks).map(|_| AtomicU64::new(0)).collect(),
             by_status: Default::default(),
             pool_waited_ns: AtomicU64::new(0),
@@ -193,16 +203,15 @@ impl Control {
         self.streams.iter().for_each(|s| packets += s.ledger());
         let images_written = self.taken_end();
         let images_committed = self.committed.load(Ordering::Relaxed);
-        let images_seen = self.newest_end();
-        let in_frames = images_seen.saturating_sub(self.frames_committed.load(Ordering::Relaxed));
         Progress {
             packets,
             packets_of_others: self.streams.iter().map(|s| s.other_sender.load(Ordering::Relaxed)).sum(),
-            images_seen,
+            images_seen: self.newest_end(),
             images_committed,
             images_by_status: self.by_status.each_ref().map(|count| count.load(Ordering::Relaxed)),
             images_written,
-            slots_used: in_frames,
+            frames_committed: self.frames_committed(),
+            slots_used: self.slots_used.load(Ordering::Relaxed),
             images_waiting: images_committed.saturating_sub(images_written),
         }
     }
@@ -227,9 +236,18 @@ impl Control {
         self.frames_committed.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn watch(&self, frames_committed: u64, committed: u64) {
-        self.frames_committed.store(frames_committed, Ordering::Relaxed);
-        self.committed.store(committed, Ordering::Relaxed);
+    /// Takes over what the ring shows.
+    pub(crate) fn watch(&self, monitor: &Monitor) {
+        self.frames_committed.store(monitor.committed(), Ordering::Relaxed);
+        self.slots_used.store(monitor.slots_used(), Ordering::Relaxed);
+        self.committed.store(monitor.published(), Ordering::Relaxed);
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        threads.iter_mut().zip(monitor.wakeups()).for_each(|((_, shown), now)| *shown = now);
+    }
+
+    /// How often each thread behind the receivers woke up, as seen every 10 ms; by the name of the thread.
+    pub fn wakeups(&self) -> Vec<(String, Wakeups)> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// An image of this state was committed.
@@ -357,7 +375,7 @@ mod tests {
 
     #[test]
     fn stragglers_are_refused_up_to_their_number() {
-        let control = Control::new(1, 0, None);
+        let control = Control::new(1, 0, None, Vec::new());
         assert!(!control.is_straggler(7));
         control.expect_stragglers(5..8, 3);
         assert!(!control.is_straggler(4) && !control.is_straggler(8));

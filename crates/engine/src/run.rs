@@ -31,6 +31,7 @@ use konkordia_core::tile::DetectorKind;
 pub use konkordia_kernels::constants::{CELLS, CellConstants, ConstantPlanes, PixelConstants};
 use konkordia_kernels::isa::Isa;
 use konkordia_kernels::unpack::Bits;
+pub use konkordia_memory::cursor::Wakeups;
 use konkordia_memory::ring::{Monitor, Ring, RingSpec, SnapshotSpec, TileWriter};
 use konkordia_wire::formats::PacketFormat;
 use std::io;
@@ -149,6 +150,8 @@ pub struct RunOutcome {
     pub findings: Vec<Finding>,
     /// How long its images took; files and consumers may still add to it.
     pub meter: Meter,
+    /// How often each thread behind the receivers woke up, by the name of the thread.
+    pub wakeups: Vec<(String, Wakeups)>,
     /// The sinks, to be closed with the ledger.
     pub sinks: Vec<Box<dyn Sink>>,
     /// The sinks of raw frames.
@@ -205,6 +208,7 @@ pub fn arm(mut parts: RunParts) -> Result<Armed, ArmError> {
     });
     let too_much = |source| ArmError::Memory { slots: plan.slots, bytes: plan.memory().iter().map(|m| m.bytes).sum(), source };
     let pool = ImagePool::new(&plan).map_err(|error| too_much(io::Error::other(error)))?;
+    let workers = parts.workers.count(&plan);
     let mut ring = Ring::new(RingSpec {
         slots: plan.slots,
         packed_slots: plan.strip_slots(),
@@ -215,7 +219,7 @@ pub fn arm(mut parts: RunParts) -> Result<Armed, ArmError> {
         payload_bytes: format.payload_bytes as usize,
         strip_bytes_max: plan.strips().map(packed_bytes_max).collect(),
         strip_numbers: numbers_of_strip(&plan),
-        workers: parts.workers.count(&plan),
+        workers,
     })
     .map_err(too_much)?;
     for (source, writer) in parts.sources.iter_mut().zip(&mut ring.receivers) {
@@ -230,7 +234,8 @@ pub fn arm(mut parts: RunParts) -> Result<Armed, ArmError> {
         FirstFrame::Auto => None,
         FirstFrame::Number(n) => Some(n),
     };
-    let mut control = Control::new(plan.streams(), parts.sinks.len(), first_frame);
+    let threads = thread_names(workers, parts.frame_sinks.len());
+    let mut control = Control::new(plan.streams(), parts.sinks.len(), first_frame, threads);
     if !plan.lossless_source {
         control.measure(plan.slots, plan.strip_slots());
     }
@@ -239,6 +244,12 @@ pub fn arm(mut parts: RunParts) -> Result<Armed, ArmError> {
     let bits = if format.kind == DetectorKind::Eiger { Bits::new(format.bits) } else { None };
     let recipes = Arc::new(Recipes::new(plan, gather, constants, parts.workers.isa(parts.isa), bits));
     Ok(Armed { parts, ring, pool, control, recipes })
+}
+
+/// The names of the threads that the ring wakes, in the order of [`Monitor::wakeups`].
+fn thread_names(workers: usize, frame_sinks: usize) -> Vec<String> {
+    let numbered = |name: &'static str, count: usize| (0..count).map(move |n| format!("{name}-{n}"));
+    numbered("work", workers).chain(["commit", "join"].map(String::from)).chain(numbered("raw", frame_sinks)).collect()
 }
 
 fn check(parts: &RunParts) -> Result<(), String> {
@@ -367,6 +378,7 @@ impl Armed {
                 output_queues.remove(name);
             }
             let (deliveries, copied) = (threads.join(sinks), threads.join(copiers));
+            control.watch(&ring.monitor);
             if let Some(preview) = output_queues.preview() {
                 preview.keep_copies();
             }
@@ -543,10 +555,6 @@ fn pin(cpus: &[usize], index: usize) {
     }
 }
 
-fn watch(control: &Control, monitor: &Monitor) {
-    control.watch(monitor.committed(), monitor.published());
-}
-
 /// Watches the run until it must end, ends the receivers, and waits until the sinks have taken all images. Returns why
 /// the run ended and for how long packets came.
 fn supervise(control: &Control, plan: &Plan, monitor: &Monitor) -> (Ended, Duration) {
@@ -556,7 +564,7 @@ fn supervise(control: &Control, plan: &Plan, monitor: &Monitor) -> (Ended, Durat
     let has_enough = || plan.processing.selection.images_max.is_some_and(|n| monitor.published() >= n);
     let ended = loop {
         std::thread::sleep(GRAIN);
-        watch(control, monitor);
+        control.watch(monitor);
         let progress = control.progress();
         // Packets that find the ring full show that a sink is slow, not that the detector has stopped.
         let judged = progress.packets.placed + progress.packets.no_slot;
@@ -596,10 +604,10 @@ fn supervise(control: &Control, plan: &Plan, monitor: &Monitor) -> (Ended, Durat
     end_receiving(control, patience);
     // Writing the rest may take long; observers still see the progress.
     while control.taken_end() < control.images_end.load(Ordering::Acquire) && !control.has_failed() {
-        watch(control, monitor);
+        control.watch(monitor);
         std::thread::sleep(Duration::from_millis(2));
     }
-    watch(control, monitor);
+    control.watch(monitor);
     (ended, first.map_or(Duration::ZERO, |f| last.duration_since(f)))
 }
 
@@ -680,6 +688,7 @@ fn close(control: &Control, plan: &Plan, closing: Closing<'_>) -> RunOutcome {
         pool_waited: Duration::from_nanos(control.pool_waited_ns.load(Ordering::Relaxed)),
         findings: setup::compare(plan, control, &seen, true),
         meter: control.meter(),
+        wakeups: control.wakeups(),
         seen,
         sinks,
         frame_sinks,

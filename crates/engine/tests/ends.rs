@@ -606,11 +606,13 @@ fn with_short_gaps(plan: Plan) -> Plan {
 
 /// Runs, and stops as soon as `images` are committed. Returns the most frames that ever waited for the committer, too.
 fn stopped_at(images: u64, armed: Armed) -> (RunOutcome, u64) {
-    let control = armed.control();
+    let (control, slots) = (armed.control(), plan(1, None).slots);
     let watch = std::thread::spawn(move || {
         let (mut most, began) = (0, Instant::now());
         while control.progress().images_committed < images && began.elapsed() < Duration::from_secs(60) {
-            most = control.progress().slots_used.max(most);
+            let progress = control.progress();
+            most = progress.images_seen.saturating_sub(progress.frames_committed).max(most);
+            assert!(progress.slots_used <= slots, "{progress:?}");
             std::thread::sleep(Duration::from_millis(1));
         }
         control.stop();

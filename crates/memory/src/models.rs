@@ -310,12 +310,13 @@ fn copy(mut reader: FrameReader, case: &Case) {
 }
 
 /// Watches a run until its end: what is behind never overtakes what is ahead.
-fn watch(monitor: &Monitor) {
+fn watch(monitor: &Monitor, case: &Case) {
     let mut before = (0, 0);
     for _look in 0..2 {
         let seen = (monitor.committed(), monitor.taken());
         assert!(seen.0 >= before.0 && seen.1 >= before.1, "cursors only move up");
         assert!(seen.0 <= monitor.received() && seen.1 <= monitor.published());
+        assert!(monitor.slots_used() <= case.slots);
         before = seen;
     }
 }
@@ -414,7 +415,7 @@ fn watched() {
     beside(&shared, move |case| work(worker, 0, case));
     beside(&shared, move |case| commit(committer, case));
     beside(&shared, move |case| take(reader, case));
-    watch(&monitor);
+    watch(&monitor, &shared);
 }
 
 /// Everybody who sleeps is woken: two workers and a reader of raw frames by a receiver, the committer by the workers.
@@ -430,6 +431,22 @@ fn woken_for_frames() {
     beside(&shared, move |case| commit(committer, case));
     beside(&shared, move |case| copy(reader, case));
     receive(receiver, 0, &shared);
+}
+
+/// Two receivers that seal a frame at the same moment: one of them wakes the worker. The same for two workers and the
+/// committer.
+fn woken_by_the_last() {
+    let case = Case { frames: 1, tiles: 2, workers: 2, ..SMALL };
+    let ring = case.ring();
+    let committer = ring.committer;
+    let shared = Arc::new(case);
+    for (tile, receiver) in ring.receivers.into_iter().enumerate() {
+        beside(&shared, move |case| receive(receiver, tile, case));
+    }
+    for (strip, worker) in ring.workers.into_iter().enumerate() {
+        beside(&shared, move |case| work(worker, strip, case));
+    }
+    commit(committer, &shared);
 }
 
 /// As above, for the reader of images and for workers that wait for room.
@@ -464,6 +481,7 @@ const SNAPSHOTS: Model = of_memory(snapshots, (1, 2));
 const CLAIMS: Model = of_memory(claims, (4, 8));
 const WATCHED: Model = of_memory(watched, (1, 2));
 const WOKEN_FOR_FRAMES: Model = of_waking(woken_for_frames);
+const WOKEN_BY_THE_LAST: Model = of_waking(woken_by_the_last);
 const WOKEN_FOR_IMAGES: Model = of_waking(woken_for_images);
 
 fn is_slow() -> bool {
@@ -554,6 +572,11 @@ fn who_sleeps_is_woken_for_frames() {
 }
 
 #[test]
+fn of_several_who_finish_the_last_wakes() {
+    assert_holds(WOKEN_BY_THE_LAST);
+}
+
+#[test]
 fn who_sleeps_is_woken_for_images() {
     assert_holds(WOKEN_FOR_IMAGES);
 }
@@ -577,7 +600,11 @@ fn a_part_that_is_left_out_is_noticed() {
         (Part::WakeCommitter, WOKEN_FOR_FRAMES, stuck),
         (Part::WakeImageReader, WOKEN_FOR_IMAGES, stuck),
         (Part::WakeForRoom, WOKEN_FOR_IMAGES, stuck),
-        (Part::FirstSleep, WOKEN_FOR_FRAMES, stuck),
+        (Part::MoveFence, WOKEN_FOR_FRAMES, stuck),
+        (Part::MoveFence, WOKEN_FOR_IMAGES, stuck),
+        (Part::MoveFence, WOKEN_BY_THE_LAST, stuck),
+        (Part::SleepFence, WOKEN_FOR_FRAMES, stuck),
+        (Part::SleepFence, WOKEN_FOR_IMAGES, stuck),
     ] {
         let result = check(model, Some(part), 1);
         let why = result.expect_err(&format!("nobody noticed that {part:?} was left out"));

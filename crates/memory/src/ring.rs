@@ -32,13 +32,13 @@ use konkordia_core::frame_header::FrameHeader;
 use konkordia_core::image::{ImageHead, TileRecord};
 use konkordia_core::plan::CLAIMS_MIN;
 
-use crate::cursor::{Bell, Cursor, lowest};
+use crate::cursor::{Bell, Cursor, Wakeups, Wanted, advance, after_move, lowest};
 pub use crate::images::SnapshotSpec;
 use crate::images::{Images, ImagesSpec};
 pub use crate::loan::Filled;
 use crate::loan::{Loan, SPARE, TAKEN, swap};
 use crate::mapping::Mapping;
-use crate::sync::{Accesses, AtomicU64, Ordering, Part, Place, kept};
+use crate::sync::{Accesses, AtomicU64, Count, Ordering, Part, Place, kept};
 
 /// Claims that are remembered: fewer under the tools that take long to make them (`scripts/check-memory`).
 const CLAIMS: u64 = if cfg!(feature = "loom") {
@@ -97,6 +97,10 @@ struct Shared {
     committer_bell: Bell,
     image_bell: Bell,
     reader_bells: Box<[Bell]>,
+    /// Frames that got a slot.
+    slots_given: Count,
+    /// Those of them that the committer has passed, and that each reader of raw frames has passed.
+    slots_passed: Box<[Count]>,
 }
 
 // SAFETY: the only non-Sync parts are the tile cells and the mapping; the role types below reach them only under the
@@ -154,6 +158,18 @@ impl Shared {
         // reference is sound.
         let cell = unsafe { &*self.cell(image, tile).to_read() };
         (cell.tag == image + 1).then_some(&cell.record)
+    }
+
+    /// Counts a frame that is passed, if it had a slot: then a tile of it was opened. Number 0 is the committer, the
+    /// others are the readers of raw frames.
+    ///
+    /// # Safety
+    /// As [`Self::record`].
+    unsafe fn count_passed(&self, number: usize, image: u64) {
+        // SAFETY: the caller keeps the conditions of `record`.
+        if (0..self.spec.tiles).any(|tile| unsafe { self.record(image, tile) }.is_some()) {
+            self.slots_passed[number].fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// A tile's record and raw bytes, if packets of it were placed.
@@ -222,6 +238,8 @@ impl Ring {
             committer_bell: Bell::default(),
             image_bell: Bell::default(),
             reader_bells: bells(spec.frame_readers),
+            slots_given: Count::new(0),
+            slots_passed: (0..=spec.frame_readers).map(|_| Count::new(0)).collect(),
             spec,
         });
         let part = || Arc::clone(&shared);
@@ -282,9 +300,12 @@ impl TileWriter {
                 Less => self.has_room(image),
             };
             let decided = (image + 1) << 1 | u64::from(has_slot);
-            let entry = &self.shared.claims[index];
-            if seen == decided || entry.compare_exchange(seen, decided, release, acquire).is_ok() {
+            let (entry, is_known) = (&self.shared.claims[index], seen == decided);
+            if is_known || entry.compare_exchange(seen, decided, release, acquire).is_ok() {
                 assert!(!has_slot || self.has_room(image), "cursors only move up");
+                if has_slot && !is_known {
+                    self.shared.slots_given.fetch_add(1, Ordering::AcqRel);
+                }
                 return has_slot;
             }
         }
@@ -471,14 +492,16 @@ impl TileWriter {
 
     /// Gives all images below `low` to the workers. Lower values than before change nothing.
     pub fn seal_below(&mut self, low: u64) {
-        if low > self.low {
+        let from = self.low;
+        if low > from {
             self.low = low;
-            self.shared.received[self.tile].set(low);
-            if kept(Part::WakeWorkers) {
-                self.shared.worker_bells.iter().for_each(Bell::ring);
-            }
-            if kept(Part::WakeFrameReaders) {
-                self.shared.reader_bells.iter().for_each(Bell::ring);
+            if advance(&self.shared.received, self.tile, from, low) {
+                if kept(Part::WakeWorkers) {
+                    self.shared.worker_bells.iter().for_each(|bell| bell.ring(Wanted::Work));
+                }
+                if kept(Part::WakeFrameReaders) {
+                    self.shared.reader_bells.iter().for_each(|bell| bell.ring(Wanted::Work));
+                }
             }
         }
     }
@@ -507,14 +530,7 @@ impl Worker {
     /// [`Worker::next`] on.
     pub fn wait(&self, most: u64, timeout: Duration) -> u64 {
         let ready = || (lowest(&self.shared.received) - self.next).min(most);
-        self.shared.worker_bells[self.worker].answer_here();
-        match ready() {
-            0 => {
-                self.shared.worker_bells[self.worker].sleep(timeout);
-                ready()
-            }
-            n => n,
-        }
+        self.shared.worker_bells[self.worker].wait(Wanted::Work, timeout, ready)
     }
 
     /// First frame that is not finished.
@@ -548,9 +564,10 @@ impl Worker {
         image < self.room
     }
 
-    /// Waits until an image was taken or `timeout` is over.
+    /// Waits until there is more room than [`Self::has_room`] last found, or `timeout` is over.
     pub fn wait_for_room(&self, timeout: Duration) {
-        self.shared.worker_bells[self.worker].sleep(timeout);
+        let more = || self.shared.images.limit() - self.room;
+        self.shared.worker_bells[self.worker].wait(Wanted::Room, timeout, more);
     }
 
     /// Lets `pack` fill one of this worker's strips of an image and notes the length that it returns.
@@ -577,16 +594,16 @@ impl Worker {
     /// Gives the next `frames` frames to the committer, and all images below `images_end`, for which there must be
     /// room.
     pub fn finish(&mut self, frames: u64, images_end: u64) {
-        self.next = self.next.checked_add(frames).expect("cursors do not overflow");
+        let from = self.next;
+        self.next = from.checked_add(frames).expect("cursors do not overflow");
         assert!(self.next <= lowest(&self.shared.received), "a worker cannot finish frames that are not received");
         if images_end > self.images_end {
             assert!(self.has_room(images_end - 1), "there is no room for image {}", images_end - 1);
             self.images_end = images_end;
             self.shared.images.finished[self.worker].set(images_end);
         }
-        self.shared.worked[self.worker].set(self.next);
-        if kept(Part::WakeCommitter) {
-            self.shared.committer_bell.ring();
+        if advance(&self.shared.worked, self.worker, from, self.next) && kept(Part::WakeCommitter) {
+            self.shared.committer_bell.ring(Wanted::Work);
         }
     }
 }
@@ -600,12 +617,8 @@ pub struct Committer {
 impl Committer {
     /// Waits until a frame is ready or `timeout` is over.
     pub fn wait(&self, timeout: Duration) -> bool {
-        let ready = || lowest(&self.shared.worked) > self.next;
-        self.shared.committer_bell.answer_here();
-        if !ready() {
-            self.shared.committer_bell.sleep(timeout);
-        }
-        ready()
+        let ready = || lowest(&self.shared.worked) - self.next;
+        self.shared.committer_bell.wait(Wanted::Work, timeout, ready) > 0
     }
 
     /// First frame that is not committed.
@@ -624,6 +637,8 @@ impl Committer {
     /// Gives the slot of the next frame back.
     pub fn pass(&mut self) {
         assert!(self.next < lowest(&self.shared.worked), "frame {} is not ready for the committer", self.next);
+        // SAFETY: as in `record`.
+        unsafe { self.shared.count_passed(0, self.next) };
         self.next += 1;
         self.shared.committed.set(self.next);
     }
@@ -631,8 +646,9 @@ impl Committer {
     /// Gives the next image to its reader.
     pub fn publish(&mut self, head: ImageHead, records: &[TileRecord]) {
         self.shared.images.publish(head, records);
+        after_move();
         if kept(Part::WakeImageReader) {
-            self.shared.image_bell.ring();
+            self.shared.image_bell.ring(Wanted::Work);
         }
     }
 }
@@ -679,12 +695,8 @@ impl<'a> ImageView<'a> {
 impl ImageReader {
     /// Waits until an image is ready or `timeout` is over.
     pub fn wait(&self, timeout: Duration) -> bool {
-        let ready = || self.shared.images.published.get() > self.next;
-        self.shared.image_bell.answer_here();
-        if !ready() {
-            self.shared.image_bell.sleep(timeout);
-        }
-        ready()
+        let ready = || self.shared.images.published.get() - self.next;
+        self.shared.image_bell.wait(Wanted::Work, timeout, ready) > 0
     }
 
     /// First image that is not taken.
@@ -699,8 +711,9 @@ impl ImageReader {
         let result = take(&ImageView { images, image: self.next, head, records });
         self.next += 1;
         images.taken.set(self.next);
+        after_move();
         if kept(Part::WakeForRoom) {
-            self.shared.worker_bells.iter().for_each(Bell::ring);
+            self.shared.worker_bells.iter().for_each(|bell| bell.ring(Wanted::Room));
         }
         result
     }
@@ -716,12 +729,8 @@ pub struct FrameReader {
 impl FrameReader {
     /// Waits until a frame is ready or `timeout` is over.
     pub fn wait(&self, timeout: Duration) -> bool {
-        let ready = || lowest(&self.shared.received) > self.next;
-        self.shared.reader_bells[self.reader].answer_here();
-        if !ready() {
-            self.shared.reader_bells[self.reader].sleep(timeout);
-        }
-        ready()
+        let ready = || lowest(&self.shared.received) - self.next;
+        self.shared.reader_bells[self.reader].wait(Wanted::Work, timeout, ready) > 0
     }
 
     /// First frame that is not taken.
@@ -740,6 +749,8 @@ impl FrameReader {
     /// Gives the frame back.
     pub fn pass(&mut self) {
         assert!(self.next < lowest(&self.shared.received), "frame {} is not ready for its readers", self.next);
+        // SAFETY: as in `tile`.
+        unsafe { self.shared.count_passed(1 + self.reader, self.next) };
         self.next += 1;
         self.shared.copied[self.reader].set(self.next);
     }
@@ -772,9 +783,18 @@ impl Monitor {
         self.shared.images.taken.get()
     }
 
-    /// Slots of the ring of frames.
-    pub fn slots(&self) -> u64 {
-        self.shared.spec.slots
+    /// Slots of the ring of frames whose frame not everybody has passed. Never more than there are: what was given is
+    /// read first, and whoever gave a slot had seen that it was free.
+    pub fn slots_used(&self) -> u64 {
+        let given = self.shared.slots_given.load(Ordering::Acquire);
+        let passed = self.shared.slots_passed.iter().map(|passed| passed.load(Ordering::Relaxed)).min();
+        given.saturating_sub(passed.unwrap_or(0))
+    }
+
+    /// How often each thread woke up: the workers, the committer, the reader of images, the readers of raw frames.
+    pub fn wakeups(&self) -> impl Iterator<Item = Wakeups> {
+        let Shared { worker_bells, committer_bell, image_bell, reader_bells, .. } = &*self.shared;
+        worker_bells.iter().chain([committer_bell, image_bell]).chain(reader_bells.iter()).map(Bell::wakeups)
     }
 }
 

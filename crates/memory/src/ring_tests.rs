@@ -236,11 +236,43 @@ fn a_claim_is_decided_once_for_all_receivers() {
             while reader.wait(Duration::ZERO) {
                 reader.take(|_| ());
             }
+            assert!(monitor.slots_used() <= 4);
         }
         threads.into_iter().map(|t| t.join().unwrap()).collect()
     });
     assert!(answers.iter().all(|a| *a == answers[0]), "all receivers agree on every image");
     assert!(answers[0].iter().any(|a| *a), "some images find a slot");
+    assert_eq!(monitor.slots_used(), 0);
+}
+
+/// Frames that found no slot hold none, and a slot is used until everybody has passed its frame.
+#[test]
+fn slots_in_use_are_those_that_hold_a_frame() {
+    let mut ring = Ring::new(RingSpec { frame_readers: 1, ..spec(2, 1, 1) }).unwrap();
+    let (writer, monitor) = (&mut ring.receivers[0], &ring.monitor);
+    let (committer, copier) = (&mut ring.committer, &mut ring.frame_readers[0]);
+    let claim = |writer: &mut TileWriter, frame| {
+        let has_slot = writer.claim(frame);
+        if has_slot {
+            writer.open(frame, FrameHeader::default());
+        }
+        has_slot
+    };
+    assert_eq!([0, 1, 2, 3, 4].map(|frame| claim(writer, frame)), [true, true, false, false, false]);
+    assert_eq!(monitor.slots_used(), 2);
+    writer.seal_below(5);
+    ring.workers[0].finish(5, 0);
+    committer.pass();
+    assert_eq!(monitor.slots_used(), 2, "the raw frame has not been taken yet");
+    copier.pass();
+    assert_eq!(monitor.slots_used(), 1);
+    for _ in 1..5 {
+        copier.pass();
+        committer.pass();
+    }
+    assert_eq!(monitor.slots_used(), 0);
+    assert!(claim(writer, 5) && claim(writer, 6) && !claim(writer, 7));
+    assert_eq!(monitor.slots_used(), 2);
 }
 
 #[test]

@@ -31,11 +31,16 @@ pub(crate) enum Part {
     WakeImageReader,
     /// A taken image wakes the workers that wait for room.
     WakeForRoom,
-    /// A thread that falls asleep for the first time, and one that wakes it, do not miss each other.
-    FirstSleep,
+    /// Whoever moves a cursor then sees who sleeps, and how far the other owners of such cursors are.
+    MoveFence,
+    /// Whoever falls asleep then sees how far the cursors are.
+    SleepFence,
     /// Frames wait for the readers of raw frames before their slots are used again.
     RawHold,
 }
+
+/// A number for people. Nothing in the rings depends on it, so the models do not look at it.
+pub(crate) use std::sync::atomic::AtomicU64 as Count;
 
 /// A value that roles touch in turn; the cursors say whose turn it is.
 pub(crate) struct Place<T> {
@@ -73,6 +78,12 @@ mod shipped {
     /// False if a model leaves this part out.
     #[inline(always)]
     pub(crate) const fn kept(_part: Part) -> bool {
+        true
+    }
+
+    /// False in the models of memory, where nobody is woken.
+    #[inline(always)]
+    pub(crate) const fn wakes() -> bool {
         true
     }
 
@@ -117,6 +128,10 @@ mod modelled {
         LEFT_OUT.get() != Some(part)
     }
 
+    pub(crate) fn wakes() -> bool {
+        SLEEPS_UNTIL_WOKEN.get()
+    }
+
     #[derive(Debug)]
     pub(crate) struct Thread(loom::thread::Thread);
 
@@ -126,14 +141,12 @@ mod modelled {
 
     impl Thread {
         pub(crate) fn unpark(&self) {
-            if SLEEPS_UNTIL_WOKEN.get() {
-                self.0.unpark();
-            }
+            self.0.unpark();
         }
     }
 
     pub(crate) fn park_timeout(_timeout: Duration) {
-        if SLEEPS_UNTIL_WOKEN.get() {
+        if wakes() {
             loom::thread::park();
         } else {
             loom::thread::yield_now();

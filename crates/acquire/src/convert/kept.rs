@@ -96,6 +96,7 @@ pub fn nothing_to_do(plan: &Plan, first_frame: u64) -> RunOutcome {
         seen: Vec::new(),
         findings: Vec::new(),
         meter: Meter::default(),
+        wakeups: Vec::new(),
         sinks: Vec::new(),
         frame_sinks: Vec::new(),
     }

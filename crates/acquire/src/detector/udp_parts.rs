@@ -28,7 +28,7 @@ use konkordia_core::text;
 use konkordia_doctor::counters::Counters;
 use konkordia_engine::contain::Panic;
 use konkordia_engine::control::Control;
-use konkordia_engine::run::{Consumers, RunOutcome, end_of_run};
+use konkordia_engine::run::{Consumers, RunOutcome, Wakeups, end_of_run};
 use konkordia_sinks::clock;
 use konkordia_sinks::hdf5::{FileReport, LedgerRecord, Metadata, RunFiles, master_path};
 use konkordia_sources::backend::Receiving;
@@ -142,7 +142,8 @@ impl Live for UdpLive {
         let written = if self.writes { p.images_written } else { 0 };
         let expected = p.images_committed;
         let images = ImageLedger { expected, complete, partial, lost, discarded, ..ImageLedger::default() };
-        let (ledger, totals) = account(&p.packets, p.packets_of_others, &images);
+        let (ledger, mut totals) = account(&p.packets, p.packets_of_others, &images);
+        totals.extend(wakeup_totals(&self.control.wakeups()));
         let fill = |used: u64, of: u64| (used as f64 / of.max(1) as f64).min(1.0);
         Look {
             expected: self.plan.images(),
@@ -487,6 +488,13 @@ fn account(packets: &StreamLedger, from_other_senders: u64, images: &ImageLedger
     (ledger.collect(), totals.collect())
 }
 
+/// The wake-ups of each thread of a run as additions to the totals of a detector: all, and those that found nothing.
+fn wakeup_totals(threads: &[(String, Wakeups)]) -> impl Iterator<Item = (String, u64)> {
+    threads.iter().flat_map(|(thread, Wakeups { with_work, without_work })| {
+        [(format!("wakeups_{thread}"), with_work + without_work), (format!("idle_wakeups_{thread}"), *without_work)]
+    })
+}
+
 fn last_look(outcome: &RunOutcome) -> Look {
     let RunLedger { images, written, unwritten, .. } = &outcome.ledger;
     let from_other_senders = outcome.seen.iter().map(|seen| seen.other_senders.packets()).sum();
@@ -495,6 +503,7 @@ fn last_look(outcome: &RunOutcome) -> Look {
         let name = if n.starts_with("packets") || n.starts_with("frames") { (*n).to_string() } else { format!("images_{n}") };
         (name, *v)
     }));
+    totals.extend(wakeup_totals(&outcome.wakeups));
     totals.push(("images_unwritten".into(), *unwritten));
     totals.push((format!("runs_{}", outcome.ended_name().replace(' ', "_")), 1));
     Look { written: *written, unwritten: *unwritten, ledger, totals, meter: outcome.meter.clone(), ..Look::of(images) }

@@ -18,6 +18,7 @@ use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::latency::{self, Stage, StageLatency};
 use konkordia_core::text;
 use konkordia_engine::control::Control;
+use konkordia_engine::run::Wakeups;
 use konkordia_sim::packet::DetectorKind;
 use konkordia_sim::scene::SceneModel;
 use serde_json::{Value, json};
@@ -54,6 +55,8 @@ struct Attempt {
     receive_buffer_bytes: usize,
     /// Processor time by role ([`Watch::to_json`]).
     threads: Vec<Value>,
+    /// How often each thread woke up.
+    wakeups: Vec<(String, Wakeups)>,
 }
 
 impl Attempt {
@@ -72,6 +75,10 @@ impl Attempt {
     }
 
     fn to_json(&self) -> Value {
+        let of_thread = |(thread, wakeups): &(String, Wakeups)| {
+            let Wakeups { with_work, without_work } = wakeups;
+            json!({ "thread": thread, "with_work": with_work, "without_work": without_work })
+        };
         json!({
             "rate_hz": self.rate_hz, "sent_hz": self.sent_hz, "images": self.images, "complete": self.complete,
             "packets_missing": self.missing, "kernel_dropped": self.kernel_dropped, "no_slot": self.no_slot, "late": self.late,
@@ -81,6 +88,7 @@ impl Attempt {
             "resident_bytes_early": self.memory_bytes.0, "resident_bytes_end": self.memory_bytes.1,
             "receive_buffer_bytes": self.receive_buffer_bytes,
             "threads": self.threads,
+            "wakeups": self.wakeups.iter().map(of_thread).collect::<Vec<_>>(),
         })
     }
 
@@ -319,6 +327,7 @@ impl<'a> Bench<'a> {
             memory_bytes,
             receive_buffer_bytes,
             threads: of_threads.to_json(),
+            wakeups: outcome.wakeups,
         };
         console::to_stderr(&format!("  {rate_hz:.0} Hz: {}", attempt.row().last().cloned().unwrap_or_default()));
         Ok(attempt)

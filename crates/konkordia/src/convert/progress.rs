@@ -56,8 +56,8 @@ impl Pace {
     /// Fraction of the frames that are done, and seconds that the rest will take.
     fn share(&self, control: &Control) -> (f64, Option<f64>) {
         let p = control.progress();
-        // Frames seen minus frames in the ring. This is right also where a frame is not an image.
-        let done = p.images_seen.saturating_sub(p.slots_used).min(self.frames);
+        // This is right also where a frame is not an image.
+        let done = p.frames_committed.min(self.frames);
         let seconds = self.started.elapsed().as_secs_f64();
         let left = (done > 0).then(|| seconds * (self.frames - done) as f64 / done as f64);
         (done as f64 / self.frames as f64, left)

@@ -4,9 +4,9 @@
 //! `sequence_number` gives the numbers of those that are there.
 //!
 //! There is no journal. The metadata that libhdf5 has of the file are written every 0.4 s and kept in memory in
-//! between. So a killed process leaves the file as it was at the last flush, unless it was killed during a flush. A
-//! power cut can hit the disk during a flush too, so for these files no image is reported as safe, although they are
-//! brought to the disk like others.
+//! between; then libhdf5 forgets them, so that the memory does not grow with the file. So a killed process leaves the
+//! file as it was at the last flush, unless it was killed during a flush. A power cut can hit the disk during a flush
+//! too, so for these files no image is reported as safe, although they are brought to the disk like others.
 
 use std::path::{Path, PathBuf};
 
@@ -29,6 +29,8 @@ use crate::sys::space;
 
 /// A flush follows the one before after this time or at the next tick.
 const FLUSH_NS: u64 = 400_000_000;
+/// A flush also follows after so many chunks: until then libhdf5 keeps some 400 bytes of each.
+const UNFLUSHED_CHUNKS_MAX: usize = 1 << 14;
 /// Space that a flush may take in addition to the images.
 const FLUSH_BYTES: u64 = 1 << 20;
 /// With less space than this left, the file system is asked before every image.
@@ -71,6 +73,7 @@ pub(super) struct AppendFile {
     chunks: Chunks,
     free_known: u64,
     unflushed_bytes: u64,
+    unflushed_chunks: usize,
     flushed_ns: Option<u64>,
 }
 
@@ -126,6 +129,7 @@ impl AppendFile {
             chunks,
             free_known: 0,
             unflushed_bytes: 0,
+            unflushed_chunks: 0,
             flushed_ns: None,
         })
     }
@@ -204,9 +208,10 @@ impl AppendFile {
         let rows = self.rows + images;
         let stored = low::set_extent(&self.sequence, rows, &[])
             .and_then(|()| low::write_rows(&self.sequence, &self.column, self.rows, &self.pending))
-            .and_then(|()| self.file.flush());
+            .and_then(|()| self.file.flush())
+            .and_then(|()| low::release_metadata(&self.file));
         stored.context("write images into the file", &self.spec.path)?;
-        self.rows = rows;
+        (self.rows, self.unflushed_chunks) = (rows, 0);
         self.pending.clear();
         self.pending_received_ns.drain(..).for_each(|received_ns| self.meter.reached(Stage::Written, received_ns));
         if let Some(disk) = &self.disk {
@@ -250,9 +255,10 @@ impl OpenFiles for AppendFile {
                 self.pending.extend((image.frame as u32).to_le_bytes());
                 self.pending_received_ns.push(image.received_ns);
                 self.unflushed_bytes += bytes;
+                self.unflushed_chunks += stack.starts.len();
             }
         }
-        Ok(())
+        if self.unflushed_chunks >= UNFLUSHED_CHUNKS_MAX { self.flush(shared) } else { Ok(()) }
     }
 
     fn tick(&mut self, now_ns: u64, shared: &SharedState) -> Result<(), Error> {

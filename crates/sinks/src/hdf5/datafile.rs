@@ -41,8 +41,11 @@ pub(crate) struct DataFile {
     first: u64,
     images: u64,
     rows_stored: u64,
-    /// Rows of images `rows_stored..images`.
+    /// Rows of images `rows_stored..images`, at most `rows_max`.
     pending: Vec<u8>,
+    /// Rows of the smallest chunk of a column. More rows than these do not wait for a flush, so that it needs no more
+    /// space than [`Columns::flush_bytes`] says.
+    rows_max: u64,
     scratch: Vec<u8>,
     has_chunk: Vec<bool>,
     /// Offset and size of the chunks of one image, for the journal.
@@ -127,7 +130,8 @@ impl DataFile {
         let (stack, columns) = Self::begin(&file, spec, layout, first, number == 1).context(doing, &path)?;
         file.flush().context(doing, &path)?;
         let raw = Arc::new(std::fs::File::open(&path).context(doing, &path)?);
-        let bounded = (spec.images_per_file as usize).min(4096);
+        let rows_max = layout.list.iter().map(|column| Columns::rows_per_chunk(column, spec.images_per_file)).min().unwrap_or(1);
+        let pending_bytes = rows_max as usize * layout.row_bytes;
         Ok(Self {
             path,
             number,
@@ -142,8 +146,9 @@ impl DataFile {
             first,
             images: 0,
             rows_stored: 0,
-            pending: Vec::with_capacity(bounded * layout.row_bytes),
-            scratch: Vec::with_capacity(bounded * layout.row_bytes),
+            pending: Vec::with_capacity(pending_bytes),
+            rows_max,
+            scratch: Vec::with_capacity(pending_bytes),
             has_chunk: vec![false; spec.images_per_file as usize],
             places: Vec::new(),
             chunk_bytes: 0,
@@ -206,10 +211,10 @@ impl DataFile {
     pub(crate) fn write(&mut self, local: u64, chunks: &[&[u8]], row: &[u8]) -> Result<(), Error> {
         assert!(local >= self.images, "images come in order");
         assert!(chunks.is_empty() || chunks.len() == self.starts.len(), "all chunks of an image or none");
+        self.extend(local)?;
+        self.make_room(1)?;
         low::set_extent(&self.stack, local + 1, &self.image_shape).context(WRITE, &self.path)?;
         let written = self.write_chunks(local, chunks, row);
-        let gap = (local - self.images) as usize * self.layout.row_bytes;
-        self.pending.resize(self.pending.len() + gap, 0);
         match &written {
             Ok(()) => self.pending.extend_from_slice(row),
             Err(_) => self.pending.resize(self.pending.len() + row.len(), 0),
@@ -270,27 +275,40 @@ impl DataFile {
 
     /// Extends the file to `images` positions; the new ones are lost images.
     pub(crate) fn extend(&mut self, images: u64) -> Result<(), Error> {
-        if images > self.images {
-            low::set_extent(&self.stack, images, &self.image_shape).context("extend the data file", &self.path)?;
-            let gap = (images - self.images) as usize * self.layout.row_bytes;
-            self.pending.resize(self.pending.len() + gap, 0);
-            self.images = images;
+        while self.images < images {
+            let rows = (images - self.images).min(self.rows_max);
+            self.make_room(rows)?;
+            let end = self.images + rows;
+            low::set_extent(&self.stack, end, &self.image_shape).context("extend the data file", &self.path)?;
+            self.pending.resize(self.pending.len() + rows as usize * self.layout.row_bytes, 0);
+            self.images = end;
         }
         Ok(())
+    }
+
+    /// Writes the rows that wait into the columns, if so many more are too many.
+    fn make_room(&mut self, rows: u64) -> Result<(), Error> {
+        if self.images + rows - self.rows_stored <= self.rows_max { Ok(()) } else { self.store_rows() }
     }
 
     /// Writes everything so far into the file, in a state that stock readers open. After an error libhdf5 1.14 refuses
     /// every further flush of this file ("slist already enabled"): then only its journal helps.
     pub(crate) fn flush(&mut self) -> Result<(), Error> {
-        if self.rows_stored < self.images {
-            self.store_rows().context("write the per-image columns", &self.path)?;
-            self.rows_stored = self.images;
-            self.pending.clear();
-        }
+        self.store_rows()?;
         self.file.flush().context("flush the data file", &self.path)
     }
 
-    fn store_rows(&mut self) -> hdf5::Result<()> {
+    /// Writes the rows that wait into the columns.
+    fn store_rows(&mut self) -> Result<(), Error> {
+        if self.rows_stored < self.images {
+            self.put_rows().context("write the per-image columns", &self.path)?;
+            self.rows_stored = self.images;
+            self.pending.clear();
+        }
+        Ok(())
+    }
+
+    fn put_rows(&mut self) -> hdf5::Result<()> {
         for (column, dataset) in self.layout.list.iter().zip(&self.columns) {
             self.scratch.clear();
             for row in self.pending.chunks_exact(self.layout.row_bytes) {
@@ -371,4 +389,45 @@ impl DataFile {
 
 pub(crate) fn remove(path: &Path) -> Result<(), Error> {
     std::fs::remove_file(path).context("remove the file", path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Compression;
+    use super::super::columns::ImageStatus;
+    use super::*;
+
+    #[test]
+    fn rows_of_a_long_gap_do_not_pile_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let spec = FileSpec {
+            directory: folder.path().into(),
+            rows: 4,
+            columns: 4,
+            compression: Compression::None,
+            images_per_file: 200_000,
+            pixel_mask: vec![0; 16],
+            ..FileSpec::default()
+        };
+        let layout = Columns::new(&spec);
+        let mut file = DataFile::create_hdf5(&spec, &layout, 1, 0, folder.path().join("a.h5"), None).unwrap();
+        let (row, chunk) = (layout.unknown_row(), vec![7; spec.image_bytes()]);
+        let bytes_at_first = file.pending.capacity();
+        assert_eq!(file.rows_max, 1024);
+        let written = [0, 150_000, 150_001];
+        for local in written {
+            file.write(local, &[&chunk], &row).unwrap();
+            assert_eq!(file.pending.capacity(), bytes_at_first);
+        }
+        file.extend(200_000).unwrap();
+        assert_eq!(file.pending.capacity(), bytes_at_first);
+        file.flush().unwrap();
+        let status = layout.list.iter().position(|column| column.name == "status").unwrap();
+        let states = low::read_rows(&file.columns[status], &layout.list[status], 0, 200_000).unwrap();
+        let expected = |local| {
+            let status = if written.contains(&local) { ImageStatus::Partial } else { ImageStatus::Lost };
+            status as u8
+        };
+        assert!((0..200_000).zip(states).all(|(local, state)| state == expected(local)));
+    }
 }

@@ -50,7 +50,8 @@ pub(crate) enum Frames {
 impl Frames {
     /// The frames of a run, from the columns of its data files; `None` while the run goes on and they are not known.
     pub(crate) fn of(spec: &FileSpec, files: &[&Closed], images: u64, is_final: bool) -> hdf5::Result<Option<Self>> {
-        if !spec.extra_columns.iter().any(|column| column.name == "first_frame") {
+        let has_angles = spec.metadata.experiment.goniometer.axes().iter().any(|(_, axis)| axis.is_given());
+        if !has_angles || !spec.extra_columns.iter().any(|column| column.name == "first_frame") {
             return Ok(Some(Self::Plain));
         }
         if !is_final {

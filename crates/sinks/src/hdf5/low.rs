@@ -176,12 +176,33 @@ pub(crate) fn open_to_append(path: &Path) -> hdf5::Result<File> {
     })
 }
 
-/// Keeps what the library knows of the file in its memory until a flush: some 100 bytes for each chunk.
+/// Keeps what the library knows of the file in its memory, so that it writes nothing of it before the next flush: some
+/// 400 bytes for each chunk. It forgets nothing either before [`release_metadata`].
 pub(crate) fn hold_metadata(file: &File) -> hdf5::Result<()> {
+    set_metadata_cache(file, false, 2 << 20)
+}
+
+/// Makes the library forget what it knows of the file, but for some 20 nodes of the index that it used last. To be
+/// called after a flush: what was not written would be written now. What is needed later is read again.
+pub(crate) fn release_metadata(file: &File) -> hdf5::Result<()> {
+    set_metadata_cache(file, true, RELEASED_BYTES)?;
+    // The library forgets when it is next asked for something.
+    file.group("/")?;
+    hold_metadata(file)
+}
+
+/// What [`release_metadata`] leaves, as bytes in the file; in memory it takes about seven times as many.
+const RELEASED_BYTES: usize = 64 << 10;
+
+/// Sets how many bytes of metadata the library keeps, or that it keeps all.
+fn set_metadata_cache(file: &File, forgets: bool, bytes: usize) -> hdf5::Result<()> {
     let mut config = H5AC_cache_config_t { version: 1, ..H5AC_cache_config_t::default() };
     // SAFETY: an open file, and a structure of the version that it names.
     h5check(sync(|| unsafe { H5Fget_mdc_config(file.id(), &raw mut config) }))?;
-    config.evictions_enabled = 0;
+    config.evictions_enabled = forgets.into();
+    config.set_initial_size = 1;
+    config.initial_size = bytes;
+    config.min_size = RELEASED_BYTES;
     config.incr_mode = H5C_cache_incr_mode::H5C_incr__off;
     config.flash_incr_mode = H5C_cache_flash_incr_mode::H5C_flash_incr__off;
     config.decr_mode = H5C_cache_decr_mode::H5C_decr__off;
@@ -480,6 +501,41 @@ pub(crate) fn fill_value(dataset: &Dataset, pixel: PixelType) -> hdf5::Result<Ve
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hdf5_sys::h5f::H5Fget_mdc_size;
+
+    /// Bytes of the metadata that the library keeps of a file, as they are in the file.
+    fn metadata_bytes(file: &File) -> usize {
+        let (mut most, mut clean, mut now, mut entries) = (0, 0, 0, 0);
+        // SAFETY: an open file, and outputs that are valid for writes.
+        let code = sync(|| unsafe { H5Fget_mdc_size(file.id(), &raw mut most, &raw mut clean, &raw mut now, &raw mut entries) });
+        h5check(code).unwrap();
+        now
+    }
+
+    /// The index of 30 000 chunks has more than 1 MiB.
+    #[test]
+    fn metadata_are_held_until_they_are_released() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = open_to_append(&folder.path().join("a.h5")).unwrap();
+        hold_metadata(&file).unwrap();
+        let stack = create_images(&file, "a", PixelType::Uint8, [&[4], &[4]], None, None).unwrap();
+        let mut peaks = Vec::new();
+        for round in 0..3 {
+            for image in round * 30_000..(round + 1) * 30_000 {
+                set_extent(&stack, image + 1, &[4]).unwrap();
+                write_chunk(&stack, &[image, 0], &[image as u8; 4]).unwrap();
+            }
+            peaks.push(metadata_bytes(&file));
+            file.flush().unwrap();
+            assert!(metadata_bytes(&file) > 1 << 20, "a flush forgets nothing");
+            release_metadata(&file).unwrap();
+            let left = metadata_bytes(&file);
+            assert!(left <= RELEASED_BYTES + (8 << 10), "{left} bytes are left");
+        }
+        assert!(peaks.iter().all(|peak| (1 << 20..4 << 20).contains(peak)), "{peaks:?}");
+        let pixels = stack.read_raw::<u8>().unwrap();
+        assert!(pixels.chunks(4).enumerate().all(|(image, pixels)| pixels == [image as u8; 4]));
+    }
 
     #[test]
     fn rows_that_a_file_only_claims_to_hold_are_not_read() {

@@ -89,6 +89,8 @@ async fn metrics_are_exported_under_the_documented_names() {
     assert_eq!(value("konkordia_images_total{detector=\"eiger\",state=\"lost\"}"), "2.0");
     assert_eq!(value("konkordia_packets_total{detector=\"eiger\",verdict=\"placed\"}"), "7.0");
     assert_eq!(value("konkordia_messages_total{detector=\"eiger\",verdict=\"late\"}"), "1.0");
+    assert_eq!(value("konkordia_wakeups_total{detector=\"eiger\",thread=\"work-0\"}"), "8.0");
+    assert_eq!(value("konkordia_idle_wakeups_total{detector=\"eiger\",thread=\"work-0\"}"), "5.0");
     assert_eq!(value("konkordia_other_total{detector=\"eiger\",name=\"novel\"}"), "4.0");
     assert_eq!(value("konkordia_rate{detector=\"eiger\",name=\"received_hz\"}"), "2000.5");
     assert_eq!(value("konkordia_latency_microseconds{detector=\"eiger\",name=\"written_p99_us\"}"), "5100.0");

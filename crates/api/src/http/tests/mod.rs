@@ -144,6 +144,8 @@ impl Detector for Fake {
             ("messages_late", 1),
             ("bytes_received", 9),
             ("runs_finished", 3),
+            ("wakeups_work-0", 8),
+            ("idle_wakeups_work-0", 5),
             ("novel", 4),
         ];
         DetectorStatistics {
