@@ -160,14 +160,15 @@ impl Shared {
         (cell.tag == image + 1).then_some(&cell.record)
     }
 
-    /// Counts a frame that is passed, if it had a slot: then a tile of it was opened. Number 0 is the committer, the
-    /// others are the readers of raw frames.
+    /// Counts a frame that is passed, if it had a slot: its claim or a tile says so. 0 is the committer, then readers.
     ///
     /// # Safety
     /// As [`Self::record`].
     unsafe fn count_passed(&self, number: usize, image: u64) {
+        let claim = self.claims[(image % self.claims.len() as u64) as usize].load(Ordering::Relaxed);
         // SAFETY: the caller keeps the conditions of `record`.
-        if (0..self.spec.tiles).any(|tile| unsafe { self.record(image, tile) }.is_some()) {
+        let is_open = || (0..self.spec.tiles).any(|tile| unsafe { self.record(image, tile) }.is_some());
+        if claim == (image + 1) << 1 | 1 || is_open() {
             self.slots_passed[number].fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -209,8 +210,7 @@ impl Ring {
     /// The kernel refused the memory.
     pub fn new(spec: RingSpec) -> io::Result<Self> {
         assert!(spec.slots > 1 && spec.packed_slots > 0 && spec.tiles > 0 && spec.workers > 0);
-        assert!(!spec.strip_bytes_max.is_empty());
-        assert!(spec.payload_bytes > 0 && spec.tile_bytes > 0);
+        assert!(!spec.strip_bytes_max.is_empty() && spec.payload_bytes > 0 && spec.tile_bytes > 0);
         let (tile_stride, raw_bytes) = layout(&spec).ok_or_else(|| io::Error::other("the ring is larger than any memory"))?;
         let claims = CLAIMS.max(2 * spec.slots);
         let cursors = |n: usize| (0..n).map(|_| Cursor::default()).collect();
@@ -493,15 +493,13 @@ impl TileWriter {
     /// Gives all images below `low` to the workers. Lower values than before change nothing.
     pub fn seal_below(&mut self, low: u64) {
         let from = self.low;
-        if low > from {
-            self.low = low;
-            if advance(&self.shared.received, self.tile, from, low) {
-                if kept(Part::WakeWorkers) {
-                    self.shared.worker_bells.iter().for_each(|bell| bell.ring(Wanted::Work));
-                }
-                if kept(Part::WakeFrameReaders) {
-                    self.shared.reader_bells.iter().for_each(|bell| bell.ring(Wanted::Work));
-                }
+        self.low = low.max(from);
+        if low > from && advance(&self.shared.received, self.tile, from, low) {
+            if kept(Part::WakeWorkers) {
+                self.shared.worker_bells.iter().for_each(|bell| bell.ring(Wanted::Work));
+            }
+            if kept(Part::WakeFrameReaders) {
+                self.shared.reader_bells.iter().for_each(|bell| bell.ring(Wanted::Work));
             }
         }
     }
@@ -783,8 +781,7 @@ impl Monitor {
         self.shared.images.taken.get()
     }
 
-    /// Slots of the ring of frames whose frame not everybody has passed. Never more than there are: what was given is
-    /// read first, and whoever gave a slot had seen that it was free.
+    /// Slots whose frame not everybody has passed; never more than there are, because what was given is read first.
     pub fn slots_used(&self) -> u64 {
         let given = self.shared.slots_given.load(Ordering::Acquire);
         let passed = self.shared.slots_passed.iter().map(|passed| passed.load(Ordering::Relaxed)).min();
@@ -793,8 +790,8 @@ impl Monitor {
 
     /// How often each thread woke up: the workers, the committer, the reader of images, the readers of raw frames.
     pub fn wakeups(&self) -> impl Iterator<Item = Wakeups> {
-        let Shared { worker_bells, committer_bell, image_bell, reader_bells, .. } = &*self.shared;
-        worker_bells.iter().chain([committer_bell, image_bell]).chain(reader_bells.iter()).map(Bell::wakeups)
+        let s = &*self.shared;
+        s.worker_bells.iter().chain([&s.committer_bell, &s.image_bell]).chain(&s.reader_bells).map(Bell::wakeups)
     }
 }
 
