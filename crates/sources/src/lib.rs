@@ -21,11 +21,25 @@
 pub mod backend;
 mod connections;
 pub mod directory;
+pub mod frame;
+#[cfg(test)]
+#[path = "../tests/common/frames.rs"]
+mod frames;
 pub mod limits;
 pub mod memory;
 pub mod packet;
+#[cfg(test)]
+#[path = "../tests/common/place.rs"]
+mod place;
 pub mod replay;
+mod rights;
+#[cfg(test)]
+#[path = "../../../tests/skip.rs"]
+mod skip;
 mod sys;
 pub mod udp;
+#[cfg(test)]
+#[path = "../tests/common/wire.rs"]
+mod wire;
 pub mod xdp;
 pub mod zmq;

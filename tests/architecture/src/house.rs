@@ -23,7 +23,7 @@ pub const UNSAFE_MAY_LIVE_IN: &[&str] = &[
     // A counting allocator.
     "crates/engine/tests/allocation.rs",
     // Sends frames on a wire.
-    "crates/sources/tests/backends/sys.rs",
+    "crates/sources/tests/common/wire.rs",
 ];
 
 /// What no source may contain: half-finished work, and tests that nobody runs.
