@@ -77,8 +77,8 @@ fn ask(name: &str, request: libc::c_ulong) -> io::Result<libc::ifreq> {
 
 /// As [`ask`], for a request with a structure of its own at `data`.
 fn ask_with(name: &str, request: libc::c_ulong, data: *mut libc::c_char) -> io::Result<libc::ifreq> {
-    // Any socket will do.
-    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).or_else(|_| UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)))?;
+    // Any socket will do; even where loopback is down, it can be bound to all addresses.
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).or_else(|_| UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)))?;
     // SAFETY: `ifreq` is a plain C struct for which all zero bytes are valid.
     let mut asked: libc::ifreq = unsafe { std::mem::zeroed() };
     // One byte stays 0: it ends the name.
