@@ -166,7 +166,12 @@ fn of_sockets(report: &xdp::Report) -> String {
     };
     let pages = if report.has_huge_pages { " in huge pages" } else { "" };
     let bytes = text::bytes(report.memory_bytes as u64);
-    format!("AF_XDP on {}, {}; {queues}, {bytes} of locked memory{pages}", report.interface, report.way)
+    let mode = match (report.is_native, report.is_zero_copy) {
+        (_, true) => "zero-copy",
+        (true, false) => "native",
+        (false, false) => "generic",
+    };
+    format!("AF_XDP on {}, {mode} ({}); {queues}, {bytes} of locked memory{pages}", report.interface, report.way)
 }
 
 /// A port that cannot be bound.
@@ -263,6 +268,28 @@ mod tests {
         assert_eq!(chosen.refused(), []);
         let failure = open(Receive::Auto, &[opened.streams[0].address], 1 << 20).err().unwrap();
         assert!(failure.what.starts_with("cannot listen on 127.0.0.1") && failure.fix.contains("ss -ulpn"), "{failure}");
+    }
+
+    #[test]
+    fn af_xdp_says_how_it_receives_and_where_it_cannot_which_port_is_taken() {
+        let report = xdp::Report {
+            interface: "eth7".into(),
+            way: "in the driver, with a copy",
+            is_native: true,
+            is_zero_copy: false,
+            has_huge_pages: false,
+            queues: vec![0, 1],
+            memory_bytes: 160 << 20,
+            ring_bytes: 64 << 20,
+            notes: Vec::new(),
+        };
+        let said = of_sockets(&report);
+        assert!(said.starts_with("AF_XDP on eth7, native (in the driver, with a copy); 2 queues, 160"), "{said}");
+        let ports = ["10.0.0.1:50010", "10.0.0.1:50011"].map(|text| text.parse().unwrap());
+        let failure = no_sockets(&ports, NoSockets::Port(1, io::ErrorKind::AddrInUse.into()));
+        assert!(failure.what.ends_with("10.0.0.1:50011 (stream 1)") && failure.fix.contains("ss -ulpn"), "{failure}");
+        let refused = no_sockets(&ports, NoSockets::Refused(refuses("there is no right")));
+        assert_eq!(refused.fix, "do\nor write receive = \"socket\" in [source]");
     }
 
     #[test]
