@@ -285,7 +285,7 @@ mod tests {
         };
         let said = of_sockets(&report);
         assert!(said.starts_with("AF_XDP on eth7, native (in the driver, with a copy); 2 queues, 160"), "{said}");
-        let ports = ["10.0.0.1:50010", "10.0.0.1:50011"].map(|text| text.parse().unwrap());
+        let ports: [SocketAddr; 2] = ["10.0.0.1:50010", "10.0.0.1:50011"].map(|text| text.parse().unwrap());
         let failure = no_sockets(&ports, NoSockets::Port(1, io::ErrorKind::AddrInUse.into()));
         assert!(failure.what.ends_with("10.0.0.1:50011 (stream 1)") && failure.fix.contains("ss -ulpn"), "{failure}");
         let refused = no_sockets(&ports, NoSockets::Refused(refuses("there is no right")));
