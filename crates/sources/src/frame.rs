@@ -196,8 +196,8 @@ impl Datagram {
     }
 }
 
-/// Finds the datagram for `to` in a frame. `first` begins with the Ethernet header; it is the frame, or the first of its
-/// buffers. The checksum of the payload is for [`Datagram::check`].
+/// Finds the datagram for `to` in a frame. `first` begins with the Ethernet header; it is the frame, or the first of
+/// its buffers. The checksum of the payload is for [`Datagram::check`].
 ///
 /// # Errors
 /// There is none, or it must not be used.

@@ -1,6 +1,6 @@
-//! Sources of bytes: UDP sockets, packet rings and AF_XDP sockets that receive datagrams in large batches, ZeroMQ sockets
-//! and folders that hand over whole messages, and sources that replay kept ones. It never looks into a datagram or a
-//! message and knows no detector. Read [`backend::open`], [`udp::UdpReceiver`] and [`zmq::ZmqSource`] first.
+//! Sources of bytes: UDP sockets, packet rings and AF_XDP sockets that receive datagrams in large batches, ZeroMQ
+//! sockets and folders that hand over whole messages, and sources that replay kept ones. It never looks into a datagram
+//! or a message and knows no detector. Read [`backend::open`], [`udp::UdpReceiver`] and [`zmq::ZmqSource`] first.
 //!
 //! ```
 //! use konkordia_core::ports::Source;

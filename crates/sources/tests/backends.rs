@@ -66,7 +66,8 @@ fn drain(stream: &mut Stream, into: &mut Received) -> bool {
     has_ended
 }
 
-/// Takes everything, and waits for the end, which is sent now. Fragments may come behind it: they have a way of their own.
+/// Takes everything, and waits for the end, which is sent now. Fragments may come behind it: they have a way of their
+/// own.
 fn finish(wire: &Wire, (from, to): (SocketAddr, SocketAddr), stream: &mut Stream, mut into: Received) -> Received {
     wire.send(&frame(from, to, END)).unwrap();
     let begun = Instant::now();

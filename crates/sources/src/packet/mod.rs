@@ -24,8 +24,8 @@ use std::time::{Duration, Instant};
 
 /// Most datagrams of one call of [`Source::receive`]: as many as a socket hands over with GRO.
 const BATCH: usize = 256;
-/// The longest IP packet that a slot holds: the largest jumbo frames of network cards. Loopback allows more, but what is
-/// longer there are several datagrams in one.
+/// The longest IP packet that a slot holds: the largest jumbo frames of network cards. Loopback allows more, but what
+/// is longer there are several datagrams in one.
 const PACKET_BYTES_MAX: usize = 9600;
 /// The kernel fills a slot within microseconds after it has counted the frame, unless it loses its processor.
 const ANNOUNCED_WAIT: Duration = Duration::from_secs(1);

@@ -131,8 +131,8 @@ pub fn memory_bytes(address: IpAddr, streams: usize, buffer_bytes: usize) -> u64
 }
 
 /// Opens a receiver for each of the `addresses`, which are ports of one address of an interface; port 0 = one that the
-/// kernel chooses. From now on the interface's datagrams to these ports come to the receivers, until the last of them is
-/// dropped or the process ends.
+/// kernel chooses. From now on the interface's datagrams to these ports come to the receivers, until the last of them
+/// is dropped or the process ends.
 ///
 /// # Errors
 /// No interface has the address, or it is down or no Ethernet; a port is in use; the rights are missing; the kernel or
