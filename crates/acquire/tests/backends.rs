@@ -1,9 +1,16 @@
 //! A run over UDP through every receive backend: the same packets give the same ledger and the same file, which says
-//! through what they came.
+//! through what they came. It plays in a network namespace of its own, because AF_XDP needs an Ethernet card.
 
+#[path = "../../sources/tests/common/frames.rs"]
+mod frames;
+#[path = "../../sources/tests/common/place.rs"]
+mod place;
 #[path = "../../../tests/skip.rs"]
 mod skip;
+#[path = "../../sources/tests/common/wire.rs"]
+mod wire;
 
+use frames::frame;
 use konkordia_acquire::run::arm::{Ports, prepare};
 use konkordia_acquire::run::close;
 use konkordia_core::backend::{Backend, Receive};
@@ -15,9 +22,10 @@ use konkordia_sim::packet::{DetectorKind, PacketModel, Packetiser};
 use konkordia_sim::reference::{Reference, RunLayout};
 use konkordia_sim::rng::Rng;
 use konkordia_sinks::hdf5::{FileSpec, Reader};
-use std::net::UdpSocket;
+use place::{V4, addresses, play, wire_of_all_processors};
 use std::path::Path;
 use std::time::{Duration, Instant};
+use wire::Wire;
 
 const IMAGES: u64 = 5;
 /// Datagrams between two looks at what was received, so that no buffer is too small.
@@ -28,7 +36,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 fn configuration(folder: &Path, receive: &str) -> String {
     format!(
         "[detector]\ntype = \"jungfrau\"\n\n\
-         [source]\naddress = \"127.0.0.1\"\nreceive = \"{receive}\"\nreceive_buffer_mib = 2\n\n\
+         [source]\naddress = \"10.7.0.2\"\nreceive = \"{receive}\"\nreceive_buffer_mib = 2\n\n\
          [processing]\ndtype = \"raw\"\ndeadline_ms = 20000\nwindow_images = 1\n\n\
          [output]\ndirectory = {:?}\nprefix = \"{receive}\"\n\n[run]\nimages = {IMAGES}\nfirst_frame = 1\nbuffer_mib = 64\n",
         folder.display().to_string()
@@ -67,10 +75,10 @@ fn datagrams() -> (Reference, Vec<Vec<u8>>) {
 }
 
 /// Sends them one by one, each in a datagram of its own; waits for the receiver from time to time.
-fn send(all: &[Vec<u8>], to: std::net::SocketAddr, received: impl Fn() -> u64) {
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+fn send(wire: &Wire, all: &[Vec<u8>], to: std::net::SocketAddr, received: impl Fn() -> u64) {
+    let from = addresses(V4).0;
     for (n, datagram) in (1..).zip(all) {
-        socket.send_to(datagram, to).unwrap();
+        wire.send(&frame(from, to, datagram)).unwrap();
         let until = Instant::now() + PATIENCE;
         while n % AT_ONCE == 0 && received() < n && Instant::now() < until {
             std::thread::sleep(Duration::from_micros(200));
@@ -78,14 +86,17 @@ fn send(all: &[Vec<u8>], to: std::net::SocketAddr, received: impl Fn() -> u64) {
     }
 }
 
+/// What a file says of its run, its ledger, and its images.
+type Written = (FileSpec, Vec<(String, u64)>, Vec<Vec<u16>>);
+
 /// Runs through one backend; `None` where this machine does not allow it.
-fn run(folder: &Path, receive: Receive, name: &str, all: &[Vec<u8>]) -> Option<(FileSpec, Vec<(String, u64)>, Vec<Vec<u16>>)> {
+fn run(wire: &Wire, folder: &Path, (name, receive): (&str, Receive), all: &[Vec<u8>]) -> Option<Written> {
     let text = configuration(folder, name);
     let config = konkordia_config::parse(&text, &folder.join("run.toml")).unwrap_or_else(|why| panic!("{why:?}"));
     assert_eq!(config.receive, receive);
     let run = match prepare(&config, Ports::Free, |note| eprintln!("{note}")) {
         Ok(run) => run,
-        Err(failure) if failure.why.contains("CAP_NET_RAW") => {
+        Err(failure) if failure.why.contains("CAP_NET_RAW") || failure.fix.contains("CONFIG_XDP_SOCKETS") => {
             skip::skipped(&format!("{name}: {}", failure.why));
             return None;
         }
@@ -94,14 +105,16 @@ fn run(folder: &Path, receive: Receive, name: &str, all: &[Vec<u8>]) -> Option<(
     let (address, control, armed) = (run.addresses[0], run.armed.control(), run.armed);
     let outcome = std::thread::scope(|scope| {
         let running = scope.spawn(|| armed.run());
-        send(all, address, || control.progress().packets.received);
+        send(wire, all, address, || control.progress().packets.received);
         running.join().unwrap()
     });
     let report = close(&config, &run.addresses, &run.receiving, &run.host, &outcome, &run.files, run.raw_copy.as_ref()).unwrap();
     assert_eq!(outcome.ledger.imbalances(), [], "{}", report.to_text());
     let said = report.to_json(Exit::Complete);
     assert_eq!(said["receive"]["backend"], run.receiving.backend.name());
-    assert!(said["receive"]["refused"].as_object().is_some_and(serde_json::Map::is_empty), "{said}");
+    for counters in ["refused", "dropped"] {
+        assert!(said["receive"][counters].as_object().is_some_and(serde_json::Map::is_empty), "{said}");
+    }
     let reader = Reader::open(&folder.join(format!("{name}_master.h5"))).unwrap();
     let words = |image| {
         let bytes = reader.read_image(image, &decode).unwrap();
@@ -116,25 +129,28 @@ fn run(folder: &Path, receive: Receive, name: &str, all: &[Vec<u8>]) -> Option<(
 
 #[test]
 fn every_backend_makes_the_same_file_and_ledger() {
-    let folder = tempfile::tempdir().unwrap();
-    let (reference, all) = datagrams();
-    let expected: Vec<Vec<u16>> =
-        (0..IMAGES).map(|image| reference.words(image).into_iter().map(|word| word.unwrap_or(0xFFFF)).collect()).collect();
-    let ways = Receive::NAMES.map(|name| (name, Receive::from_name(name).unwrap()));
-    let mut ledgers = Vec::new();
-    for (name, receive) in ways {
-        let Some((spec, ledger, words)) = run(folder.path(), receive, name, &all) else { continue };
-        assert!(words == expected, "{name}: other words");
-        let total = |counter: &str| ledger.iter().find(|(found, _)| found == counter).map(|(_, n)| *n);
-        let of_reference = reference.packet_ledger();
-        assert_eq!(total("placed"), Some(of_reference.placed), "{name}");
-        assert_eq!(total("received"), Some(of_reference.received), "{name}");
-        assert_eq!(total("duplicate"), Some(of_reference.duplicate), "{name}");
-        assert_eq!(total("malformed_length"), Some(of_reference.malformed[0]), "{name}");
-        let through = spec.conversion.iter().find(|(found, _)| found == "received_through").unwrap();
-        let backend = if let Receive::Only(backend) = receive { backend } else { Backend::Socket };
-        assert!(through.1.starts_with(backend.name()), "{name}: {}", through.1);
-        ledgers.push(ledger);
-    }
-    assert!(ledgers.len() >= 2 && ledgers.windows(2).all(|two| two[0] == two[1]), "{ledgers:?}");
+    play(&[], || {
+        let wire = wire_of_all_processors();
+        let folder = tempfile::tempdir().unwrap();
+        let (reference, all) = datagrams();
+        let expected: Vec<Vec<u16>> =
+            (0..IMAGES).map(|image| reference.words(image).into_iter().map(|word| word.unwrap_or(0xFFFF)).collect()).collect();
+        let ways = Receive::NAMES.map(|name| (name, Receive::from_name(name).unwrap()));
+        let mut ledgers = Vec::new();
+        for (name, receive) in ways {
+            let Some((spec, ledger, words)) = run(&wire, folder.path(), (name, receive), &all) else { continue };
+            assert!(words == expected, "{name}: other words");
+            let total = |counter: &str| ledger.iter().find(|(found, _)| found == counter).map(|(_, n)| *n);
+            let of_reference = reference.packet_ledger();
+            assert_eq!(total("placed"), Some(of_reference.placed), "{name}");
+            assert_eq!(total("received"), Some(of_reference.received), "{name}");
+            assert_eq!(total("duplicate"), Some(of_reference.duplicate), "{name}");
+            assert_eq!(total("malformed_length"), Some(of_reference.malformed[0]), "{name}");
+            let through = spec.conversion.iter().find(|(found, _)| found == "received_through").unwrap();
+            let backend = if let Receive::Only(backend) = receive { backend } else { Backend::Socket };
+            assert!(through.1.starts_with(backend.name()), "{name}: {}", through.1);
+            ledgers.push(ledger);
+        }
+        assert!(ledgers.len() >= 2 && ledgers.windows(2).all(|two| two[0] == two[1]), "{ledgers:?}");
+    });
 }

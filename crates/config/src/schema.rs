@@ -278,7 +278,7 @@ const KEYS: &[Key] = &[
         "receive",
         Kind::Choice(&Receive::NAMES),
         "auto",
-        "through what packets are received: \"socket\" = UDP sockets; \"packet\" = rings of AF_PACKET, which need CAP_NET_RAW and the `address` of a network card; see Receive backends below",
+        "through what packets are received: \"socket\" = UDP sockets; \"packet\" = rings of AF_PACKET, \"xdp\" = AF_XDP, which need rights and the `address` of a network card; see Receive backends below",
     ),
     key(
         "source",

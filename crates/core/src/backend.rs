@@ -7,14 +7,16 @@ pub enum Backend {
     Socket,
     /// A ring that the kernel shares with the program, for each stream: `AF_PACKET`.
     Packet,
+    /// Rings that a program in the kernel fills before the network stack sees the packets: `AF_XDP`.
+    Xdp,
 }
 
 impl Backend {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Socket, Self::Packet];
+    pub const ALL: [Self; 3] = [Self::Socket, Self::Packet, Self::Xdp];
 
     /// Those that may be chosen without being named, the best first. A socket works everywhere, so it is the last.
-    /// A ring is not here: nothing shows that it loses less than a socket with GRO, and it takes no fragments
+    /// Rings are not here: nothing shows that they lose less than a socket with GRO
     /// (docs/decisions/0025-receive-backends.md).
     pub const AUTO: [Self; 1] = [Self::Socket];
 
@@ -23,6 +25,7 @@ impl Backend {
         match self {
             Self::Socket => "socket",
             Self::Packet => "packet",
+            Self::Xdp => "xdp",
         }
     }
 }
@@ -39,7 +42,7 @@ pub enum Receive {
 
 impl Receive {
     /// The names of all values.
-    pub const NAMES: [&'static str; 3] = ["auto", Backend::Socket.name(), Backend::Packet.name()];
+    pub const NAMES: [&'static str; 4] = ["auto", Backend::Socket.name(), Backend::Packet.name(), Backend::Xdp.name()];
 
     /// The value of this name.
     pub fn from_name(name: &str) -> Option<Self> {

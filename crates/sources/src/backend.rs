@@ -1,15 +1,18 @@
 //! Opens the streams of a run: through the backend that the configuration names, or through the best that this machine
 //! allows.
 
-use crate::packet::frame::Refused;
-use crate::packet::{NoRing, PacketReceiver, Refusals};
+use crate::frame::{Refusals, Refused};
+use crate::packet::{NoRing, PacketReceiver};
+use crate::rights;
 use crate::udp::UdpReceiver;
+use crate::xdp::{self, Losses, NoSockets};
 use konkordia_core::backend::{Backend, Receive};
 use konkordia_core::failure::{Exit, Failure, reason};
 use konkordia_core::ports::Source;
+use konkordia_core::text;
 use std::io;
-use std::net::SocketAddr;
-use std::sync::Arc;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// One open stream.
 pub struct Stream {
@@ -21,6 +24,8 @@ pub struct Stream {
     pub buffer_bytes: usize,
     /// Frames that the source refuses; `None` where the kernel refuses them and counts for itself.
     pub refusals: Option<Arc<Refusals>>,
+    /// What the source dropped, by cause, as of its last [`Source::dropped`]; `None` where there is one cause only.
+    pub losses: Option<Arc<Mutex<Losses>>>,
 }
 
 /// Through what the packets of a run are received.
@@ -31,6 +36,7 @@ pub struct Receiving {
     /// Why this one, in words.
     pub why: String,
     refusals: Vec<Arc<Refusals>>,
+    losses: Vec<Arc<Mutex<Losses>>>,
 }
 
 impl Receiving {
@@ -44,6 +50,13 @@ impl Receiving {
         let sum = |why: Refused| (why, self.refusals.iter().map(|refusals| refusals.of(why)).sum());
         Refused::ALL.into_iter().map(sum).filter(|(_, frames)| *frames > 0).collect()
     }
+
+    /// What was dropped up to now by cause, on all streams together, where the backend knows causes.
+    pub fn losses(&self) -> Losses {
+        let mut all = Losses::default();
+        self.losses.iter().for_each(|losses| all += *losses.lock().unwrap_or_else(PoisonError::into_inner));
+        all
+    }
 }
 
 /// The open streams of a run.
@@ -52,25 +65,45 @@ pub struct Streams {
     pub receiving: Receiving,
     /// In the order of the addresses.
     pub streams: Vec<Stream>,
+    /// What a person should know of how they were opened.
+    pub notes: Vec<String>,
 }
 
-/// Opens a stream at each address; `buffer_bytes` is asked of the kernel for each.
+/// What one backend opened.
+struct Opened {
+    streams: Vec<Stream>,
+    /// What it needs and does, for people.
+    facts: String,
+    notes: Vec<String>,
+}
+
+/// Memory that the streams of an address take when they are opened. The buffers of sockets are only limits.
+pub fn memory_bytes(receive: Receive, address: IpAddr, streams: usize, buffer_bytes: usize) -> u64 {
+    match receive {
+        Receive::Auto | Receive::Only(Backend::Socket) => 0,
+        Receive::Only(Backend::Packet) => buffer_bytes as u64 * streams as u64,
+        Receive::Only(Backend::Xdp) => xdp::memory_bytes(address, streams, buffer_bytes),
+    }
+}
+
+/// Opens a stream at each address; the addresses differ in their ports only. `buffer_bytes` is asked of the kernel for
+/// each.
 ///
 /// # Errors
 /// The backend that was named is not possible here, or a port cannot be bound.
 pub fn open(receive: Receive, addresses: &[SocketAddr], buffer_bytes: usize) -> Result<Streams, Failure> {
     let open = |backend| open_all(backend, addresses, buffer_bytes);
-    let (backend, why, streams) = match receive {
-        Receive::Only(backend) => {
-            (backend, format!("[source] receive = \"{}\" asks for it; {}", backend.name(), facts(backend)), open(backend)?)
-        }
+    let (backend, why, Opened { streams, facts, notes }) = match receive {
+        Receive::Only(backend) => (backend, format!("[source] receive = \"{}\" asks for it; ", backend.name()), open(backend)?),
         Receive::Auto => {
-            let (backend, why, streams) = first_of(&Backend::AUTO, open)?;
-            (backend, format!("chosen by \"auto\"; {why}"), streams)
+            let (backend, why, opened) = first_of(&Backend::AUTO, open)?;
+            (backend, format!("chosen by \"auto\"; {why}"), opened)
         }
     };
-    let refusals = streams.iter().filter_map(|stream: &Stream| stream.refusals.clone()).collect();
-    Ok(Streams { receiving: Receiving { backend, why, refusals }, streams })
+    let refusals = streams.iter().filter_map(|stream| stream.refusals.clone()).collect();
+    let losses = streams.iter().filter_map(|stream| stream.losses.clone()).collect();
+    let receiving = Receiving { backend, why: format!("{why}{facts}"), refusals, losses };
+    Ok(Streams { receiving, streams, notes })
 }
 
 /// The first of `order` that can be opened, and why none before it was taken. The error is that of the last.
@@ -79,43 +112,66 @@ fn first_of<T>(order: &[Backend], mut open: impl FnMut(Backend) -> Result<T, Fai
     let (last, others) = order.split_last().expect("there is a last resort");
     for &backend in others {
         match open(backend) {
-            Ok(opened) => return Ok((backend, format!("the best that this machine allows; {why}{}", facts(backend)), opened)),
+            Ok(opened) => return Ok((backend, format!("the best that this machine allows; {why}"), opened)),
             Err(failure) => why.push_str(&format!("not {}, because {}; ", backend.name(), failure.why)),
         }
     }
-    open(*last).map(|opened| (*last, format!("{why}{}", facts(*last)), opened))
-}
-
-/// What a backend needs and does, for people.
-fn facts(backend: Backend) -> &'static str {
-    match backend {
-        Backend::Socket => "sockets need no rights, and the kernel joins datagrams for them",
-        Backend::Packet => "rings need CAP_NET_RAW, and take no fragments",
-    }
+    open(*last).map(|opened| (*last, why, opened))
 }
 
 /// Opens all streams through one backend.
-fn open_all(backend: Backend, addresses: &[SocketAddr], buffer_bytes: usize) -> Result<Vec<Stream>, Failure> {
-    let each = |open: fn(usize, SocketAddr, usize) -> Result<Stream, Failure>| {
-        addresses.iter().enumerate().map(|(stream, address)| open(stream, *address, buffer_bytes)).collect()
+fn open_all(backend: Backend, addresses: &[SocketAddr], buffer_bytes: usize) -> Result<Opened, Failure> {
+    let (open, facts): (fn(usize, SocketAddr, usize) -> Result<Stream, Failure>, &str) = match backend {
+        Backend::Socket => (socket, "sockets need no rights, and the kernel joins datagrams for them"),
+        Backend::Packet => (ring, "rings need CAP_NET_RAW, and take no fragments"),
+        // A program on the interface serves them all.
+        Backend::Xdp => return express(addresses, buffer_bytes),
     };
-    match backend {
-        Backend::Socket => each(socket),
-        Backend::Packet => each(ring),
-    }
+    let streams = addresses.iter().enumerate().map(|(stream, address)| open(stream, *address, buffer_bytes));
+    Ok(Opened { streams: streams.collect::<Result<Vec<_>, Failure>>()?, facts: facts.into(), notes: Vec::new() })
 }
 
 fn socket(stream: usize, address: SocketAddr, buffer_bytes: usize) -> Result<Stream, Failure> {
     let bound = UdpReceiver::bind(address, buffer_bytes).and_then(|receiver| Ok((receiver.local_addr()?, receiver)));
     let (address, receiver) = bound.map_err(|error| no_port(stream, address, &error))?;
     let buffer_bytes = receiver.receive_buffer_bytes();
-    Ok(Stream { source: Box::new(receiver), address, buffer_bytes, refusals: None })
+    Ok(Stream { source: Box::new(receiver), address, buffer_bytes, refusals: None, losses: None })
 }
 
 fn ring(stream: usize, address: SocketAddr, buffer_bytes: usize) -> Result<Stream, Failure> {
     let receiver = PacketReceiver::open(address, buffer_bytes).map_err(|why| no_ring(stream, address, &why))?;
     let (address, buffer_bytes, refusals) = (receiver.local_addr(), receiver.ring_bytes(), receiver.refusals());
-    Ok(Stream { source: Box::new(receiver), address, buffer_bytes, refusals: Some(refusals) })
+    Ok(Stream { source: Box::new(receiver), address, buffer_bytes, refusals: Some(refusals), losses: None })
+}
+
+/// All streams past the network stack.
+fn express(addresses: &[SocketAddr], buffer_bytes: usize) -> Result<Opened, Failure> {
+    let options = xdp::Options { buffer_bytes, ..xdp::Options::default() };
+    let receivers = xdp::open(addresses, &options).map_err(|why| no_sockets(addresses, why))?;
+    let (facts, notes) =
+        receivers.first().map_or_else(Default::default, |first| (of_sockets(first.report()), first.report().notes.clone()));
+    let stream = |receiver: xdp::XdpReceiver| {
+        let (address, buffer_bytes) = (receiver.local_addr(), receiver.report().ring_bytes);
+        let (refusals, losses) = (Some(receiver.refusals()), Some(receiver.losses()));
+        Stream { source: Box::new(receiver), address, buffer_bytes, refusals, losses }
+    };
+    Ok(Opened { streams: receivers.into_iter().map(stream).collect(), facts, notes })
+}
+
+/// How AF_XDP receives, for people.
+fn of_sockets(report: &xdp::Report) -> String {
+    let queues = match report.queues.len() {
+        1 => "1 queue".to_owned(),
+        count => format!("{count} queues"),
+    };
+    let pages = if report.has_huge_pages { " in huge pages" } else { "" };
+    let bytes = text::bytes(report.memory_bytes as u64);
+    let mode = match (report.is_native, report.is_zero_copy) {
+        (_, true) => "zero-copy",
+        (true, false) => "native",
+        (false, false) => "generic",
+    };
+    format!("AF_XDP on {}, {mode} ({}); {queues}, {bytes} of locked memory{pages}", report.interface, report.way)
 }
 
 /// A port that cannot be bound.
@@ -140,21 +196,33 @@ fn no_ring(stream: usize, address: SocketAddr, why: &NoRing) -> Failure {
     }
     let what = format!("cannot receive through a packet ring on {address} (stream {stream})");
     let fix = match why {
-        NoRing::NoInterface(_) => {
-            "set [source] address to that of the network card to which the detector sends (`ip address` lists them)".into()
-        }
-        NoRing::NoRight => {
-            let program = std::env::current_exe().map_or("konkordia".into(), |path| path.display().to_string());
-            format!(
-                "sudo setcap cap_net_raw,cap_net_admin+ep {program}\n\
-                 (in a service: see the lines for AF_PACKET in konkordia.service; in a container: --cap-add NET_RAW)"
-            )
-        }
+        NoRing::NoInterface(_) => THE_CARD.into(),
+        NoRing::NoRight => rights::fix(&["net_raw", "net_admin"], "AF_PACKET"),
         NoRing::NotEthernet(_) | NoRing::System(..) | NoRing::Port(_) => {
             "see docs/configuration.md, Receive backends".to_string()
         }
     };
-    Failure::new(Exit::Io, what, why.to_string(), format!("{fix}\nor write receive = \"socket\" in [source]"))
+    or_sockets(Failure::new(Exit::Io, what, why.to_string(), fix))
+}
+
+/// AF_XDP that cannot be opened.
+fn no_sockets(addresses: &[SocketAddr], why: NoSockets) -> Failure {
+    match why {
+        NoSockets::Port(stream, error) => no_port(stream, addresses[stream], &error),
+        NoSockets::NoInterface(why) => {
+            let what = format!("cannot receive through AF_XDP on {}", addresses[0]);
+            or_sockets(Failure::new(Exit::Io, what, why, THE_CARD))
+        }
+        NoSockets::Refused(failure) => or_sockets(failure),
+    }
+}
+
+const THE_CARD: &str = "set [source] address to that of the network card to which the detector sends (`ip address` lists them)";
+
+/// Sockets are always possible.
+fn or_sockets(failure: Failure) -> Failure {
+    let fix = format!("{}\nor write receive = \"socket\" in [source]", failure.fix);
+    Failure { fix, ..failure }
 }
 
 #[cfg(test)]
@@ -173,8 +241,7 @@ mod tests {
         assert!(why.starts_with("the best that this machine allows"), "{why}");
         let without_rights = |backend| if backend == Backend::Packet { Err(refuses("there is no right")) } else { Ok(()) };
         let (backend, why, ()) = first_of(&both, without_rights).unwrap();
-        assert_eq!(backend, Backend::Socket);
-        assert!(why.starts_with("not packet, because there is no right; sockets"), "{why}");
+        assert_eq!((backend, &why[..]), (Backend::Socket, "not packet, because there is no right; "));
         let failure = first_of(&both, |backend| Err::<(), _>(refuses(backend.name()))).unwrap_err();
         assert_eq!(failure.why, "socket");
     }
@@ -184,12 +251,15 @@ mod tests {
         let any: SocketAddr = "0.0.0.0:0".parse().unwrap();
         let failure = open(Receive::Only(Backend::Packet), &[any], 1 << 20).err().unwrap();
         assert!(failure.what.contains("packet ring on 0.0.0.0:0 (stream 0)"), "{failure}");
-        assert!(failure.why.contains("stands for all of them") && failure.fix.contains("[source] address"), "{failure}");
+        for failure in [failure, open(Receive::Only(Backend::Xdp), &[any], 1 << 20).err().unwrap()] {
+            assert!(failure.why.contains("stands for all of them") && failure.fix.contains("[source] address"), "{failure}");
+            assert!(failure.fix.contains("receive = \"socket\""), "{failure}");
+        }
         let local: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let opened = open(Receive::Only(Backend::Socket), &[local, local], 1 << 20).unwrap();
         assert!(opened.streams.len() == 2 && opened.streams[0].address != opened.streams[1].address);
         assert!(
-            opened.receiving.line().starts_with("socket: [source] receive = \"socket\" asks for it"),
+            opened.receiving.line().starts_with("socket: [source] receive = \"socket\" asks for it; sockets need no rights"),
             "{}",
             opened.receiving.line()
         );
@@ -198,6 +268,28 @@ mod tests {
         assert_eq!(chosen.refused(), []);
         let failure = open(Receive::Auto, &[opened.streams[0].address], 1 << 20).err().unwrap();
         assert!(failure.what.starts_with("cannot listen on 127.0.0.1") && failure.fix.contains("ss -ulpn"), "{failure}");
+    }
+
+    #[test]
+    fn af_xdp_says_how_it_receives_and_where_it_cannot_which_port_is_taken() {
+        let report = xdp::Report {
+            interface: "eth7".into(),
+            way: "in the driver, with a copy",
+            is_native: true,
+            is_zero_copy: false,
+            has_huge_pages: false,
+            queues: vec![0, 1],
+            memory_bytes: 160 << 20,
+            ring_bytes: 64 << 20,
+            notes: Vec::new(),
+        };
+        let said = of_sockets(&report);
+        assert!(said.starts_with("AF_XDP on eth7, native (in the driver, with a copy); 2 queues, 160"), "{said}");
+        let ports: [SocketAddr; 2] = ["10.0.0.1:50010", "10.0.0.1:50011"].map(|text| text.parse().unwrap());
+        let failure = no_sockets(&ports, NoSockets::Port(1, io::ErrorKind::AddrInUse.into()));
+        assert!(failure.what.ends_with("10.0.0.1:50011 (stream 1)") && failure.fix.contains("ss -ulpn"), "{failure}");
+        let refused = no_sockets(&ports, NoSockets::Refused(refuses("there is no right")));
+        assert_eq!(refused.fix, "do\nor write receive = \"socket\" in [source]");
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! Sources of bytes: UDP sockets, packet rings and AF_XDP sockets that receive datagrams in large batches, ZeroMQ sockets
-//! and folders that hand over whole messages, and sources that replay kept ones. It never looks into a datagram or a
-//! message and knows no detector. Read [`backend::open`], [`udp::UdpReceiver`] and [`zmq::ZmqSource`] first.
+//! Sources of bytes: UDP sockets, packet rings and AF_XDP sockets that receive datagrams in large batches, ZeroMQ
+//! sockets and folders that hand over whole messages, and sources that replay kept ones. It never looks into a datagram
+//! or a message and knows no detector. Read [`backend::open`], [`udp::UdpReceiver`] and [`zmq::ZmqSource`] first.
 //!
 //! ```
 //! use konkordia_core::ports::Source;
@@ -21,11 +21,25 @@
 pub mod backend;
 mod connections;
 pub mod directory;
+pub mod frame;
+#[cfg(test)]
+#[path = "../tests/common/frames.rs"]
+mod frames;
 pub mod limits;
 pub mod memory;
 pub mod packet;
+#[cfg(test)]
+#[path = "../tests/common/place.rs"]
+mod place;
 pub mod replay;
+mod rights;
+#[cfg(test)]
+#[path = "../../../tests/skip.rs"]
+mod skip;
 mod sys;
 pub mod udp;
+#[cfg(test)]
+#[path = "../tests/common/wire.rs"]
+mod wire;
 pub mod xdp;
 pub mod zmq;

@@ -25,7 +25,7 @@ pub const UNSAFE_MAY_LIVE_IN: &[&str] = &[
     "crates/engine/tests/growth.rs",
     "crates/sinks/tests/growth.rs",
     // Sends frames on a wire.
-    "crates/sources/tests/backends/sys.rs",
+    "crates/sources/tests/common/wire.rs",
 ];
 
 /// What no source may contain: half-finished work, and tests that nobody runs.

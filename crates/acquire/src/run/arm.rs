@@ -7,7 +7,7 @@ use crate::readiness;
 use konkordia_calibration::guard::Note;
 use konkordia_calibration::{self as calibration, Loaded};
 use konkordia_config::{Config, plan};
-use konkordia_core::backend::{Backend, Receive};
+use konkordia_core::backend::Backend;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::plan::{Negative, Plan, Recipe};
 use konkordia_core::ports::{FrameSink, Sink, Source};
@@ -124,8 +124,10 @@ pub fn prepare_with(config: &Config, ports: Ports, additions: &Additions<'_>) ->
         notes.extend(disk(&plan)?);
     }
     let plan = Arc::new(plan);
-    memory_limit::check(&plan, ring_bytes(config, plan.streams()))?;
-    let Streams { receiving, streams } = open(config, plan.streams(), ports)?;
+    let ring_bytes = backend::memory_bytes(config.receive, config.address, plan.streams(), config.receive_buffer_bytes);
+    memory_limit::check(&plan, ring_bytes)?;
+    let Streams { receiving, streams, notes: of_receiving } = open(config, plan.streams(), ports)?;
+    notes.extend(of_receiving);
     let addresses: Vec<SocketAddr> = streams.iter().map(|stream| stream.address).collect();
     let given = streams.iter().map(|stream| stream.buffer_bytes).min().unwrap_or(0);
     notes.extend(buffer_note(receiving.backend, config.receive_buffer_bytes, given));
@@ -217,12 +219,6 @@ pub fn open(config: &Config, streams: usize, ports: Ports) -> Result<Streams, Fa
     backend::open(config.receive, &addresses, config.receive_buffer_bytes)
 }
 
-/// Memory that the rings of the streams take beside the plan. The buffers of sockets are only limits.
-pub fn ring_bytes(config: &Config, streams: usize) -> u64 {
-    let has_rings = config.receive == Receive::Only(Backend::Packet);
-    if has_rings { config.receive_buffer_bytes as u64 * streams as u64 } else { 0 }
-}
-
 /// The kernel silently limits the buffer of a socket to its maximum, and a ring to the memory that it has; this note
 /// reports it.
 fn buffer_note(backend: Backend, asked: usize, given: usize) -> Option<String> {
@@ -240,6 +236,7 @@ fn buffer_note(backend: Backend, asked: usize, given: usize) -> Option<String> {
         Backend::Packet => {
             format!("the kernel gave rings of {given} instead of {wanted}: it has no more memory for them; end other programs")
         }
+        Backend::Xdp => format!("the rings have {given} instead of {wanted}: AF_XDP has no longer ones for this MTU"),
     })
 }
 

@@ -30,19 +30,19 @@ pub fn check(plan: &Plan, ring_bytes: u64) -> Result<(), Failure> {
     let root = Path::new("/");
     let all = [of_process(root, getrlimit(Resource::As).current), of_group(root), of_machine(root)];
     match all.into_iter().flatten().min_by_key(|left| left.bytes) {
-        Some(left) if left.bytes < needed => Err(refusal(needed, &left)),
+        Some(left) if left.bytes < needed => Err(refusal(needed, ring_bytes, &left)),
         _ => Ok(()),
     }
 }
 
-fn refusal(needed: u64, left: &Left) -> Failure {
-    let why = format!("it needs {}, but {} leaves only {}", text::bytes(needed), left.of, text::bytes(left.bytes));
-    Failure::new(
-        Exit::Io,
-        "there is not enough memory for this run",
-        why,
-        format!("set a smaller [run] buffer_mib, or {}", left.fix),
-    )
+fn refusal(needed: u64, ring_bytes: u64, left: &Left) -> Failure {
+    let of_rings = format!(" (rings of [source] receive: {})", text::bytes(ring_bytes));
+    let (of_rings, smaller) = match ring_bytes {
+        0 => ("", "[run] buffer_mib"),
+        _ => (&of_rings[..], "[run] buffer_mib or [source] receive_buffer_mib"),
+    };
+    let why = format!("it needs {}{of_rings}, but {} leaves only {}", text::bytes(needed), left.of, text::bytes(left.bytes));
+    Failure::new(Exit::Io, "there is not enough memory for this run", why, format!("set a smaller {smaller}, or {}", left.fix))
 }
 
 fn of_process(root: &Path, limit: Option<u64>) -> Option<Left> {
@@ -112,8 +112,11 @@ mod tests {
     #[test]
     fn a_refusal_says_what_is_needed_and_whose_limit_it_is() {
         let left = Left { bytes: MIB, of: "a limit".into(), fix: "raise it" };
-        let failure = refusal(3 * MIB, &left);
+        let failure = refusal(3 * MIB, 0, &left);
         assert!(failure.why.contains("needs 3.0 MiB, but a limit leaves only 1.0 MiB"), "{}", failure.why);
-        assert!(failure.fix.contains("buffer_mib, or raise it"), "{}", failure.fix);
+        assert_eq!(failure.fix, "set a smaller [run] buffer_mib, or raise it");
+        let failure = refusal(3 * MIB, 2 * MIB, &left);
+        assert!(failure.why.contains("needs 3.0 MiB (rings of [source] receive: 2.0 MiB), but"), "{}", failure.why);
+        assert!(failure.fix.contains("receive_buffer_mib, or raise it"), "{}", failure.fix);
     }
 }

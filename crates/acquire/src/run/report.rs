@@ -16,7 +16,7 @@ use konkordia_doctor::lost::RECEIVE_MS;
 use konkordia_engine::run::RunOutcome;
 use konkordia_sinks::hdf5::{FileReport, LedgerRecord, StreamRecord};
 use konkordia_sources::backend::Receiving;
-use konkordia_sources::packet::frame::Refused;
+use konkordia_sources::frame::Refused;
 use serde_json::{Map, Value, json};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -179,21 +179,30 @@ impl Report {
         self
     }
 
-    /// Adds through what the packets came, and which frames were refused there.
+    /// Adds through what the packets came, what was dropped there and why, and which frames were refused.
     pub fn with_receiving(mut self, receiving: &Receiving) -> Self {
-        if receiving.backend == Backend::Packet && self.ledger.total().kernel_dropped > 0 {
-            // The first advice is on the buffer of a socket.
-            self.advice[0] = format!(
-                "{} packets were dropped because a ring was full: write a larger receive_buffer_mib in [source] and see docs/troubleshooting.md",
-                text::count(self.ledger.total().kernel_dropped)
-            );
+        let (dropped, losses) = (self.ledger.total().kernel_dropped, receiving.losses());
+        // The first advice is on the buffer of a socket, if packets were dropped.
+        let of_socket = usize::from(dropped > 0);
+        match receiving.backend {
+            Backend::Socket => {}
+            Backend::Packet if dropped == 0 => {}
+            Backend::Packet => {
+                self.advice[0] = format!(
+                    "{} packets were dropped because a ring was full: write a larger receive_buffer_mib in [source] and see docs/troubleshooting.md",
+                    text::count(dropped)
+                );
+            }
+            Backend::Xdp => drop(self.advice.splice(..of_socket, losses.advice())),
         }
         let refused = receiving.refused();
         let line = |(why, frames): &(Refused, u64)| format!("{} frames were refused: {}", text::count(*frames), why.advice());
         let lines: Vec<String> = refused.iter().map(line).collect();
         self.advice.splice(0..0, lines);
         let counts: Map<_, _> = refused.iter().map(|(why, frames)| (why.name().to_string(), json!(frames))).collect();
-        self.receiving = json!({ "backend": receiving.backend.name(), "why": receiving.why, "refused": counts });
+        let causes: Map<_, _> = losses.rows().into_iter().map(|(name, count)| (name.to_string(), json!(count))).collect();
+        self.receiving =
+            json!({ "backend": receiving.backend.name(), "why": receiving.why, "refused": counts, "dropped": causes });
         self
     }
 

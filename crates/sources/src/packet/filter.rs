@@ -5,7 +5,7 @@
 //! head of the first one is kept: it is counted, never used. The kernel has taken VLAN tags out, and calls frames of a
 //! VLAN that has no interface here "for another machine".
 
-use super::frame::ETHERNET_BYTES;
+use crate::frame::ETHERNET_BYTES;
 use libc::{SKF_AD_OFF, SKF_AD_PKTTYPE, sock_filter};
 use std::net::{IpAddr, SocketAddr};
 

@@ -1,6 +1,6 @@
-use super::super::frame::{Arrival, Refused, datagram};
-use super::super::frames::{ethernet, fragments, frame, ip, udp};
 use super::*;
+use crate::frame::{Arrival, Checksum, Refused, datagram};
+use crate::frames::{ethernet, fragments, frame, ip, udp};
 
 /// Runs a program as the kernel does for a frame to `receiver`: a load outside of the frame refuses it.
 fn run_for(program: &[sock_filter], frame: &[u8], receiver: u32) -> u32 {
@@ -103,7 +103,7 @@ fn filter_and_reader_agree_on_damaged_frames() {
                 bytes[at] ^= 1 << (random() % 8);
             }
             bytes.truncate(if random() % 4 == 0 { random() % (bytes.len() + 1) } else { bytes.len() });
-            let arrival = Arrival { frame_bytes: bytes.len(), is_verified: true };
+            let arrival = Arrival { checksum: Checksum::Verified, ..Arrival::whole(bytes.len()) };
             let said = datagram(&bytes, arrival, to);
             match run(&program, &bytes) {
                 0 => assert!(

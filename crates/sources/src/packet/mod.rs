@@ -9,57 +9,36 @@
 //! Each stream has its own ring with its own filter (docs/decisions/0025-receive-backends.md).
 
 mod filter;
-pub mod frame;
-#[cfg(test)]
-#[path = "../../tests/common/frames.rs"]
-mod frames;
 
+use crate::frame::{Arrival, Checksum, Refusals, datagram};
 use crate::sys;
 use crate::sys::interfaces::{self, Interface};
 use crate::sys::packet::{Ring, RingSpec};
-use frame::{Arrival, Refused, datagram};
 use konkordia_core::ports::Source;
 use konkordia_core::sender::Sender;
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Most datagrams of one call of [`Source::receive`]: as many as a socket hands over with GRO.
 const BATCH: usize = 256;
-/// The longest IP packet that a slot holds: the largest jumbo frames of network cards. Loopback allows more, but what is
-/// longer there are several datagrams in one.
+/// The longest IP packet that a slot holds: the largest jumbo frames of network cards. Loopback allows more, but what
+/// is longer there are several datagrams in one.
 const PACKET_BYTES_MAX: usize = 9600;
 /// The kernel fills a slot within microseconds after it has counted the frame, unless it loses its processor.
 const ANNOUNCED_WAIT: Duration = Duration::from_secs(1);
 /// While the interface is down, it is looked at this often at most.
 const DOWN_WAIT: Duration = Duration::from_millis(10);
 
-/// Frames that a source has refused, by reason. The source counts, others read.
-#[derive(Debug, Default)]
-pub struct Refusals([AtomicU64; Refused::ALL.len()]);
-
-impl Refusals {
-    /// Counts one frame.
-    pub fn count(&self, why: Refused) {
-        self.0[why as usize].fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Frames that were refused for this reason.
-    pub fn of(&self, why: Refused) -> u64 {
-        self.0[why as usize].load(Ordering::Relaxed)
-    }
-}
-
 /// Why there is no ring.
 #[derive(Debug)]
 pub enum NoRing {
     /// The port cannot be bound.
     Port(io::Error),
-    /// The address stands for all interfaces, or no interface has it.
-    NoInterface(IpAddr),
+    /// The address stands for all interfaces, or no interface has it, as the text says.
+    NoInterface(String),
     /// The frames of this interface have no Ethernet header.
     NotEthernet(String),
     /// The process has no right to see frames.
@@ -72,10 +51,7 @@ impl fmt::Display for NoRing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Port(error) => write!(f, "the port cannot be bound: {error}"),
-            Self::NoInterface(address) if address.is_unspecified() => {
-                write!(f, "a ring belongs to one network card, and the address {address} stands for all of them")
-            }
-            Self::NoInterface(address) => write!(f, "no network card of this machine has the address {address}"),
+            Self::NoInterface(why) => f.write_str(why),
             Self::NotEthernet(name) => write!(f, "{name} is no Ethernet card"),
             Self::NoRight => write!(f, "the program has no right to see the frames of a network card (CAP_NET_RAW)"),
             Self::System(name, error) => write!(f, "the system refuses a ring of {name}: {error}"),
@@ -107,8 +83,7 @@ impl PacketReceiver {
     /// # Errors
     /// See [`NoRing`].
     pub fn open(address: SocketAddr, ring_bytes: usize) -> Result<Self, NoRing> {
-        let found = if address.ip().is_unspecified() { None } else { interfaces::with_address(address.ip()).ok().flatten() };
-        let interface = found.ok_or(NoRing::NoInterface(address.ip()))?;
+        let interface = interfaces::with_address(address.ip()).map_err(NoRing::NoInterface)?;
         if !interface.is_ethernet {
             return Err(NoRing::NotEthernet(interface.name));
         }
@@ -154,10 +129,15 @@ impl PacketReceiver {
         let (address, refusals) = (self.address, &self.refusals);
         while frames < BATCH {
             let lent = self.ring.next(|frame| {
-                let arrival = Arrival { frame_bytes: frame.frame_bytes, is_verified: frame.is_verified };
-                match datagram(frame.bytes, arrival, address) {
-                    Ok(found) => {
-                        take(&frame.bytes[found.payload], found.sender);
+                let checksum = if frame.is_verified { Checksum::Verified } else { Checksum::Unknown };
+                let arrival = Arrival { frame_bytes: frame.frame_bytes, here_bytes: frame.bytes.len(), checksum };
+                let found = datagram(frame.bytes, arrival, address).and_then(|found| {
+                    let payload = &frame.bytes[found.payload.clone()];
+                    found.check(payload).map(|()| (payload, found.sender))
+                });
+                match found {
+                    Ok((payload, sender)) => {
+                        take(payload, sender);
                         datagrams += 1;
                     }
                     Err(why) => refusals.count(why),

@@ -13,6 +13,12 @@ pub(crate) struct Interface {
     pub index: u32,
     /// Its frames begin with an Ethernet header.
     pub is_ethernet: bool,
+    /// It leads to this machine only. Its frames have an Ethernet header too, without addresses.
+    pub is_loopback: bool,
+    /// It is switched on.
+    pub is_up: bool,
+    /// Its Ethernet address.
+    pub mac: [u8; 6],
     /// Largest IP packet, in bytes.
     pub mtu: usize,
 }
@@ -25,9 +31,16 @@ pub(crate) fn index_of(name: &str) -> Option<u32> {
     (index != 0).then_some(index)
 }
 
-/// The interface that has an address, if there is one.
-pub(crate) fn with_address(address: IpAddr) -> io::Result<Option<Interface>> {
-    name_with_address(address)?.map(interface).transpose()
+/// The interface that has an address.
+///
+/// # Errors
+/// There is none, or the address stands for all of them; the text is for people.
+pub(crate) fn with_address(address: IpAddr) -> Result<Interface, String> {
+    if address.is_unspecified() {
+        return Err(format!("a ring belongs to one network card, and the address {address} stands for all of them"));
+    }
+    let found = name_with_address(address).and_then(|name| name.map(interface).transpose());
+    found.ok().flatten().ok_or_else(|| format!("no network card of this machine has the address {address}"))
 }
 
 /// What the system knows of an interface. `/sys` is not asked: it may be that of another network namespace.
@@ -36,22 +49,45 @@ fn interface(name: String) -> io::Result<Interface> {
     // SAFETY: the kernel has written the field that the request names.
     let mtu = unsafe { ask(&name, libc::SIOCGIFMTU)?.ifr_ifru.ifru_mtu };
     // SAFETY: as above.
-    let kind = unsafe { ask(&name, libc::SIOCGIFHWADDR)?.ifr_ifru.ifru_hwaddr.sa_family };
-    let is_ethernet = [libc::ARPHRD_ETHER, libc::ARPHRD_LOOPBACK].contains(&kind);
-    Ok(Interface { name, index, is_ethernet, mtu: usize::try_from(mtu).unwrap_or(0) })
+    let hardware = unsafe { ask(&name, libc::SIOCGIFHWADDR)?.ifr_ifru.ifru_hwaddr };
+    // SAFETY: as above.
+    let flags = unsafe { ask(&name, libc::SIOCGIFFLAGS)?.ifr_ifru.ifru_flags };
+    let is_loopback = hardware.sa_family == libc::ARPHRD_LOOPBACK;
+    let is_ethernet = is_loopback || hardware.sa_family == libc::ARPHRD_ETHER;
+    let is_up = libc::c_int::from(flags) & libc::IFF_UP != 0;
+    let mac = std::array::from_fn(|n| hardware.sa_data[n] as u8);
+    Ok(Interface { name, index, is_ethernet, is_loopback, is_up, mac, mtu: usize::try_from(mtu).unwrap_or(0) })
+}
+
+/// The receive queues of an interface that are in use; 1 if its driver does not say.
+pub(crate) fn queues_of(name: &str) -> u32 {
+    const ETHTOOL_GCHANNELS: u32 = 0x3c;
+    // `struct ethtool_channels`: command, most of rx, tx, other, combined; then the present ones in the same order.
+    let mut channels = [ETHTOOL_GCHANNELS, 0, 0, 0, 0, 0, 0, 0, 0];
+    match ask_with(name, libc::SIOCETHTOOL, channels.as_mut_ptr().cast()) {
+        Ok(_) => (channels[5] + channels[8]).max(1),
+        Err(_) => 1,
+    }
 }
 
 /// Asks the kernel for a property of an interface.
 fn ask(name: &str, request: libc::c_ulong) -> io::Result<libc::ifreq> {
-    // Any socket will do.
-    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).or_else(|_| UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)))?;
+    ask_with(name, request, std::ptr::null_mut())
+}
+
+/// As [`ask`], for a request with a structure of its own at `data`.
+fn ask_with(name: &str, request: libc::c_ulong, data: *mut libc::c_char) -> io::Result<libc::ifreq> {
+    // Any socket will do; even where loopback is down, it can be bound to all addresses.
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).or_else(|_| UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)))?;
     // SAFETY: `ifreq` is a plain C struct for which all zero bytes are valid.
     let mut asked: libc::ifreq = unsafe { std::mem::zeroed() };
     // One byte stays 0: it ends the name.
     for (to, from) in asked.ifr_name.iter_mut().take(libc::IFNAMSIZ - 1).zip(name.bytes()) {
         *to = from as libc::c_char;
     }
-    // SAFETY: `asked` lives during the call, and both requests write at most an `ifreq`.
+    asked.ifr_ifru.ifru_data = data;
+    // SAFETY: `asked` lives during the call, and the requests above write at most an `ifreq`; SIOCETHTOOL also writes
+    // the structure of its command, which `queues_of` keeps during the call.
     let code = unsafe { libc::ioctl(socket.as_raw_fd(), request as _, &raw mut asked) };
     if code == 0 { Ok(asked) } else { Err(io::Error::last_os_error()) }
 }

@@ -169,12 +169,8 @@ pub(crate) fn set_receive_buffer(socket: &UdpSocket, bytes: usize) -> io::Result
         set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes)?;
     }
     let mut given: libc::c_int = 0;
-    let mut length = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: `given` and `length` live during the call and agree in size.
-    let code = unsafe {
-        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, (&raw mut given).cast(), &raw mut length)
-    };
-    if code == 0 { Ok(given as usize / 2) } else { Err(io::Error::last_os_error()) }
+    options::get(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &mut given)?;
+    Ok(given as usize / 2)
 }
 
 pub(crate) fn enable_drop_counter(socket: &UdpSocket) -> io::Result<()> {
@@ -190,14 +186,7 @@ pub(crate) fn socket_drops(socket: &UdpSocket) -> io::Result<u32> {
     const SO_MEMINFO: libc::c_int = 55;
     const SK_MEMINFO_DROPS: usize = 8;
     let mut info = [0u32; 9];
-    let mut length = size_of::<[u32; 9]>() as libc::socklen_t;
-    // SAFETY: `info` and `length` live during the call and agree in size.
-    let code =
-        unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, SO_MEMINFO, info.as_mut_ptr().cast(), &raw mut length) };
-    if code != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    if (length as usize) < size_of::<[u32; 9]>() {
+    if options::get(socket, libc::SOL_SOCKET, SO_MEMINFO, &mut info)? < size_of::<[u32; 9]>() {
         return Err(io::Error::other("the kernel does not report drops in SO_MEMINFO"));
     }
     Ok(info[SK_MEMINFO_DROPS])

@@ -12,6 +12,15 @@ pub(crate) fn set<T: Copy>(socket: &impl AsRawFd, level: libc::c_int, option: li
     if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Fills `value`, of a plain C type for which all bytes are valid, and returns how many bytes the kernel wrote.
+pub(crate) fn get<T: Copy>(socket: &impl AsRawFd, level: libc::c_int, option: libc::c_int, value: &mut T) -> io::Result<usize> {
+    let mut length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: `value` and `length` live during the call and agree in size; the caller sees to it that all bytes are
+    // valid.
+    let code = unsafe { libc::getsockopt(socket.as_raw_fd(), level, option, (&raw mut *value).cast(), &raw mut length) };
+    if code == 0 { Ok(length as usize) } else { Err(io::Error::last_os_error()) }
+}
+
 /// From now on the kernel passes only what the filter keeps.
 pub(crate) fn attach_filter(socket: &impl AsRawFd, filter: &[libc::sock_filter]) -> io::Result<()> {
     let length = u16::try_from(filter.len()).map_err(io::Error::other)?;
@@ -23,15 +32,9 @@ pub(crate) fn attach_filter(socket: &impl AsRawFd, filter: &[libc::sock_filter])
 /// Takes the error that waits at a socket, if there is one.
 pub(crate) fn take_error(socket: &impl AsRawFd) -> Option<io::Error> {
     let mut code: libc::c_int = 0;
-    let mut length = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: `code` and `length` live during the call and agree in size.
-    let done = unsafe {
-        let (level, option) = (libc::SOL_SOCKET, libc::SO_ERROR);
-        libc::getsockopt(socket.as_raw_fd(), level, option, (&raw mut code).cast(), &raw mut length)
-    };
-    match (done, code) {
-        (0, 0) => None,
-        (0, code) => Some(io::Error::from_raw_os_error(code)),
-        _ => Some(io::Error::last_os_error()),
+    match get(socket, libc::SOL_SOCKET, libc::SO_ERROR, &mut code) {
+        Ok(_) if code == 0 => None,
+        Ok(_) => Some(io::Error::from_raw_os_error(code)),
+        Err(error) => Some(error),
     }
 }

@@ -138,13 +138,7 @@ impl Ring {
     /// Asks the kernel for its counts, which begin again at 0.
     pub(crate) fn counts(&self) -> io::Result<Counts> {
         let mut counts = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
-        let mut length = size_of::<libc::tpacket_stats>() as libc::socklen_t;
-        let (level, option) = (libc::SOL_PACKET, libc::PACKET_STATISTICS);
-        // SAFETY: `counts` and `length` live during the call and agree in size.
-        let code = unsafe { libc::getsockopt(self.socket.as_raw_fd(), level, option, (&raw mut counts).cast(), &raw mut length) };
-        if code != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        options::get(&self.socket, libc::SOL_PACKET, libc::PACKET_STATISTICS, &mut counts)?;
         // The kernel counts the dropped frames among the packets too.
         let (all, dropped) = (u64::from(counts.tp_packets), u64::from(counts.tp_drops));
         Ok(Counts { placed: all.saturating_sub(dropped), dropped })

@@ -57,7 +57,6 @@ pub(crate) enum If {
     Greater = 0x20,
     AnyBit = 0x40,
     Unequal = 0x50,
-    Less = 0xa0,
 }
 
 const ALU64: u8 = 0x07;
@@ -70,7 +69,6 @@ const STORE: u8 = 0x63;
 const FROM_REGISTER: u8 = 0x08;
 const ADD: u8 = 0x00;
 const MULTIPLY: u8 = 0x20;
-const AND: u8 = 0x50;
 const SHIFT_RIGHT: u8 = 0x70;
 const MOVE: u8 = 0xb0;
 /// Bytes from network order to the order of the machine (class ALU, `BPF_END | BPF_TO_BE`).
@@ -129,11 +127,6 @@ impl Assembler {
     /// `to *= value`.
     pub(crate) fn multiply(&mut self, to: Register, value: i32) {
         self.push(ALU64 | MULTIPLY, to, 0, 0, value);
-    }
-
-    /// `to &= value`.
-    pub(crate) fn and(&mut self, to: Register, value: i32) {
-        self.push(ALU64 | AND, to, 0, 0, value);
     }
 
     /// `to >>= bits`, with zeros from above.
@@ -240,7 +233,6 @@ mod tests {
         a.add(R2, 14);
         a.add_register(R2, R3);
         a.multiply(R2, 5);
-        a.and(R2, 0xffff);
         a.shift_right(R2, 16);
         a.u16_from_network(R2);
         a.load_map(R1, 7);
@@ -257,7 +249,6 @@ mod tests {
             instruction(0x07, 0x02, 0, 14),
             instruction(0x0f, 0x32, 0, 0),
             instruction(0x27, 0x02, 0, 5),
-            instruction(0x57, 0x02, 0, 0xffff),
             instruction(0x77, 0x02, 0, 16),
             instruction(0xdc, 0x02, 0, 16),
             instruction(0x18, 0x11, 0, 7),

@@ -1,9 +1,9 @@
 //! What can go wrong when sockets are opened on an interface: what happened and where, why, and what to do.
 
+use crate::rights;
 use konkordia_core::failure::{Exit, Failure};
 use libc::{
-    EACCES, EADDRINUSE, EADDRNOTAVAIL, EAFNOSUPPORT, EBUSY, EEXIST, EINVAL, ENETDOWN, ENOBUFS, ENODEV, ENOMEM, EOPNOTSUPP, EPERM,
-    EPFNOSUPPORT, ERANGE,
+    EACCES, EAFNOSUPPORT, EBUSY, EEXIST, EINVAL, ENETDOWN, ENOBUFS, ENODEV, ENOMEM, EOPNOTSUPP, EPERM, EPFNOSUPPORT, ERANGE,
 };
 use std::io;
 
@@ -11,16 +11,10 @@ use std::io;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Interface,
-    /// The ordinary socket of a port.
-    Port(u16),
     Socket,
-    Memory {
-        bytes: usize,
-    },
+    Memory { bytes: usize },
     Rings,
-    Bind {
-        queue: u32,
-    },
+    Bind { queue: u32 },
     Maps,
     Load,
     Attach,
@@ -61,7 +55,6 @@ impl Refusal {
     pub(crate) fn failure(&self, interface: &str) -> Failure {
         let what = match self.step {
             Step::Interface => format!("AF_XDP cannot use the network interface {interface}"),
-            Step::Port(port) => format!("cannot listen on UDP port {port}, beside AF_XDP on {interface}"),
             Step::Socket => "cannot open an AF_XDP socket".into(),
             Step::Memory { bytes } => format!("no memory for the packets of a queue of {interface} ({} MiB)", bytes >> 20),
             Step::Rings => format!("cannot make the rings of an AF_XDP socket on {interface}"),
@@ -71,51 +64,57 @@ impl Refusal {
             Step::Attach => format!("cannot attach the XDP program to {interface}"),
         };
         let mut why = self.error.to_string();
+        if self.lacks_rights() {
+            why = format!("{why}: the program has no right to do so (CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF)");
+        }
         if !self.log.is_empty() {
             why = format!("{why}; the kernel says of the program:\n{}", self.log);
         }
         Failure::new(Exit::Io, what, why, self.fix(interface))
     }
 
+    /// With a log it is the program that was refused.
+    fn lacks_rights(&self) -> bool {
+        matches!(self.code(), EPERM | EACCES) && self.log.is_empty()
+    }
+
     fn fix(&self, interface: &str) -> String {
-        let rights = "give the program the rights: sudo setcap cap_net_raw,cap_net_admin,cap_bpf,cap_ipc_lock=ep PROGRAM \
-                      (kernels before 5.8: cap_sys_admin instead of cap_bpf), or use another backend";
         match (self.step, self.code()) {
-            (Step::Port(_), EADDRINUSE) => "`ss -ulpn` shows the program that uses it; stop it, or change the port".into(),
-            (Step::Port(_), EADDRNOTAVAIL) => "give an address of this machine (`ip address` lists them)".into(),
-            (_, EPERM | EACCES) if self.log.is_empty() => rights.into(),
-            (Step::Interface, ENODEV) => "`ip link` lists the interfaces of this machine; check the name".into(),
+            _ if self.lacks_rights() => rights::fix(&["net_raw", "net_admin", "bpf", "ipc_lock"], "AF_XDP"),
             (Step::Interface, EPFNOSUPPORT) => {
-                "AF_XDP works on Ethernet interfaces; for others (lo, tunnels) use another backend".into()
+                "AF_XDP works on Ethernet cards, not on loopback and tunnels: set [source] address to that of a card".into()
             }
             (_, ENODEV) => "the interface has been removed; check it with `ip link`".into(),
             (_, ENETDOWN) => format!("switch the interface on: sudo ip link set {interface} up"),
             (Step::Socket, EAFNOSUPPORT) => {
                 "this kernel was built without AF_XDP (CONFIG_XDP_SOCKETS), or systemd forbids it (RestrictAddressFamilies: \
-                 add AF_XDP); use another backend otherwise"
+                 add AF_XDP)"
                     .into()
             }
             (Step::Memory { bytes }, ENOBUFS) => format!(
                 "raise the limit of locked memory to at least {} KiB (`ulimit -l`, LimitMEMLOCK= of systemd), or give the \
-                 program the right cap_ipc_lock, or ask for a smaller buffer",
+                 program the right cap_ipc_lock, or set a smaller [source] receive_buffer_mib",
                 bytes >> 10
             ),
-            (Step::Memory { .. }, ENOMEM) => "ask for a smaller buffer or fewer queues, or free memory".into(),
+            (Step::Memory { .. }, ENOMEM) => format!(
+                "set a smaller [source] receive_buffer_mib, or fewer queues (sudo ethtool -L {interface} combined N), or end \
+                 other programs"
+            ),
             (Step::Bind { .. }, EBUSY) => {
-                "another program has an AF_XDP socket on this queue (`ss --xdp` shows it); stop it, or give other queues".into()
+                "another program has an AF_XDP socket on this queue (`ss --xdp` shows it); stop it".into()
             }
             (Step::Bind { queue }, EINVAL) => format!(
                 "check that the interface has queue {queue} (`ethtool -l {interface}`). If its MTU is above 3500, the kernel \
-                 must be 6.6 or newer and its driver must take packets in several buffers; if not, use another backend"
+                 must be 6.6 or newer and its driver must take packets in several buffers"
             ),
             (Step::Attach, EBUSY | EEXIST) => {
                 format!("another XDP program is attached (`ip link show {interface}`, `bpftool net`); detach it first")
             }
             (Step::Attach, ERANGE | EINVAL | EOPNOTSUPP) => {
-                format!("the driver takes no XDP program at this MTU (`ip link show {interface}`); use another backend")
+                format!("the driver takes no XDP program at this MTU (`ip link show {interface}`); lower it")
             }
-            (Step::Load, _) => "use another backend; kernel 5.18 or newer is needed".into(),
-            _ => "use another backend, or look at the system log (dmesg)".into(),
+            (Step::Load, _) => "kernel 5.18 or newer is needed".into(),
+            _ => "look at the system log (dmesg)".into(),
         }
     }
 }
@@ -127,20 +126,19 @@ mod tests {
     #[test]
     fn every_cause_says_what_to_do() {
         let cases = [
-            (Step::Socket, EPERM, "setcap cap_net_raw,cap_net_admin,cap_bpf,cap_ipc_lock=ep"),
+            (Step::Socket, EPERM, "setcap cap_net_raw,cap_net_admin,cap_bpf,cap_ipc_lock+ep"),
             (Step::Maps, EPERM, "cap_bpf"),
             (Step::Attach, EPERM, "cap_net_admin"),
             (Step::Socket, EAFNOSUPPORT, "CONFIG_XDP_SOCKETS"),
-            (Step::Interface, ENODEV, "ip link"),
+            (Step::Bind { queue: 3 }, ENODEV, "ip link"),
             (Step::Interface, EPFNOSUPPORT, "Ethernet"),
-            (Step::Port(50_000), EADDRINUSE, "ss -ulpn"),
             (Step::Memory { bytes: 64 << 20 }, ENOBUFS, "65536 KiB"),
             (Step::Bind { queue: 3 }, EBUSY, "another program"),
             (Step::Bind { queue: 3 }, ENETDOWN, "ip link set eth7 up"),
             (Step::Bind { queue: 3 }, EINVAL, "queue 3"),
             (Step::Attach, EBUSY, "detach it first"),
             (Step::Attach, ERANGE, "MTU"),
-            (Step::Rings, EINVAL, "another backend"),
+            (Step::Rings, EINVAL, "dmesg"),
         ];
         for (step, code, expected) in cases {
             let failure = Refusal::of(step)(io::Error::from_raw_os_error(code)).failure("eth7");

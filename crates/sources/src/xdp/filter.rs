@@ -3,22 +3,20 @@
 //! goes on to the kernel unchanged.
 //!
 //! What is a datagram of the detector: an Ethernet frame to this interface (or to a group), with at most two VLAN tags
-//! (802.1Q, 802.1ad), IPv4 without options and not a fragment, or IPv6 without extension headers; UDP; the address (if
-//! one is given) and a port of the streams. If in addition its checksum of the IPv4 header is right and its lengths
-//! agree with each other and with the frame, it goes to a socket; if not, it is *malformed* and goes to the kernel,
-//! which drops and counts such packets itself. Datagrams that the kernel has joined go back to it too. The UDP checksum
-//! is not looked at here: data beyond the first buffer of a jumbo frame would have to be copied. The reader checks it
-//! (`reader.rs`).
+//! (802.1Q, 802.1ad) that only give a priority, IPv4 without options and not a fragment, or IPv6 without extension
+//! headers; UDP; the address and a port of the streams. Frames of a VLAN are for the VLAN's own interface. Datagrams
+//! that the kernel has joined go back to it. Lengths and checksums are not looked at here: the reader refuses what is
+//! wrong, and counts it by reason (`../frame.rs`).
 
 use super::assembler::{Assembler, If, Instruction, Register::*, Size};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Which traffic is taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Filter {
     /// The Ethernet address of the interface.
     pub mac: [u8; 6],
-    /// The address to which datagrams are sent; `0.0.0.0` = any over IPv4, `::` = any.
+    /// The address to which datagrams are sent, of an interface.
     pub address: IpAddr,
     /// The port of each stream.
     pub ports: Vec<u16>,
@@ -36,18 +34,16 @@ pub(crate) struct MapFds {
 }
 
 /// Numbers in the map of counters; their indices are below.
-pub(crate) const COUNTERS: usize = 5;
+pub(crate) const COUNTERS: usize = 4;
 /// Frames that are not the detector's.
 pub(crate) const PASSED: usize = 0;
 /// Datagrams that went to a socket.
 pub(crate) const REDIRECTED: usize = 1;
-/// Datagrams to a port of the streams whose IPv4 header or lengths are wrong; the kernel gets them.
-pub(crate) const MALFORMED: usize = 2;
 /// Datagrams on a queue that has no socket; the kernel gets them.
-pub(crate) const WITHOUT_SOCKET: usize = 3;
+pub(crate) const WITHOUT_SOCKET: usize = 2;
 /// Frames longer than the interface can receive, with a datagram to a port of the streams: several datagrams that the
 /// kernel has joined (GRO, or GSO of a sender on the same machine). The kernel gets them, and divides them again.
-pub(crate) const JOINED: usize = 4;
+pub(crate) const JOINED: usize = 3;
 
 // Results of XDP programs (`enum xdp_action`).
 pub(crate) const XDP_PASS: i32 = 2;
@@ -71,16 +67,14 @@ const SERVICE_VLAN: i32 = 0x88a8_u16.to_be() as i32;
 const UDP: i32 = 17;
 /// Bits of the fragment field that no whole packet has: more fragments, and the offset.
 const FRAGMENT: i32 = 0x3fff_u16.to_be() as i32;
+/// Bits of a tag that are 0 if it only gives a priority: the number of the VLAN.
+const VLAN_NUMBER: i32 = 0x0fff_u16.to_be() as i32;
 
-// What the program keeps on the stack, as offsets from R10.
-/// Bytes of the frame up to the end of the IP packet, as its headers say.
-const NEEDED: i16 = -8;
-/// Index of the counter.
-const COUNTER: i16 = -12;
+/// Where on the stack the program keeps the index of the counter, as an offset from R10.
+const COUNTER: i16 = -4;
 
 /// The program. Its registers: R6 context, R7 start of the IP header, R8 start of the UDP header, R9 stream; before the
-/// first call R2 start and R3 end of the frame's first buffer, R4 bytes before the UDP header, R5 bytes of the UDP
-/// datagram as the IP header says.
+/// first call R2 start and R3 end of the frame's first buffer, R5 the EtherType in network order.
 ///
 /// # Panics
 /// If there are no ports.
@@ -88,22 +82,12 @@ pub(crate) fn program(filter: &Filter, maps: MapFds) -> Vec<Instruction> {
     assert!(!filter.ports.is_empty(), "a filter without ports");
     let mut a = Assembler::default();
     ethernet(&mut a, filter.mac);
-    if !matches!(filter.address, IpAddr::V6(ip) if !ip.is_unspecified()) {
-        a.jump_if(If::Equal, R5, IPV4, "ipv4");
-    }
-    if filter.address.is_ipv6() {
-        a.jump_if(If::Equal, R5, IPV6, "ipv6");
-    }
-    a.jump("pass");
-    if !matches!(filter.address, IpAddr::V6(ip) if !ip.is_unspecified()) {
-        ipv4(&mut a, filter.address);
-    }
-    if filter.address.is_ipv6() {
-        ipv6(&mut a, filter.address);
+    match filter.address {
+        IpAddr::V4(ip) => ipv4(&mut a, ip),
+        IpAddr::V6(ip) => ipv6(&mut a, ip),
     }
     ports(&mut a, &filter.ports);
-    lengths(&mut a, filter.frame_bytes_max);
-    ipv4_checksum(&mut a);
+    joined(&mut a, filter.frame_bytes_max);
     redirect(&mut a, filter.ports.len(), maps);
     a.finish()
 }
@@ -133,21 +117,21 @@ fn ethernet(a: &mut Assembler, mac: [u8; 6]) {
     a.load(Size::Bits16, R5, R2, 12);
     a.copy(R7, R2);
     a.add(R7, 14);
-    a.set(R4, 14);
     for tag in 0..2 {
         a.jump_if(If::Equal, R5, VLAN, format!("tag {tag}"));
         a.jump_if(If::Unequal, R5, SERVICE_VLAN, "untagged");
         a.label(format!("tag {tag}"));
         require(a, R7, 4);
+        a.load(Size::Bits16, R0, R7, 0);
+        a.jump_if(If::AnyBit, R0, VLAN_NUMBER, "pass");
         a.load(Size::Bits16, R5, R7, 2);
         a.add(R7, 4);
-        a.add(R4, 4);
     }
     a.label("untagged");
 }
 
-fn ipv4(a: &mut Assembler, address: IpAddr) {
-    a.label("ipv4");
+fn ipv4(a: &mut Assembler, address: Ipv4Addr) {
+    a.jump_if(If::Unequal, R5, IPV4, "pass");
     require(a, R7, 20 + 8);
     // Version 4 and a header of 5 words: no options.
     a.load(Size::Bits8, R0, R7, 0);
@@ -156,49 +140,30 @@ fn ipv4(a: &mut Assembler, address: IpAddr) {
     a.jump_if(If::Unequal, R0, UDP, "pass");
     a.load(Size::Bits16, R0, R7, 6);
     a.jump_if(If::AnyBit, R0, FRAGMENT, "pass");
-    if let IpAddr::V4(ip) = address
-        && !ip.is_unspecified()
-    {
-        a.load(Size::Bits32, R0, R7, 16);
-        a.jump_if_u32(If::Unequal, R0, u32::from_ne_bytes(ip.octets()), "pass");
-    }
+    a.load(Size::Bits32, R0, R7, 16);
+    a.jump_if_u32(If::Unequal, R0, u32::from_ne_bytes(address.octets()), "pass");
     a.copy(R8, R7);
     a.add(R8, 20);
-    a.add(R4, 20);
-    a.load(Size::Bits16, R5, R7, 2);
-    a.u16_from_network(R5);
-    // A total length below that of the header becomes a huge number, which `lengths` finds.
-    a.add(R5, -20);
-    a.jump("udp");
 }
 
-fn ipv6(a: &mut Assembler, address: IpAddr) {
-    a.label("ipv6");
+fn ipv6(a: &mut Assembler, address: Ipv6Addr) {
+    a.jump_if(If::Unequal, R5, IPV6, "pass");
     require(a, R7, 40 + 8);
     a.load(Size::Bits8, R0, R7, 0);
     a.shift_right(R0, 4);
     a.jump_if(If::Unequal, R0, 6, "pass");
     a.load(Size::Bits8, R0, R7, 6);
     a.jump_if(If::Unequal, R0, UDP, "pass");
-    if let IpAddr::V6(ip) = address
-        && !ip.is_unspecified()
-    {
-        for (word, bytes) in (0i16..).zip(ip.octets().as_chunks::<4>().0) {
-            a.load(Size::Bits32, R0, R7, 24 + 4 * word);
-            a.jump_if_u32(If::Unequal, R0, u32::from_ne_bytes(*bytes), "pass");
-        }
+    for (word, bytes) in (0i16..).zip(address.octets().as_chunks::<4>().0) {
+        a.load(Size::Bits32, R0, R7, 24 + 4 * word);
+        a.jump_if_u32(If::Unequal, R0, u32::from_ne_bytes(*bytes), "pass");
     }
     a.copy(R8, R7);
     a.add(R8, 40);
-    a.add(R4, 40);
-    a.load(Size::Bits16, R5, R7, 4);
-    a.u16_from_network(R5);
-    a.jump("udp");
 }
 
 /// The stream of the destination port into R9.
 fn ports(a: &mut Assembler, ports: &[u16]) {
-    a.label("udp");
     a.load(Size::Bits16, R1, R8, 2);
     a.u16_from_network(R1);
     // Streams have consecutive ports as a rule: one comparison for each sequence of them.
@@ -227,41 +192,12 @@ fn sequences(ports: &[u16]) -> Vec<(u16, i32, i32)> {
     found
 }
 
-/// The lengths in the headers agree, and the frame has as many bytes.
-fn lengths(a: &mut Assembler, frame_bytes_max: u32) {
-    a.load(Size::Bits16, R0, R8, 4);
-    a.u16_from_network(R0);
-    a.jump_if(If::Less, R0, 8, "malformed");
-    a.jump_if_register(If::Greater, R0, R5, "malformed");
-    a.jump_if(If::Greater, R5, 0xffff, "malformed");
-    a.add_register(R4, R5);
-    a.store(Size::Bits64, R10, NEEDED, R4);
+/// Frames that are longer than any on a wire are several datagrams in one.
+fn joined(a: &mut Assembler, frame_bytes_max: u32) {
     a.copy(R1, R6);
     // Of all buffers of the frame; those behind the first are out of reach of the loads above.
     a.call(XDP_GET_BUFF_LEN);
     a.jump_if(If::Greater, R0, frame_bytes_max as i32, "joined");
-    a.load(Size::Bits64, R1, R10, NEEDED);
-    a.jump_if_register(If::Less, R0, R1, "malformed");
-}
-
-/// The sum of the 16-bit words of an IPv4 header, with its carries, has all bits set (RFC 791, 3.1; RFC 1071).
-fn ipv4_checksum(a: &mut Assembler) {
-    a.load(Size::Bits8, R0, R7, 0);
-    a.jump_if(If::Unequal, R0, 0x45, "right");
-    a.load(Size::Bits32, R0, R7, 0);
-    for word in 1..5 {
-        a.load(Size::Bits32, R1, R7, 4 * word);
-        a.add_register(R0, R1);
-    }
-    // Five words of 32 bits: 35 bits, then 20, 17, 16.
-    for _ in 0..3 {
-        a.copy(R1, R0);
-        a.shift_right(R1, 16);
-        a.and(R0, 0xffff);
-        a.add_register(R0, R1);
-    }
-    a.jump_if(If::Unequal, R0, 0xffff, "malformed");
-    a.label("right");
 }
 
 /// To the socket of queue and stream, or to the kernel if there is none; then the counter.
@@ -281,11 +217,6 @@ fn redirect(a: &mut Assembler, streams: usize, maps: MapFds) {
     a.label("joined");
     a.set(R6, XDP_PASS);
     a.store_value(Size::Bits32, R10, COUNTER, JOINED as i32);
-    a.jump("count");
-
-    a.label("malformed");
-    a.set(R6, XDP_PASS);
-    a.store_value(Size::Bits32, R10, COUNTER, MALFORMED as i32);
     a.jump("count");
 
     a.label("pass");

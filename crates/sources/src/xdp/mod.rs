@@ -12,26 +12,24 @@
 //! Each stream also has an ordinary socket on its port. It reserves the port, and gets what the program leaves to the
 //! kernel: fragments, packets with IP options, packets of queues without a socket.
 //!
-//! Who checks what: the network card the Ethernet checksum; the program the IPv4 header checksum and the lengths (it
-//! leaves wrong ones to the kernel, which drops them); this process the lengths again and, unless
-//! [`Options::checks_sums`] is off, the UDP checksum, because the kernel hands nothing on of what the card found out.
+//! Who checks what: the network card the Ethernet checksum; this process the lengths and the checksums of IPv4 and UDP
+//! (`../frame.rs`), because the kernel hands nothing on of what the card found out.
 //!
 //! Source: Documentation/networking/af_xdp.rst and Documentation/bpf of Linux.
 
 mod assembler;
 mod errors;
 mod filter;
-mod frame;
 mod indices;
-#[cfg(test)]
-mod made;
+mod losses;
 mod opening;
 mod receiver;
 mod rings;
 mod sys;
 
-pub use opening::{Options, Ways, interface_of, open};
-pub use receiver::{Losses, Report, Traffic, XdpReceiver};
+pub use losses::Losses;
+pub use opening::{NoSockets, Options, Ways, memory_bytes, open};
+pub use receiver::{Report, Traffic, XdpReceiver};
 
 #[cfg(test)]
 #[path = "veth_tests.rs"]

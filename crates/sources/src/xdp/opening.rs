@@ -2,14 +2,15 @@
 
 use super::errors::{Refusal, Step};
 use super::filter::{COUNTERS, Filter, MapFds, program};
-use super::frame::OVERHEAD_BYTES;
 use super::receiver::{Attached, Queue, Report, StreamQueue, XdpReceiver};
 use super::rings::{FillRing, PacketMemory, ReceiveRing};
-use super::sys::{self, Hook, Interface, MapKind};
+use super::sys::{self, Hook, MapKind};
+use crate::frame::OVERHEAD_BYTES;
+use crate::sys::interfaces::{self, Interface};
 use crate::udp::UdpReceiver;
 use konkordia_core::failure::{Exit, Failure};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 use std::thread::sleep;
@@ -18,7 +19,7 @@ use std::time::Duration;
 /// Chunks of a queue beyond those that can wait in receive rings: what drivers keep in the rings of the card.
 const FREE_CHUNKS: u32 = 4096;
 /// Bytes that the kernel leaves free before the packet in each chunk (XDP_PACKET_HEADROOM).
-const HEADROOM_BYTES: u32 = 256;
+const HEADROOM_BYTES: usize = 256;
 /// Receive rings have at least and at most this many entries.
 const RING_ENTRIES: (u32, u32) = (64, 1 << 20);
 /// How often and after which time a queue is tried again that another socket still has. The kernel cleans up behind a
@@ -43,8 +44,6 @@ pub enum Ways {
 /// How to receive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// The address to which the detector sends; `0.0.0.0` = any over IPv4, `::` = any.
-    pub address: IpAddr,
     /// Bytes of packet memory for each stream on each queue. It is locked; with Q queues it is needed Q times, because
     /// the card decides by which queue a stream comes. The ordinary socket of a stream asks for as much, which is not
     /// locked.
@@ -57,20 +56,11 @@ pub struct Options {
     /// interrupts. It then uses a whole core, and saves the switches between driver and thread. Needs
     /// `napi_defer_hard_irqs` and `gro_flush_timeout` of the interface to be set. `None` = wait.
     pub busy_poll_us: Option<u32>,
-    /// Compare UDP checksums, where senders computed one. Costs a pass over each such datagram.
-    pub checks_sums: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            address: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-            buffer_bytes: 64 << 20,
-            queues: None,
-            ways: Ways::Any,
-            busy_poll_us: None,
-            checks_sums: true,
-        }
+        Self { buffer_bytes: 64 << 20, queues: None, ways: Ways::Any, busy_poll_us: None }
     }
 }
 
@@ -97,45 +87,90 @@ impl Ways {
     }
 }
 
-/// Opens a receiver for each of the `ports` of an interface; port 0 = one that the kernel chooses. From now on the
-/// interface's datagrams to these ports come to the receivers, until the last of them is dropped or the process ends.
+/// Why there are no receivers.
+#[derive(Debug)]
+pub enum NoSockets {
+    /// The port of this stream cannot be bound.
+    Port(usize, io::Error),
+    /// The address stands for all interfaces, or no interface has it, as the text says.
+    NoInterface(String),
+    /// The interface cannot be used in this way.
+    Refused(Failure),
+}
+
+/// The packet memory of one queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Sizes {
+    chunk_bytes: u32,
+    /// Chunks of all its streams, and free ones.
+    chunk_count: u32,
+    /// Entries of the ring of a stream.
+    ring_entries: u32,
+}
+
+impl Sizes {
+    fn of(mtu: usize, streams: usize, buffer_bytes: usize) -> Self {
+        // With a small MTU a packet fits half a page.
+        let chunk_bytes = if mtu + OVERHEAD_BYTES + HEADROOM_BYTES <= 2048 { 2048 } else { 4096 };
+        let wanted = buffer_bytes as u64 / u64::from(chunk_bytes);
+        let bounded = wanted.clamp(u64::from(RING_ENTRIES.0), u64::from(RING_ENTRIES.1)) as u32;
+        let ring_entries = bounded.next_power_of_two();
+        Self { chunk_bytes, chunk_count: streams as u32 * ring_entries + FREE_CHUNKS, ring_entries }
+    }
+
+    fn bytes(self) -> usize {
+        self.chunk_count as usize * self.chunk_bytes as usize
+    }
+}
+
+/// Locked memory that [`open`] takes for so many streams at an address on all queues; 0 if no interface has it.
+pub fn memory_bytes(address: IpAddr, streams: usize, buffer_bytes: usize) -> u64 {
+    let Ok(interface) = interfaces::with_address(address) else { return 0 };
+    let of_queue = Sizes::of(interface.mtu, streams, buffer_bytes).bytes() as u64;
+    of_queue * u64::from(interfaces::queues_of(&interface.name))
+}
+
+/// Opens a receiver for each of the `addresses`, which are ports of one address of an interface; port 0 = one that the
+/// kernel chooses. From now on the interface's datagrams to these ports come to the receivers, until the last of them
+/// is dropped or the process ends.
 ///
 /// # Errors
-/// There is no such interface, or it is down; a port is in use; the rights are missing; the kernel or the driver cannot
-/// do it; another program uses AF_XDP or XDP on the interface; there is not enough memory that may be locked.
-pub fn open(interface: &str, ports: &[u16], options: &Options) -> Result<Vec<XdpReceiver>, Failure> {
-    if ports.is_empty() {
-        return Ok(Vec::new());
+/// No interface has the address, or it is down or no Ethernet; a port is in use; the rights are missing; the kernel or
+/// the driver cannot do it; another program uses AF_XDP or XDP on the interface; there is not enough memory that may be
+/// locked.
+///
+/// # Panics
+/// If the addresses differ in more than their ports.
+pub fn open(addresses: &[SocketAddr], options: &Options) -> Result<Vec<XdpReceiver>, NoSockets> {
+    let Some(first) = addresses.first() else { return Ok(Vec::new()) };
+    assert!(addresses.iter().all(|address| address.ip() == first.ip()), "one address: {addresses:?}");
+    let interface = interfaces::with_address(first.ip()).map_err(NoSockets::NoInterface)?;
+    let failure = |refusal: Refusal| NoSockets::Refused(refusal.failure(&interface.name));
+    let unfit = |code| failure(Refusal::of(Step::Interface)(io::Error::from_raw_os_error(code)));
+    if interface.is_loopback || !interface.is_ethernet {
+        return Err(unfit(libc::EPFNOSUPPORT));
     }
-    let failure = |refusal: Refusal| refusal.failure(interface);
-    let bind = |port: u16| {
-        let address = SocketAddr::new(options.address, port);
-        UdpReceiver::bind_without_gro(address, options.buffer_bytes).map_err(Refusal::of(Step::Port(port)))
-    };
-    let rest = ports.iter().map(|port| bind(*port)).collect::<Result<Vec<_>, _>>().map_err(failure)?;
-    let local = |socket: &UdpReceiver| socket.local_addr().map(|address| address.port());
-    let ports = rest.iter().map(local).collect::<Result<Vec<_>, _>>().map_err(Refusal::of(Step::Port(0))).map_err(failure)?;
-    let facts = Interface::read(interface, rest[0].as_fd()).map_err(Refusal::of(Step::Interface)).map_err(failure)?;
-    if !facts.is_up {
-        return Err(failure(Refusal::of(Step::Interface)(io::Error::from_raw_os_error(libc::ENETDOWN))));
+    if !interface.is_up {
+        return Err(unfit(libc::ENETDOWN));
     }
-    let mut queues = options.queues.clone().unwrap_or_else(|| (0..facts.queues).collect());
-    queues.sort_unstable();
-    queues.dedup();
-    if let Some(queue) = queues.iter().find(|queue| **queue >= facts.queues) {
-        let why = format!("{interface} has {} queues, 0 to {}", facts.queues, facts.queues - 1);
-        let fix = format!("give queues that exist, or make more: sudo ethtool -L {interface} combined N");
-        return Err(Failure::new(Exit::Configuration, format!("{interface} has no queue {queue}"), why, fix));
+    let mut rest = Vec::new();
+    for (stream, address) in addresses.iter().enumerate() {
+        let bound = UdpReceiver::bind_without_gro(*address, options.buffer_bytes);
+        let bound = bound.and_then(|socket| Ok((socket.local_addr()?, socket)));
+        rest.push(bound.map_err(|error| NoSockets::Port(stream, error))?);
     }
-    let frame_bytes_max = facts.mtu + OVERHEAD_BYTES as u32;
-    let filter = Filter { mac: facts.mac, address: options.address, ports, frame_bytes_max };
-    let opening = Opening { filter, facts, queues, options };
+    let ports = rest.iter().map(|(address, _)| address.port()).collect();
+    let queues = queues(&interface.name, options).map_err(NoSockets::Refused)?;
+    let frame_bytes_max = (interface.mtu + OVERHEAD_BYTES) as u32;
+    let sizes = Sizes::of(interface.mtu, rest.len(), options.buffer_bytes);
+    let filter = Filter { mac: interface.mac, address: first.ip(), ports, frame_bytes_max };
+    let opening = Opening { filter, sizes, interface: &interface, queues, options };
     let mut notes = Vec::new();
     for (number, way) in options.ways.list().iter().enumerate() {
         match opening.try_way(*way) {
             Ok(opened) => return Ok(opened.finish(*way, notes, rest, options)),
             Err(refusal) if refusal.leaves_other_ways() && number + 1 < options.ways.list().len() => {
-                notes.push(format!("not {}: {}: {}", way.name, refusal.failure(interface).what, refusal.error));
+                notes.push(format!("not {}: {}: {}", way.name, refusal.failure(&interface.name).what, refusal.error));
             }
             Err(refusal) => return Err(failure(refusal)),
         }
@@ -143,17 +178,26 @@ pub fn open(interface: &str, ports: &[u16], options: &Options) -> Result<Vec<Xdp
     unreachable!("each list of ways has a last one, and that returned")
 }
 
-/// The interface that has this address, for [`open`]. `None` for `0.0.0.0` and `::`, which are of no interface.
-///
-/// # Errors
-/// The kernel does not say.
-pub fn interface_of(address: IpAddr) -> io::Result<Option<String>> {
-    sys::interface_of(address)
+/// The queues that get sockets, in order.
+fn queues(interface: &str, options: &Options) -> Result<Vec<u32>, Failure> {
+    let present = interfaces::queues_of(interface);
+    let mut queues = options.queues.clone().unwrap_or_else(|| (0..present).collect());
+    queues.sort_unstable();
+    queues.dedup();
+    match queues.iter().find(|queue| **queue >= present) {
+        None => Ok(queues),
+        Some(queue) => {
+            let why = format!("{interface} has {present} queues, 0 to {}", present - 1);
+            let fix = format!("give queues that exist, or make more: sudo ethtool -L {interface} combined N");
+            Err(Failure::new(Exit::Configuration, format!("{interface} has no queue {queue}"), why, fix))
+        }
+    }
 }
 
 /// What is the same for all ways.
 struct Opening<'a> {
-    facts: Interface,
+    interface: &'a Interface,
+    sizes: Sizes,
     filter: Filter,
     queues: Vec<u32>,
     options: &'a Options,
@@ -170,25 +214,10 @@ struct Opened {
     is_zero_copy: bool,
     has_huge_pages: bool,
     queues: Vec<u32>,
-    memory_bytes: usize,
+    sizes: Sizes,
 }
 
 impl Opening<'_> {
-    /// Bytes of a chunk: with a small MTU a packet fits half a page.
-    fn chunk_bytes(&self) -> u32 {
-        if self.filter.frame_bytes_max + HEADROOM_BYTES <= 2048 { 2048 } else { 4096 }
-    }
-
-    fn ring_entries(&self) -> u32 {
-        let wanted = self.options.buffer_bytes as u64 / u64::from(self.chunk_bytes());
-        let bounded = wanted.clamp(u64::from(RING_ENTRIES.0), u64::from(RING_ENTRIES.1)) as u32;
-        bounded.next_power_of_two()
-    }
-
-    fn chunk_count(&self) -> u32 {
-        self.filter.ports.len() as u32 * self.ring_entries() + FREE_CHUNKS
-    }
-
     /// Makes everything; the program is attached last, so that no datagram finds its socket missing.
     fn try_way(&self, way: Way) -> Result<Opened, Refusal> {
         let streams = self.filter.ports.len();
@@ -206,10 +235,10 @@ impl Opening<'_> {
                 of_streams[stream].push(opened);
             }
         }
-        let link = sys::attach(program.as_fd(), self.facts.index, way.hook).map_err(Refusal::of(Step::Attach))?;
+        let link = sys::attach(program.as_fd(), self.interface.index, way.hook).map_err(Refusal::of(Step::Attach))?;
         let first = of_streams[0].first();
         Ok(Opened {
-            interface: self.facts.name.clone(),
+            interface: self.interface.name.clone(),
             is_zero_copy: first.is_some_and(|queue| sys::is_zero_copy(queue.socket.as_fd()).unwrap_or(way.is_zero_copy)),
             has_huge_pages: first.is_some_and(|queue| queue.queue.memory.is_huge()),
             streams: of_streams,
@@ -217,7 +246,7 @@ impl Opening<'_> {
             counters,
             link,
             queues: self.queues.clone(),
-            memory_bytes: self.queues.len() * self.chunk_count() as usize * self.chunk_bytes() as usize,
+            sizes: self.sizes,
         })
     }
 
@@ -233,10 +262,10 @@ impl Opening<'_> {
     }
 
     fn try_queue(&self, number: u32, way: Way) -> Result<Vec<StreamQueue>, Refusal> {
-        let (chunk_bytes, chunk_count, entries) = (self.chunk_bytes(), self.chunk_count(), self.ring_entries());
+        let Sizes { chunk_bytes, chunk_count, ring_entries: entries } = self.sizes;
         let rings = Refusal::of(Step::Rings);
         let owner = Arc::new(self.socket(entries)?);
-        let bytes = chunk_count as usize * chunk_bytes as usize;
+        let bytes = self.sizes.bytes();
         let (memory, mut chunks) =
             PacketMemory::register(owner.as_fd(), chunk_bytes, chunk_count).map_err(Refusal::of(Step::Memory { bytes }))?;
         // As long as the memory has chunks, so that all of them can always be given back.
@@ -253,7 +282,7 @@ impl Opening<'_> {
                 queue.owner.clone()
             } else {
                 let socket = Arc::new(self.socket(entries)?);
-                sys::bind(socket.as_fd(), self.facts.index, number, 0, Some(queue.owner.as_fd()))
+                sys::bind(socket.as_fd(), self.interface.index, number, 0, Some(queue.owner.as_fd()))
                     .map_err(Refusal::of(Step::Bind { queue: number }))?;
                 socket
             };
@@ -277,8 +306,8 @@ impl Opening<'_> {
     fn bind(&self, socket: &OwnedFd, queue: u32, way: Way) -> io::Result<()> {
         let copy = if way.is_zero_copy { libc::XDP_ZEROCOPY } else { libc::XDP_COPY };
         let flags = copy | libc::XDP_USE_NEED_WAKEUP;
-        let bind = |flags| sys::bind(socket.as_fd(), self.facts.index, queue, flags, None);
-        let fits_a_chunk = self.filter.frame_bytes_max + HEADROOM_BYTES <= self.chunk_bytes();
+        let bind = |flags| sys::bind(socket.as_fd(), self.interface.index, queue, flags, None);
+        let fits_a_chunk = self.interface.mtu + OVERHEAD_BYTES + HEADROOM_BYTES <= self.sizes.chunk_bytes as usize;
         match bind(flags | libc::XDP_USE_SG) {
             Err(error) if fits_a_chunk && matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP)) => bind(flags),
             other => other,
@@ -287,22 +316,32 @@ impl Opening<'_> {
 }
 
 impl Opened {
-    fn finish(self, way: Way, mut notes: Vec<String>, rest: Vec<UdpReceiver>, options: &Options) -> Vec<XdpReceiver> {
-        if self.memory_bytes > 2 << 30 {
+    /// `rest` = the ordinary sockets of the streams, with their addresses.
+    fn finish(
+        self,
+        way: Way,
+        mut notes: Vec<String>,
+        rest: Vec<(SocketAddr, UdpReceiver)>,
+        options: &Options,
+    ) -> Vec<XdpReceiver> {
+        let memory_bytes = self.queues.len() * self.sizes.bytes();
+        if memory_bytes > 2 << 30 {
             let queues = self.queues.len();
             notes.push(format!(
                 "{} GiB of memory are locked for {queues} queues; fewer queues (sudo ethtool -L {} combined N) need less",
-                self.memory_bytes >> 30,
+                memory_bytes >> 30,
                 self.interface
             ));
         }
         let report = Report {
             interface: self.interface,
+            way: way.name,
             is_native: way.hook == Hook::Native,
             is_zero_copy: self.is_zero_copy,
             has_huge_pages: self.has_huge_pages,
             queues: self.queues,
-            memory_bytes: self.memory_bytes,
+            memory_bytes,
+            ring_bytes: self.sizes.ring_entries as usize * self.sizes.chunk_bytes as usize,
             notes,
         };
         let attached = Arc::new(Attached {
@@ -311,7 +350,6 @@ impl Opened {
             counters: self.counters,
             streams: rest.len() as u32,
             busy_poll: options.busy_poll_us.is_some(),
-            checks_sums: options.checks_sums,
             report,
         });
         let streams = (0..).zip(self.streams).zip(rest);

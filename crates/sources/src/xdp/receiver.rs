@@ -2,9 +2,11 @@
 //! them an ordinary socket on the same port.
 
 use super::filter;
-use super::frame::{self, Datagram};
+use super::losses::Losses;
 use super::rings::{Chunk, FillRing, PacketMemory, ReceiveRing};
 use super::sys;
+use crate::frame::{Arrival, Checksum, Refusals, Refused, datagram, gather};
+use crate::sys::options;
 use crate::udp::UdpReceiver;
 use konkordia_core::ports::Source;
 use konkordia_core::sender::Sender;
@@ -30,6 +32,8 @@ const REST_INTERVAL: u32 = 32;
 pub struct Report {
     /// Name of the interface.
     pub interface: String,
+    /// Where the program runs, and whether datagrams are copied, for people.
+    pub way: &'static str,
     /// The program runs in the driver; otherwise in the network stack, after the kernel has made its own form of each
     /// packet.
     pub is_native: bool,
@@ -41,6 +45,8 @@ pub struct Report {
     pub queues: Vec<u32>,
     /// Locked memory for packets, of all queues.
     pub memory_bytes: usize,
+    /// Memory of that for the ring of a stream on one queue.
+    pub ring_bytes: usize,
     /// What a person should know: which better ways the kernel refused, and why.
     pub notes: Vec<String>,
 }
@@ -52,32 +58,12 @@ pub struct Traffic {
     pub passed: u64,
     /// To the sockets of the streams.
     pub redirected: u64,
-    /// To a port of the streams, with a wrong IPv4 checksum or wrong lengths; the kernel got them.
-    pub malformed: u64,
     /// For the streams, on a queue that has no socket; the ordinary sockets of the streams got them.
     pub without_socket: u64,
     /// For the streams, but several datagrams in one frame, as the kernel joins them (GRO, or GSO of a sender on the
     /// same machine), or longer than the MTU was when the receivers were opened; the kernel divided them, and the
     /// ordinary sockets got them.
     pub joined: u64,
-}
-
-/// What was lost of one stream since it was opened, in datagrams.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Losses {
-    /// The stream's ring was full: its thread was too slow.
-    pub ring_full: u64,
-    /// There was no free chunk, or the datagram did not fit (as the kernel counts it: `rx_dropped`).
-    pub no_memory: u64,
-    /// The UDP checksum was wrong.
-    pub wrong_checksum: u64,
-    /// No whole datagram, though the filter took it for one.
-    pub damaged: u64,
-    /// By the ordinary socket of the port.
-    pub other_socket: u64,
-    /// How often the kernel or the card looked for a free chunk in vain. This is not a number of datagrams: what the
-    /// card then drops, it counts itself (`rx_missed_errors` and the like in `ethtool -S`).
-    pub memory_empty: u64,
 }
 
 /// The memory and the fill ring of one queue; its streams share them.
@@ -109,7 +95,6 @@ pub(crate) struct Attached {
     pub counters: OwnedFd,
     pub streams: u32,
     pub busy_poll: bool,
-    pub checks_sums: bool,
     pub report: Report,
 }
 
@@ -119,6 +104,7 @@ pub struct XdpReceiver {
     attached: Arc<Attached>,
     stream: u32,
     queues: Vec<StreamQueue>,
+    address: SocketAddr,
     rest: UdpReceiver,
     /// Where the parts of a datagram are put together.
     joined: Vec<u8>,
@@ -126,44 +112,39 @@ pub struct XdpReceiver {
     calls: u32,
     /// Why the sockets are of no use any more.
     failed: Option<io::Error>,
-    losses: Losses,
+    losses: Arc<Mutex<Losses>>,
+    refusals: Arc<Refusals>,
 }
 
 /// What happens to datagrams, apart from rings and sockets.
 struct Reader<'a> {
     joined: &'a mut [u8],
-    losses: &'a mut Losses,
-    checks_sums: bool,
+    /// Where the stream is received.
+    to: SocketAddr,
+    refusals: &'a Refusals,
     take: &'a mut dyn FnMut(&[u8], Sender),
 }
 
 impl Reader<'_> {
-    /// One whole frame, in one or several chunks.
-    fn frame(&mut self, memory: &PacketMemory, chunks: &[Chunk]) {
-        let Some(first) = chunks.first().map(|chunk| memory.data(chunk)) else { return };
-        let frame_bytes = chunks.iter().map(Chunk::bytes).sum();
-        let Some(datagram) = Datagram::find(first, frame_bytes) else {
-            self.losses.damaged += 1;
-            return;
-        };
-        let payload = match first.get(datagram.payload.clone()) {
-            Some(payload) => payload,
-            None => {
-                let pieces = chunks.iter().map(|chunk| memory.data(chunk));
-                match frame::gather(pieces, &datagram.payload, self.joined) {
-                    Some(payload) => payload,
-                    None => {
-                        self.losses.damaged += 1;
-                        return;
-                    }
+    /// One whole frame, in one or several chunks. False if it is refused.
+    fn frame(&mut self, memory: &PacketMemory, chunks: &[Chunk]) -> bool {
+        let Some(first) = chunks.first().map(|chunk| memory.data(chunk)) else { return false };
+        let bytes = chunks.iter().map(Chunk::bytes).sum();
+        // The kernel does not say which frames never were on a wire.
+        let arrival = Arrival { checksum: Checksum::MaybeLeft, ..Arrival::whole(bytes) };
+        let taken = datagram(first, arrival, self.to).and_then(|found| {
+            let payload = match first.get(found.payload.clone()) {
+                Some(payload) => payload,
+                None => {
+                    let pieces = chunks.iter().map(|chunk| memory.data(chunk));
+                    gather(pieces, &found.payload, self.joined).ok_or(Refused::Length)?
                 }
-            }
-        };
-        if self.checks_sums && !datagram.checksum_is_right(payload) {
-            self.losses.wrong_checksum += 1;
-            return;
-        }
-        (self.take)(payload, Sender::from(datagram.sender));
+            };
+            found.check(payload)?;
+            (self.take)(payload, found.sender);
+            Ok(())
+        });
+        taken.map_err(|why| self.refusals.count(why)).is_ok()
     }
 }
 
@@ -174,10 +155,10 @@ impl StreamQueue {
         Self { queue, socket, ring, held, is_oversized: false, spent }
     }
 
-    /// Reads what is in the ring, at most a batch, and returns the number of frames.
-    fn receive(&mut self, reader: &mut Reader<'_>) -> usize {
+    /// Reads what is in the ring, at most a batch; returns the numbers of frames and of datagrams among them.
+    fn receive(&mut self, reader: &mut Reader<'_>) -> (usize, usize) {
         let available = self.ring.begin().min(BATCH_CHUNKS);
-        let mut frames = 0;
+        let (mut frames, mut datagrams) = (0, 0);
         for _ in 0..available {
             let Some(chunk) = self.ring.take(&self.queue.memory) else { break };
             let continues = chunk.continues;
@@ -191,9 +172,9 @@ impl StreamQueue {
             }
             frames += 1;
             if std::mem::take(&mut self.is_oversized) {
-                reader.losses.damaged += 1;
+                reader.refusals.count(Refused::Joined);
             } else {
-                reader.frame(&self.queue.memory, &self.held);
+                datagrams += usize::from(reader.frame(&self.queue.memory, &self.held));
             }
             self.spent.append(&mut self.held);
             if self.spent.len() >= RETURN_CHUNKS {
@@ -204,7 +185,7 @@ impl StreamQueue {
             self.ring.end();
             self.give_back();
         }
-        frames
+        (frames, datagrams)
     }
 
     fn give_back(&mut self) {
@@ -217,28 +198,39 @@ impl StreamQueue {
 }
 
 impl XdpReceiver {
-    pub(crate) fn new(attached: Arc<Attached>, stream: u32, queues: Vec<StreamQueue>, rest: UdpReceiver) -> Self {
+    /// `rest` = the ordinary socket of the stream, with its address.
+    pub(crate) fn new(attached: Arc<Attached>, stream: u32, queues: Vec<StreamQueue>, rest: (SocketAddr, UdpReceiver)) -> Self {
+        let (address, rest) = rest;
         let sockets = queues.iter().map(|queue| sys::readable(queue.socket.as_fd()));
         let descriptors = sockets.chain([sys::readable(rest.as_fd())]).collect();
         Self {
             attached,
             stream,
             queues,
+            address,
             rest,
             joined: vec![0; PAYLOAD_BYTES_MAX],
             descriptors,
             calls: 0,
             failed: None,
-            losses: Losses::default(),
+            losses: Arc::default(),
+            refusals: Arc::default(),
         }
     }
 
     /// The address that was bound, with the port that the kernel chose if 0 was asked for.
-    ///
-    /// # Errors
-    /// The socket is broken.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.rest.local_addr()
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The counters of refused frames.
+    pub fn refusals(&self) -> Arc<Refusals> {
+        Arc::clone(&self.refusals)
+    }
+
+    /// What was lost, as of the last call of [`Source::dropped`].
+    pub fn losses(&self) -> Arc<Mutex<Losses>> {
+        Arc::clone(&self.losses)
     }
 
     /// How it receives.
@@ -255,35 +247,35 @@ impl XdpReceiver {
         Ok(Traffic {
             passed: read(filter::PASSED)?,
             redirected: read(filter::REDIRECTED)?,
-            malformed: read(filter::MALFORMED)?,
             without_socket: read(filter::WITHOUT_SOCKET)?,
             joined: read(filter::JOINED)?,
         })
     }
 
-    /// What was lost, by cause.
-    pub fn losses(&mut self) -> Losses {
-        let (mut ring_full, mut no_memory, mut memory_empty) = (0, 0, 0);
+    /// Asks the kernel for its counters. Without an answer the last ones hold.
+    fn count_losses(&mut self) -> Losses {
+        let mut now = Losses { other_socket: self.rest.dropped(), ..Losses::default() };
         for queue in &self.queues {
             if let Ok(counted) = sys::statistics(queue.socket.as_fd()) {
-                ring_full += counted.rx_ring_full;
-                no_memory += counted.rx_dropped;
+                now.ring_full += counted.rx_ring_full;
+                now.no_memory += counted.rx_dropped;
                 // The counter belongs to the fill ring, which the streams of a queue share.
-                memory_empty += counted.rx_fill_ring_empty_descs;
+                now.memory_empty += counted.rx_fill_ring_empty_descs;
             }
         }
-        self.losses.ring_full = ring_full.max(self.losses.ring_full);
-        self.losses.no_memory = no_memory.max(self.losses.no_memory);
-        self.losses.memory_empty = memory_empty.max(self.losses.memory_empty);
-        self.losses.other_socket = self.rest.dropped();
-        self.losses
+        let mut losses = self.losses.lock().unwrap_or_else(PoisonError::into_inner);
+        losses.ring_full = losses.ring_full.max(now.ring_full);
+        losses.no_memory = losses.no_memory.max(now.no_memory);
+        losses.other_socket = now.other_socket;
+        losses.memory_empty = losses.memory_empty.max(now.memory_empty);
+        *losses
     }
 
     /// Waits until something can be read.
     fn wait(&mut self, timeout: Duration) -> io::Result<()> {
         // The kernel tells a socket that its interface is gone, but does not report that to those who poll.
         if self.failed.is_none() {
-            self.failed = self.queues.iter().find_map(|queue| sys::take_error(queue.socket.as_fd()));
+            self.failed = self.queues.iter().find_map(|queue| options::take_error(&queue.socket));
         }
         if let Some(error) = &self.failed {
             return Err(self.gone(error));
@@ -324,28 +316,39 @@ impl XdpReceiver {
 }
 
 impl Source for XdpReceiver {
-    /// As the trait says; datagrams that are damaged or have a wrong checksum are not passed to `take`, but are in the
-    /// number.
     fn receive(&mut self, timeout: Duration, take: &mut dyn FnMut(&[u8], Sender)) -> io::Result<usize> {
-        let checks_sums = self.attached.checks_sums;
-        let mut reader = Reader { joined: &mut self.joined, losses: &mut self.losses, checks_sums, take: &mut *take };
-        let mut count = self.queues.iter_mut().map(|queue| queue.receive(&mut reader)).sum();
-        self.calls = self.calls.wrapping_add(1);
-        if count == 0 || self.calls.is_multiple_of(REST_INTERVAL) {
-            count += self.rest.receive(Duration::ZERO, take)?;
+        loop {
+            let (mut frames, mut datagrams) = (0, 0);
+            for queue in &mut self.queues {
+                let (to, refusals) = (self.address, &*self.refusals);
+                let mut reader = Reader { joined: &mut self.joined, to, refusals, take: &mut *take };
+                let (of_queue, good) = queue.receive(&mut reader);
+                frames += of_queue;
+                datagrams += good;
+            }
+            self.calls = self.calls.wrapping_add(1);
+            if datagrams == 0 || self.calls.is_multiple_of(REST_INTERVAL) {
+                datagrams += self.rest.receive(Duration::ZERO, take)?;
+            }
+            if datagrams > 0 {
+                return Ok(datagrams);
+            }
+            if frames == 0 {
+                break;
+            }
+            // Only refused frames. To refuse one takes less time than the kernel takes to receive it, so this ends.
         }
-        if count == 0 && !timeout.is_zero() {
+        if !timeout.is_zero() {
             // As with other sockets: what comes now is for the next call.
             self.wait(timeout)?;
         }
-        Ok(count)
+        Ok(0)
     }
 
-    /// Datagrams that did not fit the ring or the memory, whose checksum was wrong, that were damaged, or that the
-    /// ordinary socket of the port dropped; each is counted once.
+    /// Datagrams that found no room in the ring or in the memory, or that the ordinary socket of the port dropped; each
+    /// is counted once. What is refused is not among them ([`XdpReceiver::refusals`]).
     fn dropped(&mut self) -> u64 {
-        let losses = self.losses();
-        losses.ring_full + losses.no_memory + losses.wrong_checksum + losses.damaged + losses.other_socket
+        self.count_losses().datagrams()
     }
 }
 

@@ -1,11 +1,10 @@
-//! The system calls of AF_XDP: sockets, mapped memory, maps and programs of eBPF, facts of an interface. What the
-//! kernel writes into memory that is shared with it is in `rings.rs`.
+//! The system calls of AF_XDP: sockets, mapped memory, maps and programs of eBPF. What the kernel writes into memory
+//! that is shared with it is in `rings.rs`.
 
 use super::assembler::Instruction;
-use std::ffi::{CStr, CString};
+use crate::sys::options;
 use std::io;
 use std::mem::size_of;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::time::Duration;
@@ -86,26 +85,9 @@ pub(crate) fn socket() -> io::Result<OwnedFd> {
     owned(unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) })
 }
 
-/// `T` must be a plain C type without padding.
-fn set_option<T: Copy>(socket: BorrowedFd<'_>, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
-    let length = size_of::<T>() as libc::socklen_t;
-    // SAFETY: `value` lives during the call, which reads as many bytes as it has.
-    done(unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, ptr::from_ref(value).cast(), length) })
-}
-
-/// Fills `value`, a plain C type for which all bytes are valid, and returns how many bytes the kernel wrote.
-fn get_option<T: Copy>(socket: BorrowedFd<'_>, level: libc::c_int, option: libc::c_int, value: &mut T) -> io::Result<usize> {
-    let mut length = size_of::<T>() as libc::socklen_t;
-    let to = ptr::from_mut(value).cast();
-    // SAFETY: `value` and `length` live during the call and agree in size; all bytes are valid for the types used
-    // below.
-    done(unsafe { libc::getsockopt(socket.as_raw_fd(), level, option, to, &raw mut length) })?;
-    Ok(length as usize)
-}
-
 /// Sets the number of entries of a ring (`XDP_RX_RING`, `XDP_UMEM_FILL_RING`, ...), a power of two.
 pub(crate) fn set_ring(socket: BorrowedFd<'_>, ring: libc::c_int, entries: u32) -> io::Result<()> {
-    set_option(socket, libc::SOL_XDP, ring, &entries)
+    options::set(&socket, libc::SOL_XDP, ring, &entries)
 }
 
 /// Hands memory to the kernel for packets, in chunks of `chunk_bytes`.
@@ -125,14 +107,14 @@ pub(crate) fn register_memory(socket: BorrowedFd<'_>, memory: &Mapping, bytes: u
     let address = memory.start().as_ptr().addr() as u64;
     let registration =
         Registration { address, bytes: bytes as u64, chunk_bytes, headroom_bytes: 0, flags: 0, transmit_metadata_bytes: 0 };
-    set_option(socket, libc::SOL_XDP, libc::XDP_UMEM_REG, &registration)
+    options::set(&socket, libc::SOL_XDP, libc::XDP_UMEM_REG, &registration)
 }
 
 /// Where the parts of the rings lie in their mappings.
 pub(crate) fn ring_offsets(socket: BorrowedFd<'_>) -> io::Result<libc::xdp_mmap_offsets> {
     let none = libc::xdp_ring_offset { producer: 0, consumer: 0, desc: 0, flags: 0 };
     let mut offsets = libc::xdp_mmap_offsets { rx: none, tx: none, fr: none, cr: none };
-    let bytes = get_option(socket, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS, &mut offsets)?;
+    let bytes = options::get(&socket, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS, &mut offsets)?;
     if bytes < size_of::<libc::xdp_mmap_offsets>() {
         return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
     }
@@ -171,15 +153,15 @@ pub(crate) fn statistics(socket: BorrowedFd<'_>) -> io::Result<libc::xdp_statist
         tx_ring_empty_descs: 0,
     };
     // Kernels before 5.9 write the first three numbers only; `rx_dropped` then has what the ring had no room for.
-    get_option(socket, libc::SOL_XDP, libc::XDP_STATISTICS, &mut counted)?;
+    options::get(&socket, libc::SOL_XDP, libc::XDP_STATISTICS, &mut counted)?;
     Ok(counted)
 }
 
 /// True if the network card writes packets to their memory itself.
 pub(crate) fn is_zero_copy(socket: BorrowedFd<'_>) -> io::Result<bool> {
-    let mut options = libc::xdp_options { flags: 0 };
-    get_option(socket, libc::SOL_XDP, libc::XDP_OPTIONS, &mut options)?;
-    Ok(options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0)
+    let mut answer = libc::xdp_options { flags: 0 };
+    options::get(&socket, libc::SOL_XDP, libc::XDP_OPTIONS, &mut answer)?;
+    Ok(answer.flags & libc::XDP_OPTIONS_ZEROCOPY != 0)
 }
 
 /// Lets this process run the driver's receive loop instead of waiting for interrupts
@@ -188,25 +170,15 @@ pub(crate) fn prefer_busy_poll(socket: BorrowedFd<'_>, poll_us: u32, packets_max
     const SO_BUSY_POLL: libc::c_int = 46;
     const SO_PREFER_BUSY_POLL: libc::c_int = 69;
     const SO_BUSY_POLL_BUDGET: libc::c_int = 70;
-    set_option(socket, libc::SOL_SOCKET, SO_PREFER_BUSY_POLL, &1_i32)?;
-    set_option(socket, libc::SOL_SOCKET, SO_BUSY_POLL, &poll_us.cast_signed())?;
-    set_option(socket, libc::SOL_SOCKET, SO_BUSY_POLL_BUDGET, &packets_max.cast_signed())
+    options::set(&socket, libc::SOL_SOCKET, SO_PREFER_BUSY_POLL, &1_i32)?;
+    options::set(&socket, libc::SOL_SOCKET, SO_BUSY_POLL, &poll_us.cast_signed())?;
+    options::set(&socket, libc::SOL_SOCKET, SO_BUSY_POLL_BUDGET, &packets_max.cast_signed())
 }
 
 /// Makes the kernel look at the fill ring, and receive in the case of busy polling.
 pub(crate) fn wake(socket: BorrowedFd<'_>) {
     // SAFETY: no memory is passed; without a buffer the call only wakes the driver.
     unsafe { libc::recvfrom(socket.as_raw_fd(), ptr::null_mut(), 0, libc::MSG_DONTWAIT, ptr::null_mut(), ptr::null_mut()) };
-}
-
-/// The error that made the socket useless, if any; it is taken from the socket.
-pub(crate) fn take_error(socket: BorrowedFd<'_>) -> Option<io::Error> {
-    let mut code: libc::c_int = 0;
-    match get_option(socket, libc::SOL_SOCKET, libc::SO_ERROR, &mut code) {
-        Ok(_) if code == 0 => None,
-        Ok(_) => Some(io::Error::from_raw_os_error(code)),
-        Err(error) => Some(error),
-    }
 }
 
 /// An entry for [`wait`].
@@ -385,145 +357,12 @@ pub(crate) fn attach(program: BorrowedFd<'_>, index: u32, hook: Hook) -> io::Res
     owned(unsafe { bpf(LINK_CREATE, &mut attach) }?)
 }
 
-/// What is known of a network interface.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Interface {
-    pub name: String,
-    pub index: u32,
-    /// Bytes of the largest IP packet.
-    pub mtu: u32,
-    pub mac: [u8; 6],
-    pub is_up: bool,
-    /// Receive queues that are in use.
-    pub queues: u32,
-}
-
-impl Interface {
-    /// Asks the kernel about the interface of this name. `any_socket` = any socket of the network namespace.
-    pub(crate) fn read(name: &str, any_socket: BorrowedFd<'_>) -> io::Result<Self> {
-        const SIOCGIFFLAGS: libc::c_ulong = 0x8913;
-        const SIOCGIFMTU: libc::c_ulong = 0x8921;
-        const SIOCGIFHWADDR: libc::c_ulong = 0x8927;
-        const SIOCGIFINDEX: libc::c_ulong = 0x8933;
-        let ask = |what| request(any_socket, name, what, [0; 24]);
-        let number = |answer: [u8; 24]| u32::from_ne_bytes([answer[0], answer[1], answer[2], answer[3]]);
-        let index = number(ask(SIOCGIFINDEX)?);
-        let mtu = number(ask(SIOCGIFMTU)?);
-        let hardware = ask(SIOCGIFHWADDR)?;
-        if u16::from_ne_bytes([hardware[0], hardware[1]]) != libc::ARPHRD_ETHER {
-            return Err(io::Error::from_raw_os_error(libc::EPFNOSUPPORT));
-        }
-        let mut mac = [0; 6];
-        mac.copy_from_slice(&hardware[2..8]);
-        let is_up = number(ask(SIOCGIFFLAGS)?) & libc::IFF_UP as u32 != 0;
-        let queues = queues(any_socket, name);
-        Ok(Self { name: name.into(), index, mtu, mac, is_up, queues })
-    }
-}
-
-/// The interface that has this address.
-pub(crate) fn interface_of(address: IpAddr) -> io::Result<Option<String>> {
-    let mut list = ptr::null_mut();
-    // SAFETY: `list` lives during the call, which makes it point to a list of its own.
-    done(unsafe { libc::getifaddrs(&raw mut list) })?;
-    let (mut entry, mut found) = (list.cast_const(), None);
-    // SAFETY: the list ends with a null pointer; its entries are valid until it is freed below.
-    while let Some(interface) = unsafe { entry.as_ref() } {
-        // SAFETY: the address of an entry is null, or a structure of the size that its family has.
-        if found.is_none() && unsafe { ip_of(interface.ifa_addr) } == Some(address) {
-            // SAFETY: the name of an entry is a C string that lives as long as the list.
-            found = Some(unsafe { CStr::from_ptr(interface.ifa_name) }.to_string_lossy().into_owned());
-        }
-        entry = interface.ifa_next;
-    }
-    // SAFETY: the list came from `getifaddrs`, is freed once, and nothing points into it any more.
-    unsafe { libc::freeifaddrs(list) };
-    Ok(found)
-}
-
-/// `address` must be null or point to an address as large as its family says.
-unsafe fn ip_of(address: *const libc::sockaddr) -> Option<IpAddr> {
-    // SAFETY: the caller's promise; every address begins with its family.
-    let family = libc::c_int::from(unsafe { address.as_ref() }?.sa_family);
-    match family {
-        libc::AF_INET => {
-            // SAFETY: the family says that this is a `sockaddr_in`; it need not be aligned for more than its beginning.
-            let v4 = unsafe { address.cast::<libc::sockaddr_in>().read_unaligned() };
-            Some(Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr)).into())
-        }
-        libc::AF_INET6 => {
-            // SAFETY: as above for a `sockaddr_in6`.
-            let v6 = unsafe { address.cast::<libc::sockaddr_in6>().read_unaligned() };
-            Some(Ipv6Addr::from(v6.sin6_addr.s6_addr).into())
-        }
-        _ => None,
-    }
-}
-
-/// One `ioctl` on an interface: `struct ifreq`, the name and 24 bytes of content. If the request points to further
-/// memory, the content has its address.
-fn request(socket: BorrowedFd<'_>, name: &str, what: libc::c_ulong, content: [u8; 24]) -> io::Result<[u8; 24]> {
-    #[repr(C, align(8))]
-    struct Request {
-        name: [u8; 16],
-        content: [u8; 24],
-    }
-    let bytes = CString::new(name).map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))?.into_bytes();
-    if bytes.is_empty() || bytes.len() >= 16 {
-        return Err(io::Error::from_raw_os_error(libc::ENODEV));
-    }
-    let mut request = Request { name: [0; 16], content };
-    request.name[..bytes.len()].copy_from_slice(&bytes);
-    // SAFETY: the requests of this file read and write a `struct ifreq`, which has 40 bytes like this one; SIOCETHTOOL
-    // also the structure whose address the caller gives.
-    done(unsafe { libc::ioctl(socket.as_raw_fd(), what as _, &raw mut request) })?;
-    Ok(request.content)
-}
-
-/// The receive queues that the driver uses; 1 if it does not say.
-fn queues(socket: BorrowedFd<'_>, name: &str) -> u32 {
-    const SIOCETHTOOL: libc::c_ulong = 0x8946;
-    const ETHTOOL_GCHANNELS: u32 = 0x3c;
-    // `struct ethtool_channels`: command, most of rx, tx, other, combined; then the present ones in the same order.
-    let mut channels = [ETHTOOL_GCHANNELS, 0, 0, 0, 0, 0, 0, 0, 0];
-    let mut content = [0; 24];
-    content[..size_of::<usize>()].copy_from_slice(&channels.as_mut_ptr().expose_provenance().to_ne_bytes());
-    match request(socket, name, SIOCETHTOOL, content) {
-        Ok(_) => (channels[5] + channels[8]).max(1),
-        Err(_) => 1,
-    }
-}
-
 #[cfg(test)]
-pub(crate) use tests::{PacketSocket, test_run};
+pub(crate) use tests::test_run;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Sends frames as they are from an interface.
-    pub(crate) struct PacketSocket(OwnedFd);
-
-    impl PacketSocket {
-        pub(crate) fn open(index: u32) -> io::Result<Self> {
-            // SAFETY: no memory is passed. Protocol 0 = the socket receives nothing.
-            let socket = owned(unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) })?;
-            // SAFETY: `sockaddr_ll` is a plain C structure for which all zero bytes are valid.
-            let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-            address.sll_family = libc::AF_PACKET as u16;
-            address.sll_ifindex = index as i32;
-            let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-            // SAFETY: `address` lives during the call and has the stated length.
-            done(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) })?;
-            Ok(Self(socket))
-        }
-
-        pub(crate) fn send(&self, frame: &[u8]) -> io::Result<()> {
-            // SAFETY: `frame` lives during the call and has the stated length.
-            let sent = unsafe { libc::send(self.0.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
-            if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-        }
-    }
 
     /// Runs a program on one frame and returns its result; nothing is sent anywhere.
     pub(crate) fn test_run(program: BorrowedFd<'_>, frame: &[u8]) -> io::Result<u32> {

@@ -1,108 +1,60 @@
 //! Real packets over a pair of virtual interfaces, each test in a network of its own. Where the process may not do
-//! that, the tests say so and check nothing.
+//! that, the tests count as skipped.
 
-use super::made::{Layers, frame};
-use super::sys::{self, Interface, PacketSocket};
-use super::{Options, Ways, XdpReceiver, interface_of, open};
+use super::sys;
+use super::{Losses, NoSockets, Options, Ways, XdpReceiver, open};
+use crate::frame::Refused;
+use crate::frames::{ethernet, fragments, frame, ip, udp};
+use crate::place::{V4, V6, addresses, is_inside, play, put_up, set, wait_for, wire_with};
+use crate::skip;
+use crate::sys::interfaces;
 use crate::udp::UdpSender;
+use crate::wire::Wire;
 use konkordia_core::failure::Failure;
 use konkordia_core::ports::Source;
 use konkordia_core::sender::Sender;
-use std::io::Write;
-use std::net::UdpSocket;
-use std::os::fd::AsFd;
+use std::io::{self, Write};
+use std::net::{SocketAddr, UdpSocket};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-const INSIDE: &str = "KONKORDIA_TEST_INSIDE";
 const PORT: u16 = 50_000;
 /// Longest wait for what must come.
 const LONG: Duration = Duration::from_secs(30);
 
-/// Runs the calling test again in a network namespace of its own, through `prefix` (a program that changes rights, for
-/// example), and then the scene in it.
-fn in_own_network(prefix: &[&str], scene: impl FnOnce()) {
-    if std::env::var_os(INSIDE).is_some() {
-        return scene();
+/// As [`play`], where this process has the rights that AF_XDP needs.
+fn in_own_network<S: FnOnce()>(before: &[&str], scene: S) {
+    if !is_inside()
+        && let Err(error) = sys::socket().and_then(|_| sys::create_map(sys::MapKind::Sockets, 4, 4, 1))
+    {
+        return skip::skipped(&format!("{error}; AF_XDP needs CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF"));
     }
-    if let Err(error) = sys::socket().and_then(|_| sys::create_map(sys::MapKind::Sockets, 4, 4, 1)) {
-        println!("not tested: {error}; AF_XDP needs CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF");
-        return;
-    }
-    if !Command::new("unshare").args(["-n", "true"]).status().is_ok_and(|status| status.success()) {
-        println!("not tested: `unshare -n` is not permitted");
-        return;
-    }
-    let test = std::thread::current().name().unwrap().to_owned();
-    let me = std::env::current_exe().unwrap();
-    let mut command = Command::new("unshare");
-    command.arg("-n").args(prefix).arg(me).args(["--exact", &test, "--nocapture", "--test-threads=1"]);
-    let output = command.env(INSIDE, "1").output().unwrap();
-    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).join("\n");
-    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+    play(before, scene);
 }
 
-fn ip(arguments: &str) -> String {
-    let output = Command::new("ip").args(arguments.split(' ')).output().unwrap();
-    assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
+/// The addresses of streams on the card.
+fn to(ports: &[u16]) -> Vec<SocketAddr> {
+    ports.iter().map(|port| SocketAddr::new(addresses(V4).1.ip(), *port)).collect()
 }
 
-/// Two interfaces with a cable between them: frames that are sent from `far` arrive at `near`, which has the addresses.
-struct Cable(PacketSocket);
-
-impl Cable {
-    fn new(mtu: u32) -> Self {
-        Self::with_queues(mtu, 1)
-    }
-
-    fn with_queues(mtu: u32, queues: u32) -> Self {
-        let common = format!("mtu {mtu} numtxqueues {queues} numrxqueues {queues}");
-        ip(&format!("link add far {common} type veth peer name near {common} address 02:00:00:00:00:01"));
-        for name in ["far", "near"] {
-            ip(&format!("link set {name} up"));
-        }
-        wait_for_cable();
-        ip("address add 10.7.0.1/24 dev near");
-        ip("address add fd07::1/64 dev near nodad");
-        Self(PacketSocket::open(interface("far").index).unwrap())
-    }
-
-    fn send(&self, layers: &Layers, payload: &[u8]) {
-        self.send_frame(&frame(layers, payload));
-    }
-
-    fn send_frame(&self, frame: &[u8]) {
-        // The queue between the two interfaces may be full.
-        for _ in 0..1000 {
-            match self.0.send(frame) {
-                Ok(()) => return,
-                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => std::thread::sleep(Duration::from_millis(1)),
-                Err(error) => panic!("{error}"),
-            }
-        }
-        panic!("the cable is full");
-    }
-}
-
-/// The kernel notices a cable a little later than it is there, and drops what is sent before.
-fn wait_for_cable() {
-    let start = Instant::now();
-    while ["far", "near"].iter().any(|name| !ip(&format!("link show {name}")).contains("state UP")) {
-        assert!(start.elapsed() < LONG, "{}", ip("link show"));
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    // Waits for the lock under which the kernel notices it.
-    ip("link set far txqueuelen 1000");
-}
-
-fn interface(name: &str) -> Interface {
-    Interface::read(name, UdpSocket::bind("127.0.0.1:0").or_else(|_| UdpSocket::bind("0.0.0.0:0")).unwrap().as_fd()).unwrap()
+/// Sends a datagram to a port of the card.
+fn send(wire: &Wire, port: u16, payload: &[u8]) {
+    wire.send(&frame(addresses(V4).0, to(&[port])[0], payload)).unwrap();
 }
 
 fn options(ways: Ways) -> Options {
     Options { ways, buffer_bytes: 4 << 20, ..Options::default() }
+}
+
+fn open_one(options: &Options) -> XdpReceiver {
+    open(&to(&[PORT]), options).unwrap().remove(0)
+}
+
+/// What was lost up to now.
+fn losses(receiver: &mut XdpReceiver) -> Losses {
+    receiver.dropped();
+    *receiver.losses().lock().unwrap()
 }
 
 /// Receives until `count` datagrams have come, at most for some seconds.
@@ -126,23 +78,25 @@ fn payload(bytes: usize, number: usize) -> Vec<u8> {
 #[test]
 fn datagrams_of_every_length_come_whole_in_the_driver_and_in_the_stack() {
     in_own_network(&[], || {
-        let cable = Cable::new(9000);
+        let cable = wire_with(9000, 1);
+        let (from, to) = (addresses(V4).0, to(&[PORT])[0]);
         for ways in [Ways::Native, Ways::Generic, Ways::Any] {
-            let mut receiver = open("near", &[PORT], &options(ways)).unwrap().remove(0);
+            let mut receiver = open_one(&options(ways));
             assert_eq!(receiver.report().is_native, ways != Ways::Generic, "{:?}", receiver.report());
             assert!(!receiver.report().is_zero_copy);
             let lengths = [0, 1, 64, 1472, 3400, 3498, 3520, 3798, 3799, 3840, 4096, 7638, 7639, 8192, 8240, 8958];
             for round in 0..200 {
                 let sent: Vec<_> = lengths.iter().map(|bytes| payload(*bytes, round)).collect();
                 for (number, content) in sent.iter().enumerate() {
-                    let tags = [vec![], vec![0x8100]][number % 2].clone();
-                    cable.send(&Layers { tags, port: PORT, ..Layers::default() }, content);
+                    // A tag that gives a priority.
+                    let tags: &[u16] = if number % 2 == 0 { &[] } else { &[0xe000] };
+                    cable.send(&ethernet(tags, &ip(from.ip(), to.ip(), 17, &udp(from, to, content)))).unwrap();
                 }
                 assert_eq!(take(&mut receiver, sent.len()), sent, "{ways:?} round {round}");
             }
             assert_eq!(receiver.dropped(), 0, "{:?}", receiver.losses());
             let traffic = receiver.traffic().unwrap();
-            assert_eq!((traffic.redirected, traffic.malformed, traffic.without_socket), (3200, 0, 0));
+            assert_eq!((traffic.redirected, traffic.without_socket), (3200, 0));
             assert!(is_empty(&mut receiver));
         }
     });
@@ -151,69 +105,51 @@ fn datagrams_of_every_length_come_whole_in_the_driver_and_in_the_stack() {
 #[test]
 fn other_traffic_reaches_the_kernel_and_bad_packets_are_counted() {
     in_own_network(&[], || {
-        let cable = Cable::new(9000);
-        for ways in [Ways::Native, Ways::Generic] {
-            let mut options = options(ways);
-            options.address = "::".parse().unwrap();
-            let mut receiver = open("near", &[PORT], &options).unwrap().remove(0);
-            let other = UdpSocket::bind("[::]:50001").unwrap();
+        let cable = wire_with(9000, 1);
+        for (ways, texts) in [(Ways::Native, V4), (Ways::Native, V6), (Ways::Generic, V4), (Ways::Generic, V6)] {
+            let (from, to) = addresses(texts);
+            let mut receiver = open(&[to], &options(ways)).unwrap().remove(0);
+            let other_to = SocketAddr::new(to.ip(), to.port() + 1);
+            let other = UdpSocket::bind(other_to).unwrap();
             other.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
             let mut buffer = [0; 9000];
-            for ipv6 in [false, true] {
-                let own = Layers { ipv6, port: PORT, ..Layers::default() };
-                for bytes in [10, 8240] {
-                    // To another port: the kernel gets it unchanged.
-                    let content = payload(bytes, 3);
-                    cable.send(&Layers { port: 50_001, ..own.clone() }, &content);
-                    let (length, from) = other.recv_from(&mut buffer).unwrap();
-                    assert_eq!((&buffer[..length], from.port()), (&content[..], 40_000));
-                    // A wrong checksum: one datagram lost, and counted.
-                    let before = receiver.dropped();
-                    let mut wrong = frame(&own, &content);
-                    *wrong.last_mut().unwrap() ^= 1;
-                    cable.send_frame(&wrong);
-                    cable.send(&own, &content);
-                    assert_eq!(take(&mut receiver, 1), [content], "{ways:?} {ipv6}");
-                    assert!(is_empty(&mut receiver));
-                    assert_eq!(receiver.dropped(), before + 1, "{:?}", receiver.losses());
-                }
+            for (n, bytes) in (1..).zip([100, 8240]) {
+                // To another port: the kernel gets it unchanged.
+                let content = payload(bytes, 3);
+                cable.send(&frame(from, other_to, &content)).unwrap();
+                let (length, sender) = other.recv_from(&mut buffer).unwrap();
+                assert_eq!((&buffer[..length], sender), (&content[..], from));
+                // A wrong checksum: one datagram refused, and counted.
+                let mut wrong = frame(from, to, &content);
+                *wrong.last_mut().unwrap() ^= 1;
+                cable.send(&wrong).unwrap();
+                cable.send(&frame(from, to, &content)).unwrap();
+                assert_eq!(take(&mut receiver, 1), [content], "{ways:?} {to}");
+                assert!(is_empty(&mut receiver));
+                assert_eq!((receiver.refusals().of(Refused::Checksum), receiver.dropped()), (n, 0));
             }
-            assert_eq!(receiver.losses().wrong_checksum, 4);
-            // A wrong checksum of the IPv4 header: the kernel drops it.
-            let mut wrong = frame(&Layers { port: PORT, ..Layers::default() }, &[1; 500]);
-            wrong[24] ^= 1;
-            cable.send_frame(&wrong);
+            // A wrong length.
+            let mut wrong = frame(from, to, &[1; 500]);
+            let length_at = wrong.len() - 504;
+            wrong[length_at] = 0xff;
+            cable.send(&wrong).unwrap();
             assert!(is_empty(&mut receiver));
-            assert_eq!(receiver.traffic().unwrap().malformed, 1);
-            // Two fragments: the kernel joins them, and they come through the ordinary socket.
+            assert_eq!(receiver.refusals().of(Refused::Length), 1);
+            // Fragments: the kernel joins them, and they come through the ordinary socket.
             let whole = payload(992, 5);
-            for part in fragments(&frame(&Layers { port: PORT, ..Layers::default() }, &whole), 504) {
-                cable.send_frame(&part);
+            for part in fragments(from, to, &whole, 600, 1) {
+                cable.send(&part).unwrap();
             }
             assert_eq!(take(&mut receiver, 1), [whole]);
+            assert_eq!(receiver.dropped(), 0, "{:?}", receiver.losses());
         }
     });
-}
-
-/// Divides the IPv4 packet of a frame without tags; the first part has `first_bytes` (a multiple of 8) of its payload.
-fn fragments(frame: &[u8], first_bytes: usize) -> [Vec<u8>; 2] {
-    let (head, content) = frame.split_at(34);
-    [(0, &content[..first_bytes], 0x2000), (first_bytes, &content[first_bytes..], 0)].map(|(offset, part, more)| {
-        let mut head = head.to_vec();
-        head[16..18].copy_from_slice(&(20 + part.len() as u16).to_be_bytes());
-        head[20..22].copy_from_slice(&((offset / 8) as u16 | more).to_be_bytes());
-        head[24..26].fill(0);
-        let sum: u32 = head[14..34].chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(word[1])).sum();
-        let sum = (sum & 0xffff) + (sum >> 16);
-        head[24..26].copy_from_slice(&(!(sum as u16)).to_be_bytes());
-        [&head, part].concat()
-    })
 }
 
 #[test]
 fn a_stream_that_nobody_reads_loses_only_its_own_datagrams_and_each_is_counted() {
     in_own_network(&[], || {
-        let cable = Cable::new(9000);
+        let cable = wire_with(9000, 1);
         // Datagrams in one chunk and in three.
         for (ways, bytes, waiting) in
             [(Ways::Native, 8240, 85), (Ways::Native, 100, 256), (Ways::Generic, 8240, 85), (Ways::Generic, 100, 256)]
@@ -221,11 +157,11 @@ fn a_stream_that_nobody_reads_loses_only_its_own_datagrams_and_each_is_counted()
             let ports = [PORT, PORT + 1, PORT + 7];
             let mut options = options(ways);
             options.buffer_bytes = 256 * 4096;
-            let mut receivers = open("near", &ports, &options).unwrap();
+            let mut receivers = open(&to(&ports), &options).unwrap();
             let sent = 6000;
             for number in 0..sent {
                 for port in ports {
-                    cable.send(&Layers { port, ..Layers::default() }, &payload(bytes, number + usize::from(port)));
+                    send(&cable, port, &payload(bytes, number + usize::from(port)));
                 }
                 for (receiver, port) in receivers.iter_mut().zip(ports).take(2) {
                     let expected = payload(bytes, number + usize::from(port));
@@ -234,16 +170,17 @@ fn a_stream_that_nobody_reads_loses_only_its_own_datagrams_and_each_is_counted()
             }
             let late = receivers[2].dropped();
             let rest = take(&mut receivers[2], sent - late as usize).len();
-            assert_eq!((rest, late), (waiting, (sent - waiting) as u64), "{ways:?} {:?}", receivers[2].losses());
-            assert_eq!(receivers[2].losses().ring_full, late);
+            let lost = losses(&mut receivers[2]);
+            assert_eq!((rest, late), (waiting, (sent - waiting) as u64), "{ways:?} {lost:?}");
+            assert_eq!(lost.ring_full, late);
             assert_eq!(receivers[0].dropped() + receivers[1].dropped(), 0);
             // It takes part again when it is read, and a stream that goes leaves the others alone.
             receivers.remove(0);
             for (receiver, port) in receivers.iter_mut().zip(&ports[1..]) {
-                cable.send(&Layers { port: *port, ..Layers::default() }, &[9; 8240]);
+                send(&cable, *port, &[9; 8240]);
                 assert_eq!(take(receiver, 1), [[9; 8240]]);
             }
-            cable.send(&Layers { port: PORT, ..Layers::default() }, &[9; 100]);
+            send(&cable, PORT, &[9; 100]);
             assert!(receivers.iter_mut().all(is_empty));
             assert_eq!(receivers[0].traffic().unwrap().without_socket, 1);
         }
@@ -256,9 +193,9 @@ fn streams_are_read_by_threads_of_their_own() {
     in_own_network(&[], || {
         const SENT: usize = 20_000;
         const AHEAD: usize = 100;
-        let cable = Cable::new(9000);
+        let cable = wire_with(9000, 1);
         let ports: Vec<u16> = (0..4).map(|stream| PORT + stream).collect();
-        let receivers = open("near", &ports, &options(Ways::Any)).unwrap();
+        let receivers = open(&to(&ports), &options(Ways::Any)).unwrap();
         let length = |number: usize| [8240, 100, 3900, 4096][number % 4];
         let taken: Vec<AtomicUsize> = ports.iter().map(|_| AtomicUsize::new(0)).collect();
         let start = Instant::now();
@@ -285,7 +222,7 @@ fn streams_are_read_by_threads_of_their_own() {
                     std::thread::sleep(Duration::from_micros(100));
                 }
                 for port in &ports {
-                    cable.send(&Layers { port: *port, ..Layers::default() }, &vec![number as u8; length(number)]);
+                    send(&cable, *port, &vec![number as u8; length(number)]);
                 }
             }
             for thread in threads {
@@ -303,13 +240,13 @@ fn datagrams_that_the_kernel_has_joined_are_divided() {
         if std::env::var_os(SEND).is_some() {
             // In a further network, with the other end of the cable, when it has been put there.
             std::io::stdin().read_line(&mut String::new()).unwrap();
-            ip("address add 10.7.0.2/24 dev far");
-            ip("link set far up");
+            set("address add 10.7.0.1/24 dev det");
+            set("link set det up");
             let start = Instant::now();
-            while !ip("link show far").contains("state UP") && start.elapsed() < LONG {
+            while !set("link show det").contains("state UP") && start.elapsed() < LONG {
                 std::thread::sleep(Duration::from_millis(10));
             }
-            let mut sender = UdpSender::connect(([10, 7, 0, 1], PORT).into()).unwrap();
+            let mut sender = UdpSender::connect(to(&[PORT])[0]).unwrap();
             let all: Vec<u8> = (0..70).flat_map(|number| payload(8240, number)).collect();
             sender.send_segments(&all, 8240).unwrap();
             // The cable must stay until everything has arrived.
@@ -317,8 +254,8 @@ fn datagrams_that_the_kernel_has_joined_are_divided() {
             return;
         }
         for (ways, is_joined) in [(Ways::Native, false), (Ways::Generic, true)] {
-            let _cable = Cable::new(9000);
-            let mut receiver = open("near", &[PORT], &options(ways)).unwrap().remove(0);
+            let _cable = wire_with(9000, 1);
+            let mut receiver = open_one(&options(ways));
             let mut child = Command::new("unshare")
                 .arg("-n")
                 .arg(std::env::current_exe().unwrap())
@@ -334,7 +271,7 @@ fn datagrams_that_the_kernel_has_joined_are_divided() {
             while namespace(&pid) == namespace("self") && start.elapsed() < LONG {
                 std::thread::sleep(Duration::from_millis(5));
             }
-            ip(&format!("link set far netns {pid}"));
+            set(&format!("link set det netns {pid}"));
             let mut input = child.stdin.take().unwrap();
             input.write_all(b"\n").unwrap();
             let got = take(&mut receiver, 70);
@@ -342,7 +279,7 @@ fn datagrams_that_the_kernel_has_joined_are_divided() {
             assert!(child.wait().unwrap().success());
             // The network of the sender goes with it, and both ends of the cable, a little later.
             let start = Instant::now();
-            while std::fs::read_to_string("/proc/self/net/dev").unwrap().contains("near:") && start.elapsed() < LONG {
+            while std::fs::read_to_string("/proc/self/net/dev").unwrap().contains("card:") && start.elapsed() < LONG {
                 std::thread::sleep(Duration::from_millis(10));
             }
             assert_eq!(got, (0..70).map(|number| payload(8240, number)).collect::<Vec<_>>(), "{ways:?}");
@@ -355,15 +292,15 @@ fn datagrams_that_the_kernel_has_joined_are_divided() {
 #[test]
 fn every_queue_is_read() {
     in_own_network(&[], || {
-        let cable = Cable::with_queues(9000, 2);
+        let cable = wire_with(9000, 2);
         let ports: Vec<u16> = (0..8).map(|stream| PORT + stream).collect();
         for ways in [Ways::Native, Ways::Generic] {
             // Of how many streams the datagrams came by an ordinary socket, because their queue had no other.
             let mut ordinary = Vec::new();
             for queues in [None, Some(vec![0]), Some(vec![1])] {
-                let mut receivers = open("near", &ports, &Options { queues, ..options(ways) }).unwrap();
+                let mut receivers = open(&to(&ports), &Options { queues, ..options(ways) }).unwrap();
                 for (receiver, port) in receivers.iter_mut().zip(&ports) {
-                    cable.send(&Layers { port: *port, ..Layers::default() }, &payload(8240, 1));
+                    send(&cable, *port, &payload(8240, 1));
                     assert_eq!(take(receiver, 1), [payload(8240, 1)], "{ways:?} {port}");
                 }
                 let traffic = receivers[0].traffic().unwrap();
@@ -380,14 +317,14 @@ fn every_queue_is_read() {
 #[test]
 fn queues_without_a_socket_and_the_time_before_the_program_lose_nothing() {
     in_own_network(&[], || {
-        let cable = Cable::new(9000);
+        let cable = wire_with(9000, 1);
         let mut options = options(Ways::Any);
         options.queues = Some(vec![]);
-        let mut receiver = open("near", &[0], &options).unwrap().remove(0);
-        let port = receiver.local_addr().unwrap().port();
+        let mut receiver = open(&to(&[0]), &options).unwrap().remove(0);
+        let port = receiver.local_addr().port();
         assert_ne!(port, 0);
         let content = payload(8240, 1);
-        cable.send(&Layers { port, ..Layers::default() }, &content);
+        send(&cable, port, &content);
         assert_eq!(take(&mut receiver, 1), [content]);
         assert_eq!(receiver.traffic().unwrap().without_socket, 1);
     });
@@ -397,15 +334,14 @@ fn queues_without_a_socket_and_the_time_before_the_program_lose_nothing() {
 #[test]
 fn busy_polling_receives_the_same() {
     in_own_network(&[], || {
-        let cable = Cable::new(9000);
-        let options = Options { busy_poll_us: Some(20), ..options(Ways::Any) };
-        let mut receiver = open("near", &[PORT], &options).unwrap().remove(0);
+        let cable = wire_with(9000, 1);
+        let mut receiver = open_one(&Options { busy_poll_us: Some(20), ..options(Ways::Any) });
         for number in 0..100 {
-            cable.send(&Layers { port: PORT, ..Layers::default() }, &payload(8240, number));
+            send(&cable, PORT, &payload(8240, number));
             assert_eq!(take(&mut receiver, 1), [payload(8240, number)]);
         }
         assert!(is_empty(&mut receiver));
-        ip("link delete far");
+        set("link delete det");
         assert!(receiver.receive(Duration::from_millis(5), &mut |_, _| {}).is_err());
     });
 }
@@ -414,68 +350,73 @@ fn busy_polling_receives_the_same() {
 fn an_mtu_that_changes_and_an_interface_that_goes_are_survived() {
     in_own_network(&[], || {
         for ways in [Ways::Native, Ways::Generic] {
-            let cable = Cable::new(1500);
-            let mut receiver = open("near", &[PORT], &options(ways)).unwrap().remove(0);
+            let cable = wire_with(1500, 1);
+            let mut receiver = open_one(&options(ways));
             let exchange = |receiver: &mut XdpReceiver, bytes| {
-                cable.send(&Layers { port: PORT, ..Layers::default() }, &payload(bytes, 2));
+                send(&cable, PORT, &payload(bytes, 2));
                 assert_eq!(take(receiver, 1), [payload(bytes, 2)], "{ways:?} {bytes}");
             };
             exchange(&mut receiver, 1400);
-            for name in ["far", "near"] {
-                ip(&format!("link set {name} mtu 9000"));
+            for name in ["det", "card"] {
+                set(&format!("link set {name} mtu 9000"));
             }
             // The ring has chunks for the MTU as it was; longer datagrams come through the ordinary socket.
             exchange(&mut receiver, 8240);
             assert_eq!(receiver.traffic().unwrap().joined, 1);
-            ip("link set near down");
+            set("link set card down");
             assert!(is_empty(&mut receiver));
-            ip("link set near up");
-            wait_for_cable();
+            set("link set card up");
+            wait_for(&cable, V4);
             exchange(&mut receiver, 8240);
-            ip("link delete far");
+            set("link delete det");
             for _ in 0..2 {
                 let error = receiver.receive(Duration::from_millis(50), &mut |_, _| {}).unwrap_err().to_string();
-                assert!(error.contains("interface near is gone"), "{error}");
+                assert!(error.contains("interface card is gone"), "{error}");
             }
             assert_eq!(receiver.dropped(), 0);
         }
     });
 }
 
-fn refused(interface: &str, ports: &[u16], options: &Options) -> Failure {
-    open(interface, ports, options).map(|_| ()).unwrap_err()
+fn refused(ports: &[u16], options: &Options) -> Failure {
+    match open(&to(ports), options) {
+        Err(NoSockets::Refused(failure)) => failure,
+        Err(other) => panic!("{other:?}"),
+        Ok(_) => panic!("it was opened"),
+    }
 }
 
 #[test]
 fn what_cannot_be_opened_says_why() {
     in_own_network(&[], || {
         let any = options(Ways::Any);
-        assert!(open("nothing", &[], &any).unwrap().is_empty());
-        assert!(refused("nothing", &[PORT], &any).fix.contains("ip link"));
-        assert!(refused("a name that is far too long", &[PORT], &any).fix.contains("ip link"));
-        ip("link set lo up");
-        assert!(refused("lo", &[PORT], &any).fix.contains("Ethernet"));
-        let _cable = Cable::new(9000);
-        for (address, name) in
-            [("10.7.0.1", Some("near")), ("fd07::1", Some("near")), ("127.0.0.1", Some("lo")), ("0.0.0.0", None)]
-        {
-            assert_eq!(interface_of(address.parse().unwrap()).unwrap().as_deref(), name, "{address}");
+        assert!(open(&[], &any).is_ok_and(|receivers| receivers.is_empty()));
+        let _cable = wire_with(9000, 1);
+        for (address, name) in [("10.7.0.2", "card"), ("fd07::2", "card"), ("127.0.0.1", "lo")] {
+            assert_eq!(interfaces::with_address(address.parse().unwrap()).unwrap().name, name);
         }
+        for (address, why) in [("0.0.0.0:0", "stands for all of them"), ("10.9.9.9:0", "no network card")] {
+            let error = open(&[address.parse().unwrap()], &any).err();
+            assert!(matches!(&error, Some(NoSockets::NoInterface(said)) if said.contains(why)), "{error:?}");
+        }
+        let loopback = open(&["127.0.0.1:0".parse().unwrap()], &any).err();
+        assert!(matches!(&loopback, Some(NoSockets::Refused(failure)) if failure.fix.contains("Ethernet")), "{loopback:?}");
         let queue = Options { queues: Some(vec![5]), ..any.clone() };
-        assert!(refused("near", &[PORT], &queue).what.contains("no queue 5"));
-        ip("link set near down");
-        let down = refused("near", &[PORT], &any);
-        assert!(down.fix.contains("ip link set near up"), "{down:?}");
-        ip("link set near up");
-        let first = open("near", &[PORT], &any).unwrap();
-        let port = refused("near", &[PORT], &any);
-        assert!(port.what.contains("50000") && port.fix.contains("ss -ulpn"), "{port:?}");
-        let busy = refused("near", &[PORT + 1], &any);
+        assert!(refused(&[PORT], &queue).what.contains("no queue 5"));
+        set("link set card down");
+        let down = refused(&[PORT], &any);
+        assert!(down.fix.contains("ip link set card up"), "{down:?}");
+        set("link set card up");
+        let first = open(&to(&[PORT]), &any).unwrap();
+        let port = open(&to(&[PORT + 1, PORT]), &any).err();
+        let is_taken = |error: &io::Error| error.kind() == io::ErrorKind::AddrInUse;
+        assert!(matches!(&port, Some(NoSockets::Port(1, error)) if is_taken(error)), "{port:?}");
+        let busy = refused(&[PORT + 1], &any);
         assert!(busy.fix.contains("another program"), "{busy:?}");
-        let attached = refused("near", &[PORT + 1], &Options { queues: Some(vec![]), ..any.clone() });
+        let attached = refused(&[PORT + 1], &Options { queues: Some(vec![]), ..any.clone() });
         assert!(attached.fix.contains("detach it first"), "{attached:?}");
         drop(first);
-        drop(open("near", &[PORT], &any).unwrap());
+        drop(open_one(&any));
     });
 }
 
@@ -484,15 +425,15 @@ fn the_program_is_detached_when_receivers_go_and_when_the_process_is_killed() {
     const HOLD: &str = "KONKORDIA_TEST_HOLD";
     in_own_network(&[], || {
         if std::env::var_os(HOLD).is_some() {
-            let _receivers = open("near", &[PORT], &options(Ways::Any)).unwrap();
+            let _receiver = open_one(&options(Ways::Any));
             loop {
                 std::thread::sleep(Duration::from_secs(1));
             }
         }
-        let _cable = Cable::new(9000);
-        let has_program = || ip("link show near").contains("xdp");
+        let _cable = wire_with(9000, 1);
+        let has_program = || set("link show card").contains("xdp");
         assert!(!has_program());
-        let receivers = open("near", &[PORT, PORT + 1], &options(Ways::Any)).unwrap();
+        let receivers = open(&to(&[PORT, PORT + 1]), &options(Ways::Any)).unwrap();
         assert!(has_program());
         drop(receivers);
         assert!(!has_program());
@@ -521,9 +462,9 @@ fn the_program_is_detached_when_receivers_go_and_when_the_process_is_killed() {
 fn four_rights_are_enough() {
     const RIGHTS: &str = "-all,+net_raw,+net_admin,+bpf,+ipc_lock";
     in_own_network(&["setpriv", "--bounding-set", RIGHTS, "--inh-caps", "-all"], || {
-        let cable = Cable::new(9000);
-        let mut receiver = open("near", &[PORT], &options(Ways::Any)).unwrap().remove(0);
-        cable.send(&Layers { port: PORT, ..Layers::default() }, &[5; 8240]);
+        let cable = wire_with(9000, 1);
+        let mut receiver = open_one(&options(Ways::Any));
+        send(&cable, PORT, &[5; 8240]);
         assert_eq!(take(&mut receiver, 1), [[5; 8240]]);
     });
 }
@@ -531,9 +472,10 @@ fn four_rights_are_enough() {
 #[test]
 fn without_rights_the_error_names_them() {
     in_own_network(&["setpriv", "--bounding-set", "-all,+net_raw,+net_admin"], || {
-        let _cable = Cable::new(9000);
-        let failure = refused("near", &[PORT], &options(Ways::Any));
-        assert!(failure.fix.contains("setcap cap_net_raw,cap_net_admin,cap_bpf,cap_ipc_lock=ep"), "{failure:?}");
+        put_up(9000, 1);
+        let failure = refused(&[PORT], &options(Ways::Any));
+        assert!(failure.why.contains("CAP_BPF"), "{failure:?}");
+        assert!(failure.fix.contains("setcap cap_net_raw,cap_net_admin,cap_bpf,cap_ipc_lock+ep"), "{failure:?}");
     });
 }
 
@@ -541,8 +483,8 @@ fn without_rights_the_error_names_them() {
 fn a_limit_of_locked_memory_is_named() {
     let prefix = ["prlimit", "--memlock=1048576", "setpriv", "--bounding-set", "-ipc_lock"];
     in_own_network(&prefix, || {
-        let _cable = Cable::new(9000);
-        let failure = refused("near", &[PORT], &options(Ways::Any));
+        put_up(9000, 1);
+        let failure = refused(&[PORT], &options(Ways::Any));
         assert!(failure.fix.contains("ulimit -l") && failure.fix.contains("cap_ipc_lock"), "{failure:?}");
     });
 }

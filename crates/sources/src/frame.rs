@@ -8,16 +8,20 @@
 //! - IPv6 (RFC 8200): a header of 40 bytes; fragments have an extension header of type 44.
 //! - UDP (RFC 768): the checksum covers the addresses too. 0 means that there is none, which IPv6 does not allow.
 //!
-//! All numbers are big-endian. Frames may be padded at the end, so the lengths in the headers count.
+//! All numbers are big-endian. Frames may be padded at the end, so the lengths in the headers count. A frame may lie in
+//! several buffers; its headers lie in the first one.
 
 use konkordia_core::sender::Sender;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of the Ethernet header without tags.
 pub const ETHERNET_BYTES: usize = 14;
 /// More tags than a provider and a customer put in front are not looked through.
 const VLAN_TAGS_MAX: usize = 2;
+/// Bytes of a frame that are not of its IP packet, at most. (The MTU of an interface is that of the IP packet.)
+pub(crate) const OVERHEAD_BYTES: usize = ETHERNET_BYTES + VLAN_TAGS_MAX * 4;
 /// Bytes of the UDP header.
 const UDP_BYTES: usize = 8;
 
@@ -110,13 +114,51 @@ impl Refused {
     }
 }
 
-/// What the card or the kernel says of a frame.
+/// Frames that a source has refused, by reason. The source counts, others read.
+#[derive(Debug, Default)]
+pub struct Refusals([AtomicU64; Refused::ALL.len()]);
+
+impl Refusals {
+    /// Counts one frame.
+    pub fn count(&self, why: Refused) {
+        self.0[why as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Frames that were refused for this reason.
+    pub fn of(&self, why: Refused) -> u64 {
+        self.0[why as usize].load(Ordering::Relaxed)
+    }
+}
+
+/// What is known of the checksum of a datagram before it is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Checksum {
+    /// Nothing, so it must be right.
+    #[default]
+    Unknown,
+    /// Nothing, and the datagram may never have been on a wire. Its sender on this machine may then have left the
+    /// checksum to a network card, and have written only the sum of addresses, protocol and length.
+    MaybeLeft,
+    /// The card or the kernel has verified it, or the datagram never left this machine.
+    Verified,
+}
+
+/// How much of a frame is here, and what the card or the kernel says of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrival {
-    /// Bytes that the frame had; more than are here if it was cut.
+    /// Bytes that the frame had.
     pub frame_bytes: usize,
-    /// The checksum of the datagram was verified, or the datagram never left this machine.
-    pub is_verified: bool,
+    /// Bytes of it that are here, in the first buffer and those behind it; fewer if it was cut.
+    pub here_bytes: usize,
+    /// What is known of the checksum of the datagram.
+    pub checksum: Checksum,
+}
+
+impl Arrival {
+    /// A frame that is here as a whole, of whose checksum nothing is known.
+    pub fn whole(frame_bytes: usize) -> Self {
+        Self { frame_bytes, here_bytes: frame_bytes, checksum: Checksum::Unknown }
+    }
 }
 
 /// A datagram in its frame.
@@ -126,23 +168,51 @@ pub struct Datagram {
     pub sender: Sender,
     /// Where its payload is in the frame, in bytes.
     pub payload: Range<usize>,
+    /// `None` if no checksum must be compared.
+    sums: Option<Sums>,
 }
 
-/// Finds the datagram for `to` in `frame`, which begins with the Ethernet header.
+/// The sums that the checksum of a datagram is made of, without that of the payload. All sums are of words as the
+/// machine reads them: the order of the bytes makes no difference to whether a sum is right (RFC 1071, 2.B).
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Sums {
+    /// Of addresses, protocol and length, which stand in front of the datagram for this sum only.
+    in_front: u64,
+    /// Of the UDP header.
+    header: u64,
+    /// The checksum, if the sender may have left it to a network card.
+    maybe_left: Option<u16>,
+}
+
+impl Datagram {
+    /// Compares the checksum; `payload` = the bytes of the payload.
+    ///
+    /// # Errors
+    /// It is wrong.
+    pub fn check(&self, payload: &[u8]) -> Result<(), Refused> {
+        let Some(Sums { in_front, header, maybe_left }) = self.sums else { return Ok(()) };
+        let is_right = folded(in_front + header + sum(payload)) == 0xFFFF || maybe_left == Some(folded(in_front));
+        if is_right { Ok(()) } else { Err(Refused::Checksum) }
+    }
+}
+
+/// Finds the datagram for `to` in a frame. `first` begins with the Ethernet header; it is the frame, or the first of
+/// its buffers. The checksum of the payload is for [`Datagram::check`].
 ///
 /// # Errors
 /// There is none, or it must not be used.
-pub fn datagram(frame: &[u8], arrival: Arrival, to: SocketAddr) -> Result<Datagram, Refused> {
-    let (ether_type, ip_at, is_of_vlan) = ethernet(frame)?;
+pub fn datagram(first: &[u8], arrival: Arrival, to: SocketAddr) -> Result<Datagram, Refused> {
+    let (ether_type, ip_at, is_of_vlan) = ethernet(first)?;
     let packet = match (ether_type, to.ip()) {
-        (TYPE_IPV4, IpAddr::V4(_)) => ipv4(frame, ip_at)?,
-        (TYPE_IPV6, IpAddr::V6(_)) => ipv6(frame, ip_at)?,
+        (TYPE_IPV4, IpAddr::V4(_)) => ipv4(first, ip_at)?,
+        (TYPE_IPV6, IpAddr::V6(_)) => ipv6(first, ip_at)?,
         _ => return Err(Refused::OtherTraffic),
     };
     if packet.destination != to.ip() {
         return Err(Refused::OtherTraffic);
     }
-    let udp = frame.get(packet.udp.clone()).unwrap_or(&frame[packet.udp.start.min(frame.len())..]);
+    let Range { start, end } = packet.udp;
+    let udp = &first[start.min(first.len())..end.min(first.len())];
     let ports = (u16_at(udp, field::UDP_SOURCE), u16_at(udp, field::UDP_DESTINATION));
     let (Some(source_port), Some(port)) = ports else { return Err(Refused::Length) };
     if port != to.port() {
@@ -155,19 +225,50 @@ pub fn datagram(frame: &[u8], arrival: Arrival, to: SocketAddr) -> Result<Datagr
     if packet.is_fragment {
         return Err(Refused::Fragment);
     }
-    if arrival.frame_bytes > frame.len() {
+    if arrival.frame_bytes > arrival.here_bytes {
         return Err(Refused::Joined);
     }
     let bytes = u16_at(udp, field::UDP_BYTES).map_or(0, usize::from);
-    if udp.len() < packet.udp.len() || bytes < UDP_BYTES || bytes > udp.len() {
+    if end > arrival.here_bytes || bytes < UDP_BYTES || bytes > end - start || udp.len() < UDP_BYTES {
         return Err(Refused::Length);
     }
-    if !packet.is_header_right || !(arrival.is_verified || is_checksum_right(&udp[..bytes], &packet)) {
+    if !packet.is_header_right {
         return Err(Refused::Checksum);
     }
-    let begin = packet.udp.start;
     let sender = Sender::from(SocketAddr::new(packet.source, source_port));
-    Ok(Datagram { sender, payload: begin + UDP_BYTES..begin + bytes })
+    let sums = sums(&packet, &udp[..UDP_BYTES], bytes, arrival.checksum)?;
+    Ok(Datagram { sender, payload: start + UDP_BYTES..start + bytes, sums })
+}
+
+/// What the checksum of a datagram of `bytes` is compared with.
+fn sums(packet: &IpPacket, header: &[u8], bytes: usize, known: Checksum) -> Result<Option<Sums>, Refused> {
+    let field = u16::from_ne_bytes([header[field::UDP_CHECKSUM.start], header[field::UDP_CHECKSUM.start + 1]]);
+    if known == Checksum::Verified || (field == 0 && packet.source.is_ipv4()) {
+        return Ok(None);
+    }
+    if field == 0 {
+        return Err(Refused::Checksum);
+    }
+    let addresses: u64 = [packet.source, packet.destination].iter().map(address_sum).sum();
+    let in_front = addresses + u64::from(u16::from(PROTOCOL_UDP).to_be()) + u64::from((bytes as u16).to_be());
+    Ok(Some(Sums { in_front, header: sum(header), maybe_left: (known == Checksum::MaybeLeft).then_some(field) }))
+}
+
+/// Copies the part `range` of what the pieces make one after the other to the beginning of `into`, and returns it.
+/// `None` if `into` is too small or the pieces are too short.
+pub fn gather<'a, 'p>(pieces: impl Iterator<Item = &'p [u8]>, range: &Range<usize>, into: &'a mut [u8]) -> Option<&'a [u8]> {
+    let into = into.get_mut(..range.len())?;
+    let (mut start, mut done) = (0, 0);
+    for piece in pieces {
+        let from = range.start.max(start);
+        let to = range.end.min(start + piece.len());
+        if from < to {
+            into[done..done + (to - from)].copy_from_slice(&piece[from - start..to - start]);
+            done += to - from;
+        }
+        start += piece.len();
+    }
+    (done == into.len()).then_some(into)
 }
 
 /// An IP packet.
@@ -245,16 +346,6 @@ fn ipv6(frame: &[u8], at: usize) -> Result<IpPacket, Refused> {
     })
 }
 
-/// True if the checksum of a datagram (UDP header and payload) is right, or if it has none and need not.
-fn is_checksum_right(udp: &[u8], packet: &IpPacket) -> bool {
-    if u16_at(udp, field::UDP_CHECKSUM) == Some(0) {
-        return packet.source.is_ipv4();
-    }
-    let addresses: u64 = [packet.source, packet.destination].iter().map(address_sum).sum();
-    // Addresses, protocol and length stand in front of the datagram for this sum only.
-    folded(sum(udp) + addresses + u64::from(PROTOCOL_UDP) + udp.len() as u64) == 0xFFFF
-}
-
 fn address_sum(address: &IpAddr) -> u64 {
     match address {
         IpAddr::V4(ip) => sum(&ip.octets()),
@@ -262,22 +353,21 @@ fn address_sum(address: &IpAddr) -> u64 {
     }
 }
 
-/// Sum of the big-endian words of 16 bits (RFC 1071), not yet folded. The last byte of an odd number is the high one.
+/// Sum of the words of 16 bits (RFC 1071), not yet folded. A last single byte counts as if a zero followed.
 fn sum(bytes: &[u8]) -> u64 {
     // Words of 32 bits give the same folded sum, and the sum of 2^16 of them fits.
     let (words, rest) = bytes.as_chunks::<4>();
-    let sum: u64 = words.iter().map(|word| u64::from(u32::from_be_bytes(*word))).sum();
     let mut last = [0; 4];
     last[..rest.len()].copy_from_slice(rest);
-    sum + u64::from(u32::from_be_bytes(last))
+    words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum::<u64>() + u64::from(u32::from_ne_bytes(last))
 }
 
 /// The sum with its carries added, in 16 bits.
-fn folded(mut sum: u64) -> u64 {
+fn folded(mut sum: u64) -> u16 {
     while sum > 0xFFFF {
         sum = (sum & 0xFFFF) + (sum >> 16);
     }
-    sum
+    sum as u16
 }
 
 fn u16_at(bytes: &[u8], at: Range<usize>) -> Option<u16> {

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
 
 /// Sends frames from an interface.
 pub struct Wire(File);
@@ -33,8 +34,19 @@ impl Wire {
         Ok(Self(socket.into()))
     }
 
-    /// Sends one frame.
+    /// Sends one frame, and waits while the wire is full.
     pub fn send(&self, frame: &[u8]) -> io::Result<()> {
+        for _ in 0..10_000 {
+            match self.try_send(frame) {
+                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => std::thread::sleep(Duration::from_millis(1)),
+                other => return other,
+            }
+        }
+        self.try_send(frame)
+    }
+
+    /// Sends one frame, or says that the wire is full or drops it.
+    pub fn try_send(&self, frame: &[u8]) -> io::Result<()> {
         (&self.0).write_all(frame)
     }
 }

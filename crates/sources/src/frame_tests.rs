@@ -1,5 +1,5 @@
-use super::super::frames::{ethernet, fragments, frame, ip, seal_ipv4, udp};
 use super::*;
+use crate::frames::{ethernet, fragments, frame, ip, seal_ipv4, udp};
 
 fn v4() -> (SocketAddr, SocketAddr) {
     ("10.7.0.1:32410".parse().unwrap(), "10.7.0.2:50010".parse().unwrap())
@@ -9,23 +9,42 @@ fn v6() -> (SocketAddr, SocketAddr) {
     ("[fd00::1]:32410".parse().unwrap(), "[fd00::2]:50010".parse().unwrap())
 }
 
-fn arrived(frame: &[u8]) -> Arrival {
-    Arrival { frame_bytes: frame.len(), ..Arrival::default() }
+fn verified(frame: &[u8]) -> Arrival {
+    Arrival { checksum: Checksum::Verified, ..Arrival::whole(frame.len()) }
+}
+
+/// The payload of a frame in one buffer.
+fn read_as(frame: &[u8], arrival: Arrival, to: SocketAddr) -> Result<Vec<u8>, Refused> {
+    let found = datagram(frame, arrival, to)?;
+    let payload = &frame[found.payload.clone()];
+    found.check(payload).map(|()| payload.to_vec())
 }
 
 fn read(frame: &[u8], to: SocketAddr) -> Result<Vec<u8>, Refused> {
-    datagram(frame, arrived(frame), to).map(|found| frame[found.payload].to_vec())
+    read_as(frame, Arrival::whole(frame.len()), to)
+}
+
+/// The checksum as RFC 1071 has it: word by word, with the carry of each addition.
+fn naive_sum(bytes: &[u8]) -> u16 {
+    bytes.chunks(2).fold(0_u16, |sum, word| {
+        let (sum, carry) = sum.overflowing_add(u16::from_be_bytes([word[0], *word.get(1).unwrap_or(&0)]));
+        sum + u16::from(carry)
+    })
+}
+
+fn bytes_of(count: usize) -> Vec<u8> {
+    (0..count).map(|n| (n * 7 + n / 256) as u8).collect()
 }
 
 #[test]
 fn datagrams_of_every_length_are_found_with_their_sender() {
     for (from, to) in [v4(), v6()] {
         for bytes in [0, 1, 2, 3, 17, 18, 19, 1400, 8240, 8972, 65_000] {
-            let payload: Vec<u8> = (0..bytes).map(|n| (n * 7) as u8).collect();
+            let payload = bytes_of(bytes);
             let frame = frame(from, to, &payload);
-            let found = datagram(&frame, arrived(&frame), to).unwrap();
+            let found = datagram(&frame, Arrival::whole(frame.len()), to).unwrap();
             assert_eq!(found.sender, Sender::from(from), "{bytes} bytes");
-            assert_eq!(frame[found.payload], payload);
+            assert_eq!((&frame[found.payload.clone()], found.check(&payload)), (&payload[..], Ok(())));
         }
     }
 }
@@ -67,7 +86,7 @@ fn the_first_fragment_of_a_datagram_counts_as_one() {
         assert!(said[1..].iter().all(|said| *said == Err(Refused::OtherTraffic)), "{said:?}");
         // The filter keeps only the head.
         let head = &parts[0][..128];
-        let arrival = Arrival { frame_bytes: parts[0].len(), ..Arrival::default() };
+        let arrival = Arrival { frame_bytes: parts[0].len(), ..Arrival::whole(head.len()) };
         assert_eq!(datagram(head, arrival, to), Err(Refused::Fragment));
     }
 }
@@ -104,8 +123,7 @@ fn every_wrong_bit_of_headers_and_payload_is_noticed() {
             // What the card has verified is not looked at again.
             if bit / 8 >= udp_at + 8 {
                 assert_eq!(said, Err(Refused::Checksum));
-                let arrival = Arrival { is_verified: true, ..arrived(&bad) };
-                assert_eq!(datagram(&bad, arrival, to).unwrap().payload, udp_at + 8..good.len());
+                assert_eq!(read_as(&bad, verified(&bad), to).unwrap(), bad[udp_at + 8..]);
             }
         }
     }
@@ -146,8 +164,7 @@ fn contradictory_lengths_are_refused() {
         {
             let mut bad = good.clone();
             bad[udp_at + 4..udp_at + 6].copy_from_slice(&bytes.to_be_bytes());
-            let arrival = Arrival { is_verified: true, ..arrived(&bad) };
-            let said = datagram(&bad, arrival, to);
+            let said = datagram(&bad, verified(&bad), to);
             assert_eq!(said.as_ref().err(), expected.as_ref(), "{bytes}");
             assert!(said.is_err() || said.unwrap().payload == (udp_at + 8..udp_at + 50));
         }
@@ -157,9 +174,53 @@ fn contradictory_lengths_are_refused() {
             assert!(matches!(said, Err(Refused::Length)), "{bytes}: {said:?}");
         }
         // Cut by the ring, which is as long as the longest packet of the interface.
-        let arrival = Arrival { frame_bytes: 40_000, is_verified: true };
+        let arrival = Arrival { frame_bytes: 40_000, ..verified(&good) };
         assert_eq!(datagram(&good, arrival, to), Err(Refused::Joined));
+        // The headers must lie in the first buffer, the payload need not.
+        assert!(datagram(&good[..udp_at + 8], Arrival::whole(good.len()), to).is_ok());
+        assert_eq!(datagram(&good[..udp_at + 7], Arrival::whole(good.len()), to), Err(Refused::Length));
+        assert_eq!(datagram(&good[..udp_at + 8], Arrival::whole(good.len() - 1), to), Err(Refused::Length));
     }
+}
+
+#[test]
+fn checksums_that_were_left_to_a_card_are_believed_only_where_that_can_be() {
+    let content = bytes_of(1001);
+    for (from, to) in [v4(), v6()] {
+        let mut made = frame(from, to, &content);
+        let udp_at = made.len() - 1009;
+        let addresses = if to.is_ipv4() { &made[26..34] } else { &made[22..54] };
+        let left = naive_sum(&[addresses, &[0, 17], &1009_u16.to_be_bytes()].concat());
+        made[udp_at + 6..udp_at + 8].copy_from_slice(&left.to_be_bytes());
+        let maybe_left = Arrival { checksum: Checksum::MaybeLeft, ..Arrival::whole(made.len()) };
+        assert_eq!(read_as(&made, maybe_left, to).unwrap(), content);
+        assert_eq!(read(&made, to), Err(Refused::Checksum));
+        made[udp_at + 7] ^= 1;
+        assert_eq!(read_as(&made, maybe_left, to), Err(Refused::Checksum));
+    }
+}
+
+#[test]
+fn sums_are_those_of_the_definition() {
+    for count in 0..70 {
+        let data = bytes_of(count);
+        assert_eq!(folded(sum(&data)).to_be(), naive_sum(&data), "{count}");
+    }
+    assert_eq!(folded(sum(&[0xFF; 65535])).to_be(), naive_sum(&[0xFF; 65535]));
+}
+
+#[test]
+fn a_payload_in_pieces_is_put_together() {
+    let whole = bytes_of(8282);
+    for piece_bytes in [1, 7, 1792, 3840, 8282, 9000] {
+        for range in [0..8282, 42..8282, 42..42, 3840..3841, 3839..7681, 8281..8282] {
+            let mut memory = vec![0xAA; 9000];
+            let joined = gather(whole.chunks(piece_bytes), &range, &mut memory);
+            assert_eq!(joined, Some(&whole[range.clone()]), "{piece_bytes} {range:?}");
+        }
+    }
+    assert_eq!(gather(whole.chunks(100), &(0..8282), &mut [0; 8281]), None, "no room");
+    assert_eq!(gather(whole.chunks(100), &(0..8283), &mut [0; 9000]), None, "pieces missing");
 }
 
 /// The seeds of the fuzz target; `KONKORDIA_WRITE_SEEDS=1` writes them anew. The first byte is for the target.
