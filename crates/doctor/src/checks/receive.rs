@@ -11,8 +11,8 @@ use konkordia_core::text::{bytes, count};
 /// A right by its number and its name.
 type Right = (u32, &'static str);
 
-/// Name of AF_XDP beside those of the other ways.
-const AF_XDP: &str = "xdp";
+/// Name of AF_XDP.
+const AF_XDP: &str = Backend::Xdp.name();
 /// The rights that the ways need, each as the rights of which one is enough (docs/configuration.md, Receive backends;
 /// docs/af-xdp.md).
 const RIGHTS: [(&str, &[&[Right]]); 3] = [
@@ -33,8 +33,8 @@ const AF_XDP_KERNEL: (u32, u32) = (5, 18);
 const AF_XDP_JUMBO_KERNEL: (u32, u32) = (6, 6);
 /// Packets of a larger MTU do not fit one buffer.
 const AF_XDP_MTU: u32 = 3500;
-/// Memory of a queue: for each stream, and for the card.
-const AF_XDP_BYTES: (u64, u64) = (64 << 20, 16 << 20);
+/// Memory of a queue: for each stream, where no configuration says otherwise, and for the card.
+const AF_XDP_BYTES: (u64, u64) = (256 << 20, 16 << 20);
 /// `ARPHRD_ETHER` of `linux/if_arp.h`.
 const ETHERNET: u32 = 1;
 
@@ -134,7 +134,8 @@ fn needs(snapshot: &Snapshot, interface: &Interface) -> Result<(String, Vec<Stri
     let kind: u32 = files.number(&format!("sys/class/net/{name}/type"))?;
     let (queues, _) = used_queues(snapshot, interface)?;
     let streams = snapshot.demand.streams.unwrap_or(1);
-    let locked = AF_XDP_BYTES.0.saturating_mul(streams).saturating_add(AF_XDP_BYTES.1).saturating_mul(queues.into());
+    let of_stream = snapshot.demand.receive_buffer_bytes.unwrap_or(AF_XDP_BYTES.0);
+    let locked = of_stream.saturating_mul(streams).saturating_add(AF_XDP_BYTES.1).saturating_mul(queues.into());
     let limit = locked_bytes_max(snapshot)?;
     let has_lower = files.below(&format!("sys/class/net/{name}")).iter().any(|link| link.starts_with("lower_"));
     let mut missing = Vec::new();
