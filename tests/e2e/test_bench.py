@@ -2,12 +2,57 @@
 no test judges a speed."""
 
 import json
+import subprocess
+import sys
 
-from driving import program
+from driving import ROOT, program
 
 
 def run(which, *more):
     return json.loads(program("bench", which, "--seconds", "0.01", "--json", *more, check=0).stdout)
+
+
+def quick(which, *more, check=0):
+    return json.loads(program("bench", which, "--quick", "--json", *more, check=check).stdout)
+
+
+def is_spread(figure):
+    return 0 < figure["lowest"] <= figure["median"] <= figure["highest"]
+
+
+def test_memory_by_stream():
+    report = quick("mem", "--threads", 1, 3)
+    assert report["verified"] and all(row["verified"] and is_spread(row["gigabytes_per_second"]) for row in report["rows"])
+    operations = ["copy", "scale", "add", "triad"]
+    assert [row["name"] for row in report["rows"]] == [f"{what}, {n}" for n in ("1 thread", "3 threads") for what in operations]
+    assert [level["name"] for level in report["levels"]] == ["L1", "L2", "L3", "memory"]
+    sizes = [level["buffer_bytes"] for level in report["levels"]]
+    assert sizes == sorted(sizes) and all(is_spread(level["copy_gigabytes_per_second"]) for level in report["levels"])
+    assert "310 GB/s" in program("bench", "mem", "--quick", "--threads", 1, check=0).stdout
+    assert "too large" in program("bench", "mem", "--mib", 1 << 30, check=2).stderr
+
+
+def test_a_recorded_run_is_compared(tmp_path):
+    record = tmp_path / "mem.json"
+    report = quick("mem", "--threads", 1)
+    report["rows"][0]["gigabytes_per_second"]["median"] = 1e9
+    record.write_text(json.dumps(report))
+    compared = quick("mem", "--threads", 1, "--compare", record)["compared"]
+    rows = {row["figure"]: row for row in compared["rows"]}
+    changed = rows["rows.copy; 1 thread.gigabytes_per_second.median"]
+    assert changed["recorded"] == 1e9 and changed["ratio"] == changed["now"] / 1e9 and 0 < changed["now"] < 1e9
+    assert compared["same"] > 0 and (compared["only_recorded"], compared["only_now"]) == (0, 0)
+
+    flat = subprocess.run([sys.executable, ROOT / "scripts/flatten-json"], input=record.read_text(), capture_output=True, text=True, check=True)
+    table = tmp_path / "record.csv"
+    lines = [f"abc,now,memory,{line}" for line in flat.stdout.splitlines()]
+    table.write_text("\n".join(["commit,time,bench,figure,value", *lines]))
+    refused = program("bench", "mem", "--quick", "--compare", table, check=2).stderr
+    assert "no call of mem" in refused and "it has memory" in refused
+    by_name = quick("mem", "--threads", 1, "--compare", f"{table}:memory")["compared"]
+    assert (by_name["only_recorded"], by_name["only_now"]) == (0, 0), by_name
+    assert "compared with" in program("bench", "mem", "--quick", "--compare", record, check=0).stdout
+    program("bench", "mem", "--quick", "--compare", tmp_path / "none.json", check=6)
 
 
 def test_kernels_and_steps():

@@ -1,6 +1,8 @@
 //! The command line.
 
-use crate::bench::args::{BenchDiskArgs, BenchIdleArgs, BenchKernelsArgs, BenchPipelineArgs, BenchRooflineArgs, BenchStreamArgs};
+use crate::bench::args::{
+    BenchDiskArgs, BenchIdleArgs, BenchKernelsArgs, BenchMemArgs, BenchPipelineArgs, BenchRooflineArgs, BenchStreamArgs,
+};
 use crate::calibration_verbs::args::CalibrationCommand;
 use crate::log::{LogFormat, LogLevel};
 use crate::pedestal::args::PedestalArgs;
@@ -625,6 +627,12 @@ pub enum BenchCommand {
   konkordia bench disk --dir /data --sync --mib 4096
   konkordia bench disk --sizes 512 --noise-bits 0 4 8 --repeats 3 --json")]
     Disk(BenchDiskArgs),
+    /// Memory bandwidth by STREAM with 1 to all processors, and the copy rates of the caches
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia bench mem
+  konkordia bench mem --threads 1 2 --mib 512 --repeats 20
+  konkordia bench mem --json --compare mem.json")]
+    Mem(BenchMemArgs),
     /// Variants of the conversion between the limits of memory and of arithmetic, as a table and a figure
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia bench roofline

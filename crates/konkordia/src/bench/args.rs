@@ -3,6 +3,18 @@
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
+/// What all benches do with their results.
+#[derive(Clone, Debug, Args)]
+pub struct OutputArgs {
+    /// For programs: the result as JSON on stdout
+    #[arg(long)]
+    pub json: bool,
+    /// Show the figures beside those of a recorded run: what this bench printed with --json, or a table of
+    /// benches/record/ (FILE.csv; FILE.csv:NAME if the run was recorded under another name)
+    #[arg(long, value_name = "RECORD")]
+    pub compare: Option<PathBuf>,
+}
+
 /// `konkordia bench kernels`
 #[derive(Debug, Args)]
 pub struct BenchKernelsArgs {
@@ -18,9 +30,9 @@ pub struct BenchKernelsArgs {
     /// Duration of each measurement
     #[arg(long, value_name = "S", default_value_t = 0.5)]
     pub seconds: f64,
-    /// For programs: the result as JSON on stdout
-    #[arg(long)]
-    pub json: bool,
+    /// JSON and comparison.
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 /// Compression of the file in `bench pipeline`.
@@ -71,9 +83,29 @@ pub struct BenchPipelineArgs {
     /// Memory of the ring of images
     #[arg(long, value_name = "MIB", default_value_t = 512)]
     pub buffer_mib: u64,
-    /// For programs: the result as JSON on stdout
+    /// JSON and comparison.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// `konkordia bench mem`
+#[derive(Debug, Args)]
+pub struct BenchMemArgs {
+    /// Numbers of threads [default: 1, 2, 4 ... and all processors]
+    #[arg(long, value_name = "N", num_args = 1.., value_parser = thread_count)]
+    pub threads: Vec<usize>,
+    /// Size of each of the three arrays [default: four times all caches of the last level]
+    #[arg(long, value_name = "MIB")]
+    pub mib: Option<usize>,
+    /// Repeats of each measurement; median, lowest and highest are reported
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub repeats: usize,
+    /// Little data, few repeats: shows that everything works, and measures nothing
     #[arg(long)]
-    pub json: bool,
+    pub quick: bool,
+    /// JSON and comparison.
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 /// `konkordia bench roofline`
@@ -108,9 +140,9 @@ pub struct BenchDiskArgs {
     /// Measure until the data are on the disk, not only in the memory of the kernel
     #[arg(long)]
     pub sync: bool,
-    /// For programs: print the result as JSON
-    #[arg(long)]
-    pub json: bool,
+    /// JSON and comparison.
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 /// `konkordia bench stream`
@@ -146,9 +178,9 @@ pub struct BenchStreamArgs {
     /// Draw images per second against image size into this file
     #[arg(long, value_name = "FILE.png")]
     pub png: Option<PathBuf>,
-    /// For programs: print the result as JSON
-    #[arg(long)]
-    pub json: bool,
+    /// JSON and comparison.
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 /// `konkordia bench idle`
@@ -160,14 +192,19 @@ pub struct BenchIdleArgs {
     /// Time of the measurement, in seconds
     #[arg(long, value_name = "S", default_value_t = 20.0)]
     pub seconds: f64,
-    /// For programs: print the result as JSON
-    #[arg(long)]
-    pub json: bool,
+    /// JSON and comparison.
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 fn upstreams(text: &str) -> Result<usize, String> {
     let n = text.parse::<usize>().map_err(|_| "not a number")?;
     if (1..=64).contains(&n) { Ok(n) } else { Err("1 to 64".into()) }
+}
+
+fn thread_count(text: &str) -> Result<usize, String> {
+    let n = text.parse::<usize>().map_err(|_| "not a number")?;
+    if (1..=1024).contains(&n) { Ok(n) } else { Err("1 to 1024".into()) }
 }
 
 fn edge(text: &str) -> Result<usize, String> {

@@ -1,15 +1,19 @@
 //! `konkordia bench`: what this machine can do.
 
 pub mod args;
+mod caches;
 mod disk;
 mod frames;
 mod idle;
 mod kernels;
+mod mem;
 mod module_files;
+mod output;
 mod pipeline;
 mod roofline;
 mod rows;
 mod split;
+mod spread;
 mod stream;
 mod tables;
 
@@ -26,6 +30,7 @@ pub fn command(which: &BenchCommand) -> Result<Exit, Failure> {
         BenchCommand::Disk(args) => disk::command(args),
         BenchCommand::Idle(args) => idle::command(args),
         BenchCommand::Stream(args) => stream::command(args),
+        BenchCommand::Mem(args) => mem::command(args),
         BenchCommand::Roofline(args) => roofline::command(args),
     }
 }

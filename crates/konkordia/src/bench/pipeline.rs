@@ -3,6 +3,7 @@
 
 use super::args::{BenchCompression, BenchPipelineArgs};
 use super::module_files::{calibration_of, raw_frames};
+use super::output::Output;
 use crate::run::loopback::transfer;
 use crate::simulate::detector::{jungfrau, packetiser};
 use crate::simulate::feed::{Feed, SYNTHETIC_IMAGES};
@@ -111,7 +112,8 @@ fn folder(args: &BenchPipelineArgs) -> Result<PathBuf, Failure> {
 }
 
 fn measure(args: &BenchPipelineArgs, folder: &Path) -> Result<Exit, Failure> {
-    if !args.json {
+    let output = Output::open(&args.output, "pipeline")?;
+    if !args.output.json {
         console::to_stdout(&format!(
             "{}\nfiles in {}; network: loopback (software stand-in), sender on the same processors",
             machine::line(),
@@ -130,7 +132,7 @@ fn measure(args: &BenchPipelineArgs, folder: &Path) -> Result<Exit, Failure> {
         if args.rate.is_some() && best.is_none() {
             exit = Exit::Incomplete;
         }
-        if !args.json {
+        if !args.output.json {
             let head = [
                 "rate",
                 "sent",
@@ -157,13 +159,12 @@ fn measure(args: &BenchPipelineArgs, folder: &Path) -> Result<Exit, Failure> {
             "best_hz": best.map(|b| b.sent_hz), "best_gigabytes_per_second": best.map(|b| b.received_gigabytes_per_second),
         }));
     }
-    if args.json {
-        let compression = if args.compression == BenchCompression::None { "none" } else { "bslz4" };
-        console::json(
-            &json!({ "machine": machine::facts(), "network": "loopback", "folder": folder, "compression": compression, "results": results }),
-            false,
-        );
-    }
+    let compression = if args.compression == BenchCompression::None { "none" } else { "bslz4" };
+    // People have seen the tables of each number of modules.
+    output.print(
+        json!({ "machine": machine::facts(), "network": "loopback", "folder": folder, "compression": compression, "results": results }),
+        "",
+    );
     Ok(exit)
 }
 

@@ -3,8 +3,8 @@
 
 use super::args::BenchRooflineArgs;
 use super::frames;
+use super::output::Output;
 use super::rows::roofline::{Point, Variant, copy_gb_per_s, peak_gflop_per_s, points};
-use crate::console;
 use konkordia_acquire::machine;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::text;
@@ -41,6 +41,7 @@ pub fn command(args: &BenchRooflineArgs) -> Result<Exit, Failure> {
 }
 
 fn measure(args: &BenchRooflineArgs, folder: &Path) -> Result<Exit, Failure> {
+    let output = Output::open(&args.frames.output, "roofline")?;
     let frames = frames::load(&args.frames, folder)?;
     let budget = |parts: f64| Duration::from_secs_f64((args.frames.seconds * parts).clamp(0.0, 3600.0));
     let roofs = roofs(budget(1.0));
@@ -49,12 +50,9 @@ fn measure(args: &BenchRooflineArgs, folder: &Path) -> Result<Exit, Failure> {
         Failure::new(Exit::Usage, "the kernels cannot be measured", why, "give frames of one module and its calibration")
     })?;
     let verified = points.iter().all(|p| p.verified);
-    if args.frames.json {
-        console::json(&as_json(&roofs, &peaks, &points, (frames.source, frames.raw.len())), false);
-    } else {
-        let head = format!("{}\n{} frames ({}); one core", machine::line(), frames.raw.len(), frames.source);
-        console::to_stdout(&[head, roof_table(&roofs, &peaks), point_table(&points), need_table(&points)].join("\n\n"));
-    }
+    let report = as_json(&roofs, &peaks, &points, (frames.source, frames.raw.len()));
+    let head = format!("{}\n{} frames ({}); one core", machine::line(), frames.raw.len(), frames.source);
+    output.print(report, &[head, roof_table(&roofs, &peaks), point_table(&points), need_table(&points)].join("\n\n"));
     if let Some(path) = &args.png {
         draw(&roofs, &peaks, &points).write(path)?;
     }

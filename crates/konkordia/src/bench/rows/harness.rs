@@ -1,7 +1,8 @@
 //! Rows that are measured together: in each round every row does the same piece of work, so that a busy machine
 //! disturbs all alike.
 
-use super::{KernelRow, ROUNDS_MIN, median};
+use super::{KernelRow, ROUNDS_MIN};
+use crate::bench::spread::median;
 use konkordia_kernels::isa::Isa;
 use std::time::{Duration, Instant};
 
