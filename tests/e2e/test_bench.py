@@ -84,6 +84,16 @@ def test_roofline_draws_and_repeats_the_figures_of_the_paper(tmp_path):
     assert report["verified"] and all(row["verified"] for row in report["rows"])
     needs = {need["name"]: need["gigabytes_per_second"] for need in report["needs"] if need["paper"]}
     assert sorted(round(value) for value in needs.values()) == [129, 166, 646, 830]
+    # Two operations for each of 4.6e9 pixels per second.
+    assert round(report["needs"][0]["gigaflops"]) == 9
+    assert [roof["name"] for roof in report["roofs"]] == ["L1", "L2", "L3", "memory"]
+    assert all(is_spread(figure["spread"]) for part in ("roofs", "peaks", "rows") for figure in report[part])
+    names = {row["name"] for row in report["rows"]}
+    for what in ("all branches", "G0 fast path", "with tracking", "fused with bitshuffle, LZ4"):
+        assert report["machine"]["instruction_set"] == "scalar" or f"{what}, strip by strip" in names, names
+    for row in report["rows"]:
+        limit, after = row["limit"], row["next_limit"]
+        assert limit["gigapixels_per_second"] <= after["gigapixels_per_second"] and limit["reached"] >= after["reached"] > 0
     assert picture.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
     refused = program("bench", "roofline", "--png", tmp_path / "roofline.pdf", check=2)
     assert "PNG" in refused.stderr
