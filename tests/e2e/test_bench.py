@@ -1,11 +1,12 @@
 """The benches verify their own output. These tests only check that they run, report this, and write what was asked for;
 no test judges a speed."""
 
+import contextlib
 import json
 import subprocess
 import sys
 
-from driving import ROOT, program
+from driving import BINARY, ROOT, free_ports, program
 
 
 def run(which, *more):
@@ -97,3 +98,60 @@ def test_roofline_draws_and_repeats_the_figures_of_the_paper(tmp_path):
     assert picture.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
     refused = program("bench", "roofline", "--png", tmp_path / "roofline.pdf", check=2)
     assert "PNG" in refused.stderr
+
+
+@contextlib.contextmanager
+def other_end(which):
+    """The address at which a bench of the network listens in a process of its own."""
+    command = [BINARY, "bench", which, "--listen", "127.0.0.1:0", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield json.loads(process.stdout.readline())["address"]
+        finally:
+            process.kill()
+
+
+PAPER_SOCKET_TUNED_VMA = {2048: (7.2, 10.9, 26.7), 4096: (9.1, 22.8, 51.2), 8240: (9.8, 36.7, 77.0)}
+
+
+def test_datagrams_that_are_lost_are_searched_for():
+    report = quick("udp", "--sizes", 2048, 8240, "--buffers", 1, 16, "--backend", "socket", "recv")
+    assert report["verified"] and report["network"].startswith("loopback") and "34.5 Gb/s with 48 % lost" in report["others"]
+    rows = report["rows"]
+    receivers = [f"{backend}, {wait}" for backend in ("socket", "recv") for wait in ("blocking", "polling")]
+    assert [row["name"] for row in rows] == [f"{n} bytes, {b} buffer(s), {r}" for r in receivers for b in (1, 16) for n in (2048, 8240)]
+    # At least the first attempt of each repeat; more where it lost packets.
+    assert report["attempts"] >= len(rows) * report["repeats"]
+    for row in rows:
+        unpaced, lost = row["unpaced_gigabits_per_second"], row["unpaced_lost"]
+        assert row["verified"] and is_spread(unpaced) and 0 <= lost["lowest"] <= lost["highest"] < 1, row
+        drops, free = row["drops_from_gigabits_per_second"], row["loss_free_gigabits_per_second"]
+        assert (drops["median"] is not None) == (lost["highest"] > 0), row
+        assert drops["median"] is None or drops["highest"] <= unpaced["highest"]
+        assert free["median"] is None or is_spread(free)
+        paper = row["paper_gigabits_per_second"]
+        if row["buffers"] == 1:
+            assert (paper["socket"], paper["tuned_kernel"], paper["vma"]) == PAPER_SOCKET_TUNED_VMA[row["packet_bytes"]]
+        else:
+            assert paper is None
+
+
+def test_datagrams_between_two_programs():
+    arguments = ("--sizes", 4096, "--buffers", 1, "--wait", "blocking")
+    with other_end("udp") as address:
+        for _ in range(2):
+            report = quick("udp", "--to", address, *arguments)
+            assert report["verified"] and report["network"] == address and report["rows"][0]["unpaced_gigabits_per_second"]["median"] > 0
+        # The other end outlives an order that it cannot carry out.
+        refused = program("bench", "udp", "--to", address, "--sizes", 65507, "--buffers", 10_000_000, "--packets", 1, check=6).stderr
+        assert "no memory for the buffers" in refused and "fewer --buffers" in refused
+        text = program("bench", "udp", "--quick", "--to", address, *arguments, check=0).stdout
+        assert f"network: {address}" in text and "9.1, 22.8, 51.2" in text and "Ponsard" in text
+
+
+def test_ends_that_cannot_work_together():
+    port = free_ports()
+    assert "cannot be reached" in program("bench", "udp", "--quick", "--to", f"127.0.0.1:{port}", check=4).stderr
+    program("bench", "udp", "--to", "127.0.0.1:1", "--listen", "127.0.0.1:0", check=2)
+    program("bench", "udp", "--sizes", 16, check=2)
+    assert "cannot listen" in program("bench", "udp", "--listen", "192.0.2.1:7", check=6).stderr

@@ -2,6 +2,7 @@
 
 use crate::bench::args::{
     BenchDiskArgs, BenchIdleArgs, BenchKernelsArgs, BenchMemArgs, BenchPipelineArgs, BenchRooflineArgs, BenchStreamArgs,
+    BenchUdpArgs,
 };
 use crate::calibration_verbs::args::CalibrationCommand;
 use crate::log::{LogFormat, LogLevel};
@@ -633,6 +634,12 @@ pub enum BenchCommand {
   konkordia bench mem --threads 1 2 --mib 512 --repeats 20
   konkordia bench mem --json --compare mem.json")]
     Mem(BenchMemArgs),
+    /// Lowest rate at which datagrams are lost, by packet size and number of buffers, compared with Ponsard et al. 2020
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia bench udp
+  konkordia bench udp --listen 0.0.0.0:5201
+  konkordia bench udp --to 192.0.2.7:5201 --sizes 8240 --packets 10000000")]
+    Udp(BenchUdpArgs),
     /// Variants of the conversion between the limits of memory and of arithmetic, as a table and a figure
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia bench roofline

@@ -1,6 +1,7 @@
 //! Arguments of `konkordia bench`.
 
 use clap::{Args, ValueEnum};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// What all benches do with their results.
@@ -197,17 +198,92 @@ pub struct BenchIdleArgs {
     pub output: OutputArgs,
 }
 
-fn upstreams(text: &str) -> Result<usize, String> {
+/// Receivers of `bench udp`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum UdpBackend {
+    /// That of the runs: recvmmsg and GRO, with a large receive buffer
+    Socket,
+    /// One call of recv for each packet, with the receive buffer that every socket has
+    Recv,
+}
+
+/// How a receiver of `bench udp` waits for packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum UdpWait {
+    /// It sleeps until a packet comes
+    Blocking,
+    /// It asks again and again, and uses a whole core
+    Polling,
+}
+
+/// Fewest bytes of a packet of `bench udp`: its numbers and a check.
+pub const PACKET_BYTES_MIN: usize = 32;
+/// Most bytes of a packet, and of a burst: those of a datagram over IPv4.
+pub const PACKET_BYTES_MAX: usize = 65507;
+
+/// `konkordia bench udp`
+#[derive(Debug, Args)]
+pub struct BenchUdpArgs {
+    /// Sizes of a packet, in bytes of payload
+    #[arg(long, value_name = "BYTES", num_args = 1.., default_values_t = [2048, 4096, 8240], value_parser = packet_bytes)]
+    pub sizes: Vec<usize>,
+    /// Numbers of buffers to which the packets go in turn
+    #[arg(long, value_name = "N", num_args = 1.., default_values_t = [1, 100_000], value_parser = buffers)]
+    pub buffers: Vec<usize>,
+    /// Receivers
+    #[arg(long, value_enum, num_args = 1.., default_values_t = [UdpBackend::Socket])]
+    pub backend: Vec<UdpBackend>,
+    /// How they wait
+    #[arg(long, value_enum, num_args = 1.., default_values_t = [UdpWait::Blocking, UdpWait::Polling])]
+    pub wait: Vec<UdpWait>,
+    /// Packets of each attempt, but no more than take 10 s; the paper has 10000000
+    #[arg(long, value_name = "N", default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
+    pub packets: u64,
+    /// Receive buffer to ask of the kernel
+    #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = receive_buffer_mib)]
+    pub receive_buffer_mib: usize,
+    /// Searches for each row; median, lowest and highest are reported
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub repeats: usize,
+    /// Few packets, few repeats: shows that everything works, and measures nothing
+    #[arg(long)]
+    pub quick: bool,
+    /// Where the receiving end listens [default: this process, over loopback]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub to: Option<SocketAddr>,
+    /// Be the receiving end, for one sending end after the other; packets go to any free port
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "to")]
+    pub listen: Option<SocketAddr>,
+    /// JSON and comparison.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+fn packet_bytes(text: &str) -> Result<usize, String> {
+    number(text, PACKET_BYTES_MIN, PACKET_BYTES_MAX)
+}
+
+fn buffers(text: &str) -> Result<usize, String> {
+    number(text, 1, 10_000_000)
+}
+
+fn receive_buffer_mib(text: &str) -> Result<usize, String> {
+    number(text, 1, 1024)
+}
+
+fn number(text: &str, low: usize, high: usize) -> Result<usize, String> {
     let n = text.parse::<usize>().map_err(|_| "not a number")?;
-    if (1..=64).contains(&n) { Ok(n) } else { Err("1 to 64".into()) }
+    if (low..=high).contains(&n) { Ok(n) } else { Err(format!("{low} to {high}")) }
+}
+
+fn upstreams(text: &str) -> Result<usize, String> {
+    number(text, 1, 64)
 }
 
 fn thread_count(text: &str) -> Result<usize, String> {
-    let n = text.parse::<usize>().map_err(|_| "not a number")?;
-    if (1..=1024).contains(&n) { Ok(n) } else { Err("1 to 1024".into()) }
+    number(text, 1, 1024)
 }
 
 fn edge(text: &str) -> Result<usize, String> {
-    let pixels = text.parse::<usize>().map_err(|_| "not a number")?;
-    if (8..=16384).contains(&pixels) { Ok(pixels) } else { Err("8 to 16384 pixels".into()) }
+    number(text, 8, 16384)
 }

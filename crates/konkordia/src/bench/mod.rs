@@ -9,6 +9,7 @@ mod kernels;
 mod mem;
 mod module_files;
 mod output;
+mod peer;
 mod pipeline;
 mod roofline;
 mod rows;
@@ -16,6 +17,7 @@ mod split;
 mod spread;
 mod stream;
 mod tables;
+mod udp;
 
 use crate::cli::BenchCommand;
 use konkordia_core::failure::{Exit, Failure};
@@ -30,6 +32,7 @@ pub fn command(which: &BenchCommand) -> Result<Exit, Failure> {
         BenchCommand::Disk(args) => disk::command(args),
         BenchCommand::Idle(args) => idle::command(args),
         BenchCommand::Stream(args) => stream::command(args),
+        BenchCommand::Udp(args) => udp::command(args),
         BenchCommand::Mem(args) => mem::command(args),
         BenchCommand::Roofline(args) => roofline::command(args),
     }

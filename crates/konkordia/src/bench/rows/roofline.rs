@@ -1,5 +1,5 @@
-//! The points of a roofline of the conversion (Williams et al. 2009): the peak of each instruction set, and each variant
-//! of the kernel with its bytes and operations per pixel.
+//! A roofline of the conversion (Williams et al. 2009): the peak of each instruction set, and each variant of the
+//! kernel with its bytes and operations per pixel.
 //!
 //! The bytes are those that the kernel asks for, wherever they come from: word 2, pixel 2, and of `f32` constants 8
 //! (pedestal and factor of G0), 24 (of all stages), or with tracking 16 (factor, gate, pedestal read and written). The
