@@ -155,3 +155,40 @@ def test_ends_that_cannot_work_together():
     program("bench", "udp", "--to", "127.0.0.1:1", "--listen", "127.0.0.1:0", check=2)
     program("bench", "udp", "--sizes", 16, check=2)
     assert "cannot listen" in program("bench", "udp", "--listen", "192.0.2.1:7", check=6).stderr
+
+
+TRANSPORTS = ["tcp", "udp", "zmq-req", "zmq-push", "zmq-pub"]
+
+
+def are_right(rows):
+    for row in rows:
+        assert row["verified"] and row["lost"] == 0, row
+        figures = ("latency_us", "latency_p99_us", "messages_per_second", "gigabytes_per_second")
+        assert all(is_spread(row[figure]) for figure in figures), row
+        assert row["latency_us"]["median"] <= row["latency_p99_us"]["highest"]
+        product = row["messages_per_second"]["median"] * row["bytes"] / 1e9
+        assert abs(product / row["gigabytes_per_second"]["median"] - 1) < 1e-9
+    return True
+
+
+def test_messages_over_every_transport(tmp_path):
+    picture = tmp_path / "net.png"
+    report = quick("net", "--sizes", 1, 8, 65507, 65508, "--window", 2, "--png", picture)
+    assert report["verified"] and report["network"].startswith("loopback") and are_right(report["rows"])
+    # A datagram cannot be longer.
+    names = [f"{name}, {n} bytes" for name in TRANSPORTS for n in (1, 8, 65507, 65508) if (name, n) != ("udp", 65508)]
+    assert [row["name"] for row in report["rows"]] == names
+    assert all(row["window"] == (1 if row["name"].startswith("zmq-req") else 2) for row in report["rows"])
+    assert picture.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+    text = program("bench", "net", "--quick", "--sizes", 64, check=0).stdout
+    assert "latency, us" in text and "GB/s" in text and "all messages that came were right" in text and "Ponsard" in text
+
+
+def test_messages_between_two_programs():
+    with other_end("net") as address:
+        for transports in (TRANSPORTS, ["zmq-pub"]):
+            report = quick("net", "--to", address, "--sizes", 1000, "--window", 4, "--transports", *transports)
+            assert report["network"] == address and [row["name"] for row in report["rows"]] == [f"{t}, 1000 bytes" for t in transports]
+            assert report["verified"] and are_right(report["rows"])
+        # Another bench at this end.
+        assert "do not fit" in program("bench", "udp", "--quick", "--to", address, check=6).stderr

@@ -1,8 +1,8 @@
 //! The command line.
 
 use crate::bench::args::{
-    BenchDiskArgs, BenchIdleArgs, BenchKernelsArgs, BenchMemArgs, BenchPipelineArgs, BenchRooflineArgs, BenchStreamArgs,
-    BenchUdpArgs,
+    BenchDiskArgs, BenchIdleArgs, BenchKernelsArgs, BenchMemArgs, BenchNetArgs, BenchPipelineArgs, BenchRooflineArgs,
+    BenchStreamArgs, BenchUdpArgs,
 };
 use crate::calibration_verbs::args::CalibrationCommand;
 use crate::log::{LogFormat, LogLevel};
@@ -634,6 +634,12 @@ pub enum BenchCommand {
   konkordia bench mem --threads 1 2 --mib 512 --repeats 20
   konkordia bench mem --json --compare mem.json")]
     Mem(BenchMemArgs),
+    /// Latency and bandwidth by message size over TCP, datagrams and ZeroMQ, on loopback or between two machines
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia bench net --png net.png
+  konkordia bench net --listen 0.0.0.0:5202
+  konkordia bench net --to 192.0.2.7:5202 --transports tcp zmq-push --sizes 1024 1048576")]
+    Net(BenchNetArgs),
     /// Lowest rate at which datagrams are lost, by packet size and number of buffers, compared with Ponsard et al. 2020
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia bench udp

@@ -259,6 +259,77 @@ pub struct BenchUdpArgs {
     pub output: OutputArgs,
 }
 
+/// Transports of `bench net`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum NetTransport {
+    /// A TCP connection
+    Tcp,
+    /// Datagrams, up to 65507 bytes
+    Udp,
+    /// ZeroMQ, REQ and REP: every message has an answer before the next one
+    ZmqReq,
+    /// ZeroMQ, PUSH and PULL
+    ZmqPush,
+    /// ZeroMQ, PUB and SUB
+    ZmqPub,
+}
+
+impl NetTransport {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Tcp, Self::Udp, Self::ZmqReq, Self::ZmqPush, Self::ZmqPub];
+
+    /// Name on the command line and in tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+            Self::ZmqReq => "zmq-req",
+            Self::ZmqPush => "zmq-push",
+            Self::ZmqPub => "zmq-pub",
+        }
+    }
+}
+
+/// `konkordia bench net`
+#[derive(Debug, Args)]
+pub struct BenchNetArgs {
+    /// Transports
+    #[arg(long, value_enum, num_args = 1.., default_values_t = NetTransport::ALL)]
+    pub transports: Vec<NetTransport>,
+    /// Sizes of a message, in bytes [default: 1, 2, 4 ... 4194304]
+    #[arg(long, value_name = "BYTES", num_args = 1.., value_parser = message_bytes)]
+    pub sizes: Vec<usize>,
+    /// Messages that are sent before one answer is waited for, when bandwidth is measured
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = window)]
+    pub window: usize,
+    /// Repeats of each measurement; median, lowest and highest are reported
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub repeats: usize,
+    /// Few messages, few repeats: shows that everything works, and measures nothing
+    #[arg(long)]
+    pub quick: bool,
+    /// Draw latency and bandwidth against message size into this file
+    #[arg(long, value_name = "FILE.png")]
+    pub png: Option<PathBuf>,
+    /// Where the other end listens [default: this process, over loopback]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub to: Option<SocketAddr>,
+    /// Be the other end, for one after the other; messages go to any free port
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "to")]
+    pub listen: Option<SocketAddr>,
+    /// JSON and comparison.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+fn message_bytes(text: &str) -> Result<usize, String> {
+    number(text, 1, 1 << 28)
+}
+
+fn window(text: &str) -> Result<usize, String> {
+    number(text, 1, 512)
+}
+
 fn packet_bytes(text: &str) -> Result<usize, String> {
     number(text, PACKET_BYTES_MIN, PACKET_BYTES_MAX)
 }

@@ -6,8 +6,10 @@ mod disk;
 mod frames;
 mod idle;
 mod kernels;
+mod links;
 mod mem;
 mod module_files;
+mod net;
 mod output;
 mod peer;
 mod pipeline;
@@ -32,6 +34,7 @@ pub fn command(which: &BenchCommand) -> Result<Exit, Failure> {
         BenchCommand::Disk(args) => disk::command(args),
         BenchCommand::Idle(args) => idle::command(args),
         BenchCommand::Stream(args) => stream::command(args),
+        BenchCommand::Net(args) => net::command(args),
         BenchCommand::Udp(args) => udp::command(args),
         BenchCommand::Mem(args) => mem::command(args),
         BenchCommand::Roofline(args) => roofline::command(args),

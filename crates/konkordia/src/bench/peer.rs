@@ -35,6 +35,11 @@ pub fn network(to: Option<SocketAddr>) -> String {
     to.map_or("loopback (software stand-in for a network; both ends on the same processors)".into(), |to| to.to_string())
 }
 
+/// The bytes of a message before it has a number.
+pub fn filling(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|i| (i * 31 + i / 256) as u8).collect()
+}
+
 /// Calls `drive` with the peer at `to`, or with one that serves in a thread of this process, over loopback.
 ///
 /// # Errors

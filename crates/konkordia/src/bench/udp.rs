@@ -8,7 +8,7 @@
 
 use super::args::{BenchUdpArgs, PACKET_BYTES_MAX, PACKET_BYTES_MIN, UdpBackend, UdpWait};
 use super::output::Output;
-use super::peer::{self, Peer, failed};
+use super::peer::{self, Peer, failed, filling};
 use super::spread::Spread;
 use crate::console::Progress;
 use crate::simulate::send;
@@ -233,11 +233,6 @@ fn send_all(
     Ok(start.elapsed().as_secs_f64())
 }
 
-/// The bytes of a packet before it has a number.
-fn filling(packet_bytes: usize) -> Vec<u8> {
-    (0..packet_bytes).map(|i| (i * 31 + i / 256) as u8).collect()
-}
-
 fn stamp(packet: &mut [u8], attempt: u64, number: u64) {
     let check = packet.len() - CHECK_BYTES;
     packet[..8].copy_from_slice(&attempt.to_le_bytes());
@@ -377,8 +372,7 @@ fn make_room(memory: &mut Vec<u8>, bytes: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Receives until all packets are there, or all were sent and it is quiet. Returns the processor time of this thread, of
-/// a core.
+/// Receives until all packets are there, or all were sent and it is quiet. Returns what this thread used of a core.
 fn receive(
     source: &mut dyn Source,
     wait: Duration,
