@@ -192,3 +192,25 @@ def test_messages_between_two_programs():
             assert report["verified"] and are_right(report["rows"])
         # Another bench at this end.
         assert "do not fit" in program("bench", "udp", "--quick", "--to", address, check=6).stderr
+
+
+def test_a_long_run_is_looked_at_over_time(tmp_path):
+    picture = tmp_path / "soak.png"
+    report = quick("soak", "--rate", 20, "--png", picture)
+    assert report["run"]["images"] == 60 and report["run"]["lossless"] and report["loss_free"] and report["verified"]
+    # A few seconds say nothing about memory.
+    assert report["memory_is_flat"] is None and report["highest_loss_free_hz"] is None
+    samples = report["samples"]
+    assert len(samples) >= 5 and all(s["resident_bytes"] > 0 and s["not_complete"] == 0 for s in samples)
+    for figure in ("seconds", "committed"):
+        values = [s[figure] for s in samples]
+        assert values == sorted(values) and values[-1] > 0, figure
+    assert samples[-1]["committed"] <= 60
+    for stage in ("committed_latency", "written_latency"):
+        of_images = [s[stage] for s in samples if s[stage]["max_ns"] > 0]
+        assert of_images and all(0 < at["p50_ns"] <= at["p99_ns"] <= at["p999_ns"] <= at["max_ns"] for at in of_images), of_images
+    assert picture.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+    text = program("bench", "soak", "--quick", "--rate", 20, check=0).stdout
+    assert "nothing was lost: 60 images" in text and "too short to judge" in text
+    for wrong in (("--fraction", 3), ("--rate", 0), ("--minutes", "nan")):
+        program("bench", "soak", *wrong, check=2)

@@ -1,7 +1,7 @@
 //! Other threads watch and stop a run through atomics. What a stream has seen of its packets is published as a copy
 //! behind a lock that a receiver only tries to take, so that no receiver ever waits for a reader.
 
-use crate::latency::{Histogram, Latency};
+use crate::latency::{Counts, Histogram, Latency};
 use konkordia_core::ledger::{ImageStatus, StreamLedger};
 use konkordia_core::setup::Seen;
 use std::ops::Range;
@@ -170,6 +170,12 @@ impl Control {
     /// was done with them.
     pub fn latencies(&self) -> (Latency, Latency) {
         (self.committed_latency.read(), self.written_latency.read())
+    }
+
+    /// As [`Control::latencies`], but of the images since the last call with this `before`.
+    pub fn latencies_since(&self, before: &mut [Counts; 2]) -> (Latency, Latency) {
+        let [committed, written] = before;
+        (self.committed_latency.since(committed), self.written_latency.since(written))
     }
 
     /// Number of the run's first frame, once it is known.

@@ -30,6 +30,10 @@ pub struct Latency {
     pub max_ns: u64,
 }
 
+/// Counts of a [`Histogram`] at some time; none at first.
+#[derive(Clone, Debug, Default)]
+pub struct Counts(Vec<u64>);
+
 impl Default for Histogram {
     fn default() -> Self {
         Self { buckets: (0..BUCKETS).map(|_| AtomicU64::new(0)).collect(), max_ns: AtomicU64::new(0) }
@@ -62,11 +66,29 @@ impl Histogram {
 
     /// What was counted so far.
     pub fn read(&self) -> Latency {
-        let counts: Vec<u64> = self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed)).collect();
-        let (count, max_ns) = (counts.iter().sum(), self.max_ns.load(Ordering::Relaxed));
-        let quantile = |share: f64| quantile(&counts, count, share).min(max_ns);
-        Latency { count, p50_ns: quantile(0.5), p99_ns: quantile(0.99), p999_ns: quantile(0.999), max_ns }
+        latency(&self.counts(), self.max_ns.load(Ordering::Relaxed))
     }
+
+    /// What was counted since `before`, which becomes the counts of now. The longest is known as exactly as its bucket.
+    pub fn since(&self, before: &mut Counts) -> Latency {
+        let now = self.counts();
+        before.0.resize(BUCKETS, 0);
+        let new: Vec<u64> = now.iter().zip(&before.0).map(|(now, before)| now - before).collect();
+        before.0 = now;
+        // Behind the last bucket lies 2^64, which wraps to 0.
+        let longest = new.iter().rposition(|count| *count > 0).map_or(0, |bucket| floor_of(bucket + 1).wrapping_sub(1));
+        latency(&new, longest.min(self.max_ns.load(Ordering::Relaxed)))
+    }
+
+    fn counts(&self) -> Vec<u64> {
+        self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed)).collect()
+    }
+}
+
+fn latency(counts: &[u64], max_ns: u64) -> Latency {
+    let count = counts.iter().sum();
+    let quantile = |share: f64| quantile(counts, count, share).min(max_ns);
+    Latency { count, p50_ns: quantile(0.5), p99_ns: quantile(0.99), p999_ns: quantile(0.999), max_ns }
 }
 
 /// The value that `share` of the `count` values do not exceed, interpolated in its bucket.
@@ -110,5 +132,19 @@ mod tests {
             assert!((got as f64 - exact).abs() <= exact / 8.0, "{got} is not near {exact}");
         }
         assert_eq!((latency.count, latency.max_ns), (5000, values[4999]));
+    }
+
+    #[test]
+    fn what_was_counted_before_does_not_count_again() {
+        let (histogram, mut before) = (Histogram::default(), Counts::default());
+        assert_eq!(histogram.since(&mut before), Latency::default());
+        (0..100).for_each(|_| histogram.count(9_000_000));
+        let first = histogram.since(&mut before);
+        assert_eq!((first.count, first.max_ns), (100, 9_000_000));
+        (0..10).for_each(|_| histogram.count(1000));
+        let second = histogram.since(&mut before);
+        assert_eq!(second.count, 10);
+        assert!((1000..1000 + 1000 / 8).contains(&second.max_ns) && second.p50_ns <= second.max_ns, "{second:?}");
+        assert_eq!((histogram.since(&mut before).count, histogram.read().count), (0, 110));
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::bench::args::{
     BenchDiskArgs, BenchIdleArgs, BenchKernelsArgs, BenchMemArgs, BenchNetArgs, BenchPipelineArgs, BenchRooflineArgs,
-    BenchStreamArgs, BenchUdpArgs,
+    BenchSoakArgs, BenchStreamArgs, BenchUdpArgs,
 };
 use crate::calibration_verbs::args::CalibrationCommand;
 use crate::log::{LogFormat, LogLevel};
@@ -598,6 +598,12 @@ pub enum BenchCommand {
   konkordia bench pipeline --modules 1 --rate 1100 --seconds 60
   konkordia bench pipeline --dir /data --seconds 20 --json")]
     Pipeline(BenchPipelineArgs),
+    /// A long run at a fraction of the highest rate without loss: loss, memory and latency over time, and a verdict
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia bench soak
+  konkordia bench soak --minutes 5 --fraction 0.5 --png soak.png
+  konkordia bench soak --minutes 1 --rate 500 --json")]
+    Soak(BenchSoakArgs),
     /// Bits per pixel for roundings from 1/8 to 8 photons, compared with Table II of Leonarski et al. 2020
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia bench table2

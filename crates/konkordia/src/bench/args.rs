@@ -45,24 +45,12 @@ pub enum BenchCompression {
     None,
 }
 
-/// `konkordia bench pipeline`
+/// The run of `bench pipeline` and `bench soak`.
 #[derive(Debug, Args)]
-pub struct BenchPipelineArgs {
-    /// Numbers of modules to measure, with one search for each
-    #[arg(long, value_name = "M", num_args = 1.., default_values_t = [1, 2])]
-    pub modules: Vec<u32>,
-    /// Measure only this rate, without a search
-    #[arg(long, value_name = "HZ")]
-    pub rate: Option<f64>,
-    /// Duration of each attempt
-    #[arg(long, value_name = "S", default_value_t = 4.0)]
-    pub seconds: f64,
+pub struct BenchRunArgs {
     /// Folder for the files [default: /dev/shm if it exists, otherwise the folder for temporary files]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// Delete data files as soon as they are complete, so that long runs fit on the disk
-    #[arg(long)]
-    pub delete_finished: bool,
     /// Files of raw frames, uint16, 512 x 1024 each [default: the synthetic detector]
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "calibration")]
     pub raw: Vec<PathBuf>,
@@ -84,9 +72,78 @@ pub struct BenchPipelineArgs {
     /// Memory of the ring of images
     #[arg(long, value_name = "MIB", default_value_t = 512)]
     pub buffer_mib: u64,
+}
+
+/// `konkordia bench pipeline`
+#[derive(Debug, Args)]
+pub struct BenchPipelineArgs {
+    /// Numbers of modules to measure, with one search for each
+    #[arg(long, value_name = "M", num_args = 1.., default_values_t = [1, 2])]
+    pub modules: Vec<u32>,
+    /// Measure only this rate, without a search
+    #[arg(long, value_name = "HZ")]
+    pub rate: Option<f64>,
+    /// Duration of each attempt
+    #[arg(long, value_name = "S", default_value_t = 4.0)]
+    pub seconds: f64,
+    /// Delete data files as soon as they are complete, so that long runs fit on the disk
+    #[arg(long)]
+    pub delete_finished: bool,
+    /// What is run.
+    #[command(flatten)]
+    pub run: BenchRunArgs,
     /// JSON and comparison.
     #[command(flatten)]
     pub output: OutputArgs,
+}
+
+/// `konkordia bench soak`
+#[derive(Debug, Args)]
+pub struct BenchSoakArgs {
+    /// Modules of the detector
+    #[arg(long, value_name = "M", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=32))]
+    pub modules: u32,
+    /// Duration of the run
+    #[arg(long, value_name = "MIN", default_value_t = 30.0, value_parser = minutes)]
+    pub minutes: f64,
+    /// Rate of the run, of the highest rate without loss; above 1 it overloads
+    #[arg(long, value_name = "F", default_value_t = 0.8, value_parser = fraction)]
+    pub fraction: f64,
+    /// Run at this rate, without a search
+    #[arg(long, value_name = "HZ", value_parser = rate)]
+    pub rate: Option<f64>,
+    /// Duration of each attempt of the search
+    #[arg(long, value_name = "S", default_value_t = 4.0)]
+    pub seconds: f64,
+    /// A few seconds at a low rate: shows that everything works, and measures nothing
+    #[arg(long)]
+    pub quick: bool,
+    /// Draw memory and latency against time into this file
+    #[arg(long, value_name = "FILE.png")]
+    pub png: Option<PathBuf>,
+    /// What is run.
+    #[command(flatten)]
+    pub run: BenchRunArgs,
+    /// JSON and comparison.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+fn minutes(text: &str) -> Result<f64, String> {
+    real(text, 0.01, 10080.0)
+}
+
+fn fraction(text: &str) -> Result<f64, String> {
+    real(text, 0.01, 2.0)
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    real(text, 1.0, 1e6)
+}
+
+fn real(text: &str, low: f64, high: f64) -> Result<f64, String> {
+    let value = text.parse::<f64>().map_err(|_| "not a number")?;
+    if (low..=high).contains(&value) { Ok(value) } else { Err(format!("{low} to {high}")) }
 }
 
 /// `konkordia bench mem`

@@ -15,6 +15,7 @@ mod peer;
 mod pipeline;
 mod roofline;
 mod rows;
+mod soak;
 mod split;
 mod spread;
 mod stream;
@@ -34,6 +35,7 @@ pub fn command(which: &BenchCommand) -> Result<Exit, Failure> {
         BenchCommand::Disk(args) => disk::command(args),
         BenchCommand::Idle(args) => idle::command(args),
         BenchCommand::Stream(args) => stream::command(args),
+        BenchCommand::Soak(args) => soak::command(args),
         BenchCommand::Net(args) => net::command(args),
         BenchCommand::Udp(args) => udp::command(args),
         BenchCommand::Mem(args) => mem::command(args),
