@@ -161,6 +161,9 @@ pub struct BenchMemArgs {
     /// Little data, few repeats: shows that everything works, and measures nothing
     #[arg(long)]
     pub quick: bool,
+    /// Draw bandwidth against threads into this file
+    #[arg(long, value_name = "FILE.png")]
+    pub png: Option<PathBuf>,
     /// JSON and comparison.
     #[command(flatten)]
     pub output: OutputArgs,
@@ -305,6 +308,9 @@ pub struct BenchUdpArgs {
     /// Few packets, few repeats: shows that everything works, and measures nothing
     #[arg(long)]
     pub quick: bool,
+    /// Draw rates against packet size into this file, beside those of the paper
+    #[arg(long, value_name = "FILE.png")]
+    pub png: Option<PathBuf>,
     /// Where the receiving end listens [default: this process, over loopback]
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub to: Option<SocketAddr>,

@@ -13,6 +13,7 @@ use super::spread::Spread;
 use konkordia_acquire::machine;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::text;
+use konkordia_picture::{Axis, Series};
 use serde_json::{Value, json};
 use std::hint::black_box;
 use std::path::Path;
@@ -30,6 +31,7 @@ const ELEMENTS_MIN: usize = 1024;
 
 /// `konkordia bench mem`
 pub fn command(args: &BenchMemArgs) -> Result<Exit, Failure> {
+    args.png.as_deref().map_or(Ok(()), konkordia_picture::png_path)?;
     let output = Output::open(&args.output, "mem")?;
     let available = machine::bytes_after(Path::new("/proc/meminfo"), "MemAvailable").unwrap_or(4 << 30) as usize;
     let wanted = (TIMES_CACHES * caches::last_level_bytes()).max(64 << 20);
@@ -48,6 +50,9 @@ pub fn command(args: &BenchMemArgs) -> Result<Exit, Failure> {
     let rows: Vec<Row> = threads.iter().map(|threads| Row::measure(*threads, array_bytes / 8, repeats.max(1))).collect();
     let levels = levels(repeats.max(1), budget);
     let verified = rows.iter().all(|row| row.verified);
+    if let Some(png) = &args.png {
+        draw(&rows).write(png)?;
+    }
     let report = json!({
         "bench": "mem", "machine": machine::facts(), "array_bytes": array_bytes, "cache_bytes": caches::last_level_bytes(), "repeats": repeats,
         "rows": rows.iter().flat_map(Row::to_json).collect::<Vec<_>>(), "levels": levels.iter().map(Level::to_json).collect::<Vec<_>>(),
@@ -251,6 +256,18 @@ fn to_text(array_bytes: usize, repeats: usize, rows: &[Row], levels: &[Level]) -
         machine::line(),
         text::bytes(array_bytes as u64)
     )
+}
+
+/// GB/s of each operation against the number of threads.
+fn draw(rows: &[Row]) -> konkordia_picture::Picture {
+    let line = |(index, operation): (usize, Operation)| Series {
+        name: operation.name(),
+        points: rows.iter().map(|row| (row.threads as f64, row.gb_per_s[index].median)).collect(),
+        line: rows.len() > 1,
+    };
+    let series: Vec<Series<'_>> = Operation::ALL.into_iter().enumerate().map(line).collect();
+    let (x, y) = (Axis { label: "threads", log: false }, Axis { label: "GB/s", log: false });
+    konkordia_picture::chart("STREAM", &x, &y, &series)
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::ports::Source;
 use konkordia_core::sender::Sender;
 use konkordia_core::text;
+use konkordia_picture::{Axis, Series};
 use konkordia_sources::udp::{UdpReceiver, UdpSender};
 use serde_json::{Value, json};
 use std::io;
@@ -28,7 +29,8 @@ use std::time::{Duration, Instant};
 
 /// A row of Table 1 of Ponsard et al. 2020: bytes of a packet (theirs have 8246 where ours have 8240), destination
 /// addresses, and the lowest rates with drops in Gb/s: plain socket, tuned kernel, VMA.
-const PAPER: [(usize, usize, Option<f64>, f64, f64); 6] = [
+type PaperRow = (usize, usize, Option<f64>, f64, f64);
+const PAPER: [PaperRow; 6] = [
     (2048, 1, Some(7.2), 10.9, 26.7),
     (4096, 1, Some(9.1), 22.8, 51.2),
     (8240, 1, Some(9.8), 36.7, 77.0),
@@ -36,9 +38,11 @@ const PAPER: [(usize, usize, Option<f64>, f64, f64); 6] = [
     (4096, 100_000, None, 23.1, 45.0),
     (8240, 100_000, None, 27.4, 39.7),
 ];
-/// What is said of the others' figures.
+/// What others report.
 const OTHERS: &str = "paper: Ponsard et al. 2020, Table 1: 10 000 000 packets, ConnectX-5 of 100 Gb/s, lowest rate with drops; its conclusion: plain \
-                      socket 9 Gb/s (with drops), VMA about 26, RDMA 100\na vendor's table of 2026: kernel UDP, unpaced, 34.5 Gb/s with 48 % lost";
+                      socket 9 Gb/s (with drops), VMA about 26, RDMA 100\na vendor's table of 2026: kernel UDP, unpaced, 34.5 Gb/s with 48 % \
+                      lost\nEUCALL D5.2: an FPGA that writes into host memory over PCIe, 5.6 GB/s at 4096 bytes, 6.1 GB/s at 8192 and 16384, \
+                      below 1 % of a processor";
 /// The search ends when the bounds are this close to each other, or below this rate in Gb/s.
 const CLOSE: f64 = 1.05;
 const GBIT_PER_S_MIN: f64 = 0.01;
@@ -56,6 +60,7 @@ pub fn command(args: &BenchUdpArgs) -> Result<Exit, Failure> {
     if let Some(address) = args.listen {
         return peer::listen("udp", address, serve, args.output.json);
     }
+    args.png.as_deref().map_or(Ok(()), konkordia_picture::png_path)?;
     let output = Output::open(&args.output, "udp")?;
     let (packets, repeats) = if args.quick { (2000, 2) } else { (args.packets, args.repeats.max(1)) };
     let mut rows = Vec::new();
@@ -75,6 +80,9 @@ pub fn command(args: &BenchUdpArgs) -> Result<Exit, Failure> {
     })?;
     let verified = rows.iter().all(Row::verified);
     let network = peer::network(args.to);
+    if let Some(png) = &args.png {
+        draw(&rows).write(png)?;
+    }
     let report = json!({
         "bench": "udp", "machine": machine::facts(), "network": network, "packets": packets, "repeats": repeats, "attempts": attempts,
         "rows": rows.iter().map(Row::to_json).collect::<Vec<_>>(), "others": OTHERS, "verified": verified,
@@ -527,6 +535,32 @@ fn to_text(rows: &[Row], network: &str, packets: u64, repeats: usize) -> String 
         machine::line(),
         text::count(packets)
     )
+}
+
+/// The highest rates without loss against packet size, and the paper's lowest rates with drops.
+fn draw(rows: &[Row]) -> konkordia_picture::Picture {
+    let mut lines: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
+    for row in rows {
+        let Setting { packet_bytes, buffers, backend, wait, .. } = row.setting;
+        let name = format!("{buffers} buffer(s), {}, {}", name_of(backend), name_of(wait));
+        let point = (packet_bytes as f64, row.loss_free().median);
+        match lines.iter_mut().find(|line| line.0 == name) {
+            Some((_, points)) => points.push(point),
+            None => lines.push((name, vec![point])),
+        }
+    }
+    let paper = |name: &str, buffers: usize, value: fn(&PaperRow) -> Option<f64>| {
+        let rows = PAPER.iter().filter(|row| row.1 == buffers);
+        (format!("paper, {name}"), rows.filter_map(|row| Some((row.0 as f64, value(row)?))).collect())
+    };
+    lines.push(paper("socket", 1, |row| row.2));
+    lines.push(paper("tuned kernel", 1, |row| Some(row.3)));
+    lines.push(paper("tuned kernel, 100 000", 100_000, |row| Some(row.3)));
+    lines.push(paper("VMA", 1, |row| Some(row.4)));
+    let series: Vec<Series<'_>> =
+        lines.iter().map(|(name, points)| Series { name, points: points.clone(), line: true }).collect();
+    let (x, y) = (Axis { label: "bytes of a packet", log: true }, Axis { label: "Gb/s", log: true });
+    konkordia_picture::chart("Datagrams without loss; the paper: lowest rate with drops", &x, &y, &series)
 }
 
 #[cfg(test)]

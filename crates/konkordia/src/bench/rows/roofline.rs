@@ -125,12 +125,13 @@ pub fn points(frames: &[Vec<u16>], constants: &Constants<'_>, budget: Duration) 
     let row = |(variant, isa, by_strip): &(Variant, Isa, bool)| Job::new(*variant, *isa, frames, *constants).row(*by_strip);
     let mut rows: Vec<Row<'_>> = what.iter().map(row).collect();
     let samples = seconds(&mut rows, budget);
-    let point = |(((variant, isa, by_strip), row), samples): (((Variant, Isa, bool), Row<'_>), Vec<f64>)| {
+    let mut points = Vec::new();
+    for (((variant, isa, by_strip), row), samples) in what.into_iter().zip(rows).zip(samples) {
         let parts = samples.chunks(samples.len().div_ceil(REPEATS).max(1));
         let rates = parts.map(|part| row.raw_bytes / 2.0 / median(&mut part.to_vec()) / 1e9);
-        Point { variant, isa, by_strip, gpixels_per_s: Spread::of(rates), verified: row.verified }
-    };
-    Ok(what.into_iter().zip(rows).zip(samples).map(point).collect())
+        points.push(Point { variant, isa, by_strip, gpixels_per_s: Spread::of(rates), verified: row.verified });
+    }
+    Ok(points)
 }
 
 struct Job<'a> {
