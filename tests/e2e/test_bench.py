@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 
+import pytest
 from driving import BINARY, ROOT, free_ports, program
 
 
@@ -119,6 +120,7 @@ def other_end(which):
 PAPER_SOCKET_TUNED_VMA = {2048: (7.2, 10.9, 26.7), 4096: (9.1, 22.8, 51.2), 8240: (9.8, 36.7, 77.0)}
 
 
+@pytest.mark.alone
 def test_datagrams_that_are_lost_are_searched_for(tmp_path):
     picture = tmp_path / "udp.png"
     report = quick("udp", "--sizes", 2048, 8240, "--buffers", 1, 16, "--png", picture)
@@ -145,6 +147,7 @@ def test_datagrams_that_are_lost_are_searched_for(tmp_path):
             assert paper is None
 
 
+@pytest.mark.alone
 def test_datagrams_between_two_programs():
     arguments = ("--sizes", 4096, "--buffers", 1, "--wait", "blocking")
     with other_end("udp") as address:
@@ -180,6 +183,7 @@ def are_right(rows):
     return True
 
 
+@pytest.mark.alone
 def test_messages_over_every_transport(tmp_path):
     picture = tmp_path / "net.png"
     report = quick("net", "--sizes", 1, 8, 65507, 65508, "--window", 2, "--png", picture)
@@ -193,6 +197,7 @@ def test_messages_over_every_transport(tmp_path):
     assert "latency, us" in text and "GB/s" in text and "all messages that came were right" in text and "Ponsard" in text
 
 
+@pytest.mark.alone
 def test_messages_between_two_programs():
     with other_end("net") as address:
         for transports in (TRANSPORTS, ["zmq-pub"]):
@@ -203,6 +208,7 @@ def test_messages_between_two_programs():
         assert "do not fit" in program("bench", "udp", "--quick", "--to", address, check=6).stderr
 
 
+@pytest.mark.alone
 def test_a_long_run_is_looked_at_over_time(tmp_path):
     picture = tmp_path / "soak.png"
     report = quick("soak", "--rate", 20, "--png", picture)

@@ -86,7 +86,7 @@ impl Histogram {
 }
 
 fn latency(counts: &[u64], max_ns: u64) -> Latency {
-    let count = counts.iter().sum();
+    let count: u64 = counts.iter().sum();
     let quantile = |share: f64| quantile(counts, count, share).min(max_ns);
     Latency { count, p50_ns: quantile(0.5), p99_ns: quantile(0.99), p999_ns: quantile(0.999), max_ns }
 }

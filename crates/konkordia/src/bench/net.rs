@@ -29,6 +29,8 @@ const ROUNDS: (usize, usize) = (20, 1000);
 /// Windows of a repeat.
 const BANDWIDTH_BYTES: usize = 64 << 20;
 const WINDOWS: (usize, usize) = (2, 50);
+/// Bytes of a window: so much may wait in the queues of ZeroMQ.
+const WINDOW_BYTES_MAX: usize = 256 << 20;
 /// What others report.
 const OTHERS: &str = "EUCALL D5.2 (ELI-ALPS): 6317 MB/s from host to host by MPI over InfiniBand, of 8 GB/s that PCIe allows; best from 16 KiB on with MPI, \
                       from 2 KiB with verbs\nPonsard et al. 2020: ZeroMQ below 6 Gb/s with REQ and REP, slightly more with PUSH and PULL, below 10 Gb/s";
@@ -88,7 +90,7 @@ struct Plan {
 
 impl Plan {
     fn new(transport: NetTransport, bytes: usize, window: usize, is_quick: bool) -> Self {
-        let window = if transport == NetTransport::ZmqReq { 1 } else { window };
+        let window = if transport == NetTransport::ZmqReq { 1 } else { window.min((WINDOW_BYTES_MAX / bytes).max(1)) };
         let (rounds, windows) = if is_quick {
             (ROUNDS.0, WINDOWS.0)
         } else if window == 1 {
