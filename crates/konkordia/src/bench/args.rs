@@ -153,7 +153,7 @@ pub struct BenchMemArgs {
     #[arg(long, value_name = "N", num_args = 1.., value_parser = thread_count)]
     pub threads: Vec<usize>,
     /// Size of each of the three arrays [default: four times all caches of the last level]
-    #[arg(long, value_name = "MIB")]
+    #[arg(long, value_name = "MIB", value_parser = array_mib)]
     pub mib: Option<usize>,
     /// Repeats of each measurement; median, lowest and highest are reported
     #[arg(long, value_name = "N", default_value_t = 10)]
@@ -412,6 +412,10 @@ fn number(text: &str, low: usize, high: usize) -> Result<usize, String> {
 
 fn upstreams(text: &str) -> Result<usize, String> {
     number(text, 1, 64)
+}
+
+fn array_mib(text: &str) -> Result<usize, String> {
+    number(text, 1, 1 << 24)
 }
 
 fn thread_count(text: &str) -> Result<usize, String> {
