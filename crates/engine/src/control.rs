@@ -1,8 +1,8 @@
 //! Other threads watch and stop a run through atomics. What a stream has seen of its packets is published as a copy
 //! behind a lock that a receiver only tries to take, so that no receiver ever waits for a reader.
 
-use crate::latency::RunLatencies;
-use konkordia_core::latency::Meter;
+use crate::latency::{Counts, RunLatencies};
+use konkordia_core::latency::{Meter, StageLatency};
 use konkordia_core::ledger::{ImageStatus, StreamLedger};
 use konkordia_core::setup::Seen;
 use konkordia_memory::cursor::Wakeups;
@@ -190,6 +190,11 @@ impl Control {
 
     pub(crate) fn latencies(&self) -> Option<&RunLatencies> {
         self.latencies.as_ref()
+    }
+
+    /// How long the images took that came to a stage since the last call with this `before`.
+    pub fn latencies_since(&self, before: &mut Counts) -> Vec<StageLatency> {
+        self.latencies.as_ref().map_or_else(Vec::new, |run| run.latencies.since(before))
     }
 
     /// Number of the run's first frame, once it is known.

@@ -20,6 +20,10 @@ struct Histogram {
     max_ns: AtomicU64,
 }
 
+/// Counts of the stages at some time; none at first.
+#[derive(Clone, Debug, Default)]
+pub struct Counts([Vec<u64>; Stage::ALL.len()]);
+
 impl Default for Histogram {
     fn default() -> Self {
         Self { buckets: (0..BUCKETS).map(|_| AtomicU64::new(0)).collect(), max_ns: AtomicU64::new(0) }
@@ -52,12 +56,29 @@ impl Histogram {
 
     /// What was counted so far; `None` if that is nothing.
     fn read(&self, stage: Stage) -> Option<StageLatency> {
-        let counts: Vec<u64> = self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed)).collect();
-        let (images, max_ns) = (counts.iter().sum(), self.max_ns.load(Ordering::Relaxed));
-        let quantile = |share: f64| quantile(&counts, images, share).min(max_ns);
-        let (p50_ns, p99_ns, p999_ns) = (quantile(0.5), quantile(0.99), quantile(0.999));
-        (images > 0).then_some(StageLatency { stage, images, p50_ns, p99_ns, p999_ns, max_ns })
+        of_counts(stage, &self.counts(), self.max_ns.load(Ordering::Relaxed))
     }
+
+    /// What was counted since `before`, which becomes the counts of now. The longest is known as exactly as its bucket.
+    fn since(&self, stage: Stage, before: &mut Vec<u64>) -> Option<StageLatency> {
+        let now = self.counts();
+        before.resize(BUCKETS, 0);
+        let new: Vec<u64> = now.iter().zip(&*before).map(|(now, before)| now - before).collect();
+        *before = now;
+        let longest = new.iter().rposition(|count| *count > 0).map_or(0, |bucket| floor_of(bucket + 1) - 1);
+        of_counts(stage, &new, longest.min(self.max_ns.load(Ordering::Relaxed)))
+    }
+
+    fn counts(&self) -> Vec<u64> {
+        self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed)).collect()
+    }
+}
+
+fn of_counts(stage: Stage, counts: &[u64], max_ns: u64) -> Option<StageLatency> {
+    let images = counts.iter().sum();
+    let quantile = |share: f64| quantile(counts, images, share).min(max_ns);
+    let (p50_ns, p99_ns, p999_ns) = (quantile(0.5), quantile(0.99), quantile(0.999));
+    (images > 0).then_some(StageLatency { stage, images, p50_ns, p99_ns, p999_ns, max_ns })
 }
 
 /// The value that `share` of the `count` values do not exceed, interpolated in its bucket.
@@ -86,6 +107,12 @@ impl Latencies {
     /// A meter without images, whose clock began at `clock_began`.
     pub fn new(clock_began: Instant) -> Self {
         Self { clock_began, stages: Default::default() }
+    }
+
+    /// What was counted since `before`, which becomes the counts of now.
+    pub fn since(&self, before: &mut Counts) -> Vec<StageLatency> {
+        let stages = Stage::ALL.iter().zip(&mut before.0);
+        stages.filter_map(|(stage, before)| self.stages[*stage as usize].since(*stage, before)).collect()
     }
 
     /// An image came to `stage` at `at_ns`. A time of 0 is unknown, and does not count.
@@ -217,5 +244,19 @@ mod tests {
         run.note_converted(3, 50);
         assert_eq!([1, 2, 5, 6].map(|frame| run.sealed_ns(frame)), [40, 30, 40, 30]);
         assert_eq!((run.converted_ns(3), run.converted_ns(2)), (50, 0));
+    }
+
+    #[test]
+    fn what_was_counted_before_does_not_count_again() {
+        let (latencies, mut before) = (Latencies::new(Instant::now()), Counts::default());
+        assert_eq!(latencies.since(&mut before), []);
+        (0..100).for_each(|_| latencies.count(Stage::Committed, 1, 9_000_001));
+        let first = latencies.since(&mut before);
+        assert_eq!((first.len(), first[0].images, first[0].max_ns), (1, 100, 9_000_000));
+        (0..10).for_each(|_| latencies.count(Stage::Committed, 1, 1001));
+        let second = latencies.since(&mut before)[0];
+        assert_eq!(second.images, 10);
+        assert!((1000..1000 + 1000 / STEPS as u64).contains(&second.max_ns) && second.p50_ns <= second.max_ns, "{second:?}");
+        assert_eq!((latencies.since(&mut before), latencies.read()[0].images), (vec![], 110));
     }
 }

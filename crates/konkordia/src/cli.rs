@@ -1,6 +1,9 @@
 //! The command line.
 
-use crate::bench::args::{BenchDiskArgs, BenchIdleArgs, BenchKernelsArgs, BenchPipelineArgs, BenchRooflineArgs, BenchStreamArgs};
+use crate::bench::args::{
+    BenchDiskArgs, BenchIdleArgs, BenchKernelsArgs, BenchMemArgs, BenchNetArgs, BenchPipelineArgs, BenchRooflineArgs,
+    BenchSoakArgs, BenchStreamArgs, BenchUdpArgs,
+};
 use crate::calibration_verbs::args::CalibrationCommand;
 use crate::log::{LogFormat, LogLevel};
 use crate::pedestal::args::PedestalArgs;
@@ -619,6 +622,12 @@ pub enum BenchCommand {
   konkordia bench pipeline --modules 1 --rate 1100 --seconds 60
   konkordia bench pipeline --dir /data --seconds 20 --json")]
     Pipeline(BenchPipelineArgs),
+    /// A long run at a fraction of the highest rate without loss: loss, memory and latency over time, and a verdict
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia bench soak
+  konkordia bench soak --minutes 5 --fraction 0.5 --png soak.png
+  konkordia bench soak --minutes 1 --rate 500 --json")]
+    Soak(BenchSoakArgs),
     /// Bits per pixel for roundings from 1/8 to 8 photons, compared with Table II of Leonarski et al. 2020
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia bench table2
@@ -649,6 +658,24 @@ pub enum BenchCommand {
   konkordia bench disk --dir /data --sync --mib 4096
   konkordia bench disk --sizes 512 --noise-bits 0 4 8 --repeats 3 --json")]
     Disk(BenchDiskArgs),
+    /// Memory bandwidth by STREAM with 1 to all processors, and the copy rates of the caches
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia bench mem
+  konkordia bench mem --threads 1 2 --mib 512 --repeats 20
+  konkordia bench mem --json --compare mem.json")]
+    Mem(BenchMemArgs),
+    /// Latency and bandwidth by message size over TCP, datagrams and ZeroMQ, on loopback or between two machines
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia bench net --png net.png
+  konkordia bench net --listen 0.0.0.0:5202
+  konkordia bench net --to 192.0.2.7:5202 --transports tcp zmq-push --sizes 1024 1048576")]
+    Net(BenchNetArgs),
+    /// Lowest rate at which datagrams are lost, by packet size and number of buffers, compared with Ponsard et al. 2020
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia bench udp
+  konkordia bench udp --listen 0.0.0.0:5201
+  konkordia bench udp --to 192.0.2.7:5201 --sizes 8240 --packets 10000000")]
+    Udp(BenchUdpArgs),
     /// Variants of the conversion between the limits of memory and of arithmetic, as a table and a figure
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia bench roofline

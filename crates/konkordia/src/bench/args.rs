@@ -1,7 +1,20 @@
 //! Arguments of `konkordia bench`.
 
 use clap::{Args, ValueEnum};
+use std::net::SocketAddr;
 use std::path::PathBuf;
+
+/// What all benches do with their results.
+#[derive(Clone, Debug, Args)]
+pub struct OutputArgs {
+    /// For programs: the result as JSON on stdout
+    #[arg(long)]
+    pub json: bool,
+    /// Show the figures beside those of a recorded run: what this bench printed with --json, or a table of
+    /// benches/record/ (FILE.csv; FILE.csv:NAME if the run was recorded under another name)
+    #[arg(long, value_name = "RECORD")]
+    pub compare: Option<PathBuf>,
+}
 
 /// `konkordia bench kernels`
 #[derive(Debug, Args)]
@@ -18,9 +31,9 @@ pub struct BenchKernelsArgs {
     /// Duration of each measurement
     #[arg(long, value_name = "S", default_value_t = 0.5)]
     pub seconds: f64,
-    /// For programs: the result as JSON on stdout
-    #[arg(long)]
-    pub json: bool,
+    /// JSON and comparison.
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 /// Compression of the file in `bench pipeline`.
@@ -32,24 +45,12 @@ pub enum BenchCompression {
     None,
 }
 
-/// `konkordia bench pipeline`
+/// The run of `bench pipeline` and `bench soak`.
 #[derive(Debug, Args)]
-pub struct BenchPipelineArgs {
-    /// Numbers of modules to measure, with one search for each
-    #[arg(long, value_name = "M", num_args = 1.., default_values_t = [1, 2])]
-    pub modules: Vec<u32>,
-    /// Measure only this rate, without a search
-    #[arg(long, value_name = "HZ")]
-    pub rate: Option<f64>,
-    /// Duration of each attempt
-    #[arg(long, value_name = "S", default_value_t = 4.0)]
-    pub seconds: f64,
+pub struct BenchRunArgs {
     /// Folder for the files [default: /dev/shm if it exists, otherwise the folder for temporary files]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// Delete data files as soon as they are complete, so that long runs fit on the disk
-    #[arg(long)]
-    pub delete_finished: bool,
     /// Files of raw frames, uint16, 512 x 1024 each [default: the synthetic detector]
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "calibration")]
     pub raw: Vec<PathBuf>,
@@ -71,9 +72,101 @@ pub struct BenchPipelineArgs {
     /// Memory of the ring of images
     #[arg(long, value_name = "MIB", default_value_t = 512)]
     pub buffer_mib: u64,
-    /// For programs: the result as JSON on stdout
+}
+
+/// `konkordia bench pipeline`
+#[derive(Debug, Args)]
+pub struct BenchPipelineArgs {
+    /// Numbers of modules to measure, with one search for each
+    #[arg(long, value_name = "M", num_args = 1.., default_values_t = [1, 2])]
+    pub modules: Vec<u32>,
+    /// Measure only this rate, without a search
+    #[arg(long, value_name = "HZ")]
+    pub rate: Option<f64>,
+    /// Duration of each attempt
+    #[arg(long, value_name = "S", default_value_t = 4.0)]
+    pub seconds: f64,
+    /// Delete data files as soon as they are complete, so that long runs fit on the disk
     #[arg(long)]
-    pub json: bool,
+    pub delete_finished: bool,
+    /// What is run.
+    #[command(flatten)]
+    pub run: BenchRunArgs,
+    /// JSON and comparison.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// `konkordia bench soak`
+#[derive(Debug, Args)]
+pub struct BenchSoakArgs {
+    /// Modules of the detector
+    #[arg(long, value_name = "M", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=32))]
+    pub modules: u32,
+    /// Duration of the run
+    #[arg(long, value_name = "MIN", default_value_t = 30.0, value_parser = minutes)]
+    pub minutes: f64,
+    /// Rate of the run, of the highest rate without loss; above 1 it overloads
+    #[arg(long, value_name = "F", default_value_t = 0.8, value_parser = fraction)]
+    pub fraction: f64,
+    /// Run at this rate, without a search
+    #[arg(long, value_name = "HZ", value_parser = rate)]
+    pub rate: Option<f64>,
+    /// Duration of each attempt of the search
+    #[arg(long, value_name = "S", default_value_t = 4.0)]
+    pub seconds: f64,
+    /// A few seconds at a low rate: shows that everything works, and measures nothing
+    #[arg(long)]
+    pub quick: bool,
+    /// Draw memory and latency against time into this file
+    #[arg(long, value_name = "FILE.png")]
+    pub png: Option<PathBuf>,
+    /// What is run.
+    #[command(flatten)]
+    pub run: BenchRunArgs,
+    /// JSON and comparison.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+fn minutes(text: &str) -> Result<f64, String> {
+    real(text, 0.01, 10080.0)
+}
+
+fn fraction(text: &str) -> Result<f64, String> {
+    real(text, 0.01, 2.0)
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    real(text, 1.0, 1e6)
+}
+
+fn real(text: &str, low: f64, high: f64) -> Result<f64, String> {
+    let value = text.parse::<f64>().map_err(|_| "not a number")?;
+    if (low..=high).contains(&value) { Ok(value) } else { Err(format!("{low} to {high}")) }
+}
+
+/// `konkordia bench mem`
+#[derive(Debug, Args)]
+pub struct BenchMemArgs {
+    /// Numbers of threads [default: 1, 2, 4 ... and all processors]
+    #[arg(long, value_name = "N", num_args = 1.., value_parser = thread_count)]
+    pub threads: Vec<usize>,
+    /// Size of each of the three arrays [default: four times all caches of the last level]
+    #[arg(long, value_name = "MIB", value_parser = array_mib)]
+    pub mib: Option<usize>,
+    /// Repeats of each measurement; median, lowest and highest are reported
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub repeats: usize,
+    /// Little data, few repeats: shows that everything works, and measures nothing
+    #[arg(long)]
+    pub quick: bool,
+    /// Draw bandwidth against threads into this file
+    #[arg(long, value_name = "FILE.png")]
+    pub png: Option<PathBuf>,
+    /// JSON and comparison.
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 /// `konkordia bench roofline`
@@ -108,9 +201,9 @@ pub struct BenchDiskArgs {
     /// Measure until the data are on the disk, not only in the memory of the kernel
     #[arg(long)]
     pub sync: bool,
-    /// For programs: print the result as JSON
-    #[arg(long)]
-    pub json: bool,
+    /// JSON and comparison.
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 /// `konkordia bench stream`
@@ -146,9 +239,9 @@ pub struct BenchStreamArgs {
     /// Draw images per second against image size into this file
     #[arg(long, value_name = "FILE.png")]
     pub png: Option<PathBuf>,
-    /// For programs: print the result as JSON
-    #[arg(long)]
-    pub json: bool,
+    /// JSON and comparison.
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 /// `konkordia bench idle`
@@ -160,17 +253,175 @@ pub struct BenchIdleArgs {
     /// Time of the measurement, in seconds
     #[arg(long, value_name = "S", default_value_t = 20.0)]
     pub seconds: f64,
-    /// For programs: print the result as JSON
+    /// JSON and comparison.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Receivers of `bench udp`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum UdpBackend {
+    /// That of the runs: recvmmsg and GRO, with a large receive buffer
+    Socket,
+    /// One call of recv for each packet, with the receive buffer that every socket has
+    Recv,
+}
+
+/// How a receiver of `bench udp` waits for packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum UdpWait {
+    /// It sleeps until a packet comes
+    Blocking,
+    /// It asks again and again, and uses a whole core
+    Polling,
+}
+
+/// Fewest bytes of a packet of `bench udp`: its numbers and a check.
+pub const PACKET_BYTES_MIN: usize = 32;
+/// Most bytes of a packet, and of a burst: those of a datagram over IPv4.
+pub const PACKET_BYTES_MAX: usize = 65507;
+
+/// `konkordia bench udp`
+#[derive(Debug, Args)]
+pub struct BenchUdpArgs {
+    /// Sizes of a packet, in bytes of payload
+    #[arg(long, value_name = "BYTES", num_args = 1.., default_values_t = [2048, 4096, 8240], value_parser = packet_bytes)]
+    pub sizes: Vec<usize>,
+    /// Numbers of buffers to which the packets go in turn
+    #[arg(long, value_name = "N", num_args = 1.., default_values_t = [1, 100_000], value_parser = buffers)]
+    pub buffers: Vec<usize>,
+    /// Receivers
+    #[arg(long, value_enum, num_args = 1.., default_values_t = [UdpBackend::Socket])]
+    pub backend: Vec<UdpBackend>,
+    /// How they wait
+    #[arg(long, value_enum, num_args = 1.., default_values_t = [UdpWait::Blocking, UdpWait::Polling])]
+    pub wait: Vec<UdpWait>,
+    /// Packets of each attempt, but no more than take 10 s; the paper has 10000000
+    #[arg(long, value_name = "N", default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
+    pub packets: u64,
+    /// Receive buffer to ask of the kernel
+    #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = receive_buffer_mib)]
+    pub receive_buffer_mib: usize,
+    /// Searches for each row; median, lowest and highest are reported
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub repeats: usize,
+    /// Few packets, few repeats: shows that everything works, and measures nothing
     #[arg(long)]
-    pub json: bool,
+    pub quick: bool,
+    /// Draw rates against packet size into this file, beside those of the paper
+    #[arg(long, value_name = "FILE.png")]
+    pub png: Option<PathBuf>,
+    /// Where the receiving end listens [default: this process, over loopback]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub to: Option<SocketAddr>,
+    /// Be the receiving end, for one sending end after the other; packets go to any free port
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "to")]
+    pub listen: Option<SocketAddr>,
+    /// JSON and comparison.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Transports of `bench net`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum NetTransport {
+    /// A TCP connection
+    Tcp,
+    /// Datagrams, up to 65507 bytes
+    Udp,
+    /// ZeroMQ, REQ and REP: every message has an answer before the next one
+    ZmqReq,
+    /// ZeroMQ, PUSH and PULL
+    ZmqPush,
+    /// ZeroMQ, PUB and SUB
+    ZmqPub,
+}
+
+impl NetTransport {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Tcp, Self::Udp, Self::ZmqReq, Self::ZmqPush, Self::ZmqPub];
+
+    /// Name on the command line and in tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+            Self::ZmqReq => "zmq-req",
+            Self::ZmqPush => "zmq-push",
+            Self::ZmqPub => "zmq-pub",
+        }
+    }
+}
+
+/// `konkordia bench net`
+#[derive(Debug, Args)]
+pub struct BenchNetArgs {
+    /// Transports
+    #[arg(long, value_enum, num_args = 1.., default_values_t = NetTransport::ALL)]
+    pub transports: Vec<NetTransport>,
+    /// Sizes of a message, in bytes [default: 1, 2, 4 ... 4194304]
+    #[arg(long, value_name = "BYTES", num_args = 1.., value_parser = message_bytes)]
+    pub sizes: Vec<usize>,
+    /// Messages that are sent before one answer is waited for, when bandwidth is measured
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = window)]
+    pub window: usize,
+    /// Repeats of each measurement; median, lowest and highest are reported
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub repeats: usize,
+    /// Few messages, few repeats: shows that everything works, and measures nothing
+    #[arg(long)]
+    pub quick: bool,
+    /// Draw latency and bandwidth against message size into this file
+    #[arg(long, value_name = "FILE.png")]
+    pub png: Option<PathBuf>,
+    /// Where the other end listens [default: this process, over loopback]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub to: Option<SocketAddr>,
+    /// Be the other end, for one after the other; messages go to any free port
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "to")]
+    pub listen: Option<SocketAddr>,
+    /// JSON and comparison.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+fn message_bytes(text: &str) -> Result<usize, String> {
+    number(text, 1, 1 << 28)
+}
+
+fn window(text: &str) -> Result<usize, String> {
+    number(text, 1, 512)
+}
+
+fn packet_bytes(text: &str) -> Result<usize, String> {
+    number(text, PACKET_BYTES_MIN, PACKET_BYTES_MAX)
+}
+
+fn buffers(text: &str) -> Result<usize, String> {
+    number(text, 1, 10_000_000)
+}
+
+fn receive_buffer_mib(text: &str) -> Result<usize, String> {
+    number(text, 1, 1024)
+}
+
+fn number(text: &str, low: usize, high: usize) -> Result<usize, String> {
+    let n = text.parse::<usize>().map_err(|_| "not a number")?;
+    if (low..=high).contains(&n) { Ok(n) } else { Err(format!("{low} to {high}")) }
 }
 
 fn upstreams(text: &str) -> Result<usize, String> {
-    let n = text.parse::<usize>().map_err(|_| "not a number")?;
-    if (1..=64).contains(&n) { Ok(n) } else { Err("1 to 64".into()) }
+    number(text, 1, 64)
+}
+
+fn array_mib(text: &str) -> Result<usize, String> {
+    number(text, 1, 1 << 24)
+}
+
+fn thread_count(text: &str) -> Result<usize, String> {
+    number(text, 1, 1024)
 }
 
 fn edge(text: &str) -> Result<usize, String> {
-    let pixels = text.parse::<usize>().map_err(|_| "not a number")?;
-    if (8..=16384).contains(&pixels) { Ok(pixels) } else { Err("8 to 16384 pixels".into()) }
+    number(text, 8, 16384)
 }

@@ -5,7 +5,8 @@
 
 use super::args::BenchDiskArgs;
 use super::frames::in_folder;
-use crate::console;
+use super::output::Output;
+use super::spread::median;
 use konkordia_acquire::machine;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::ledger::ImageStatus;
@@ -16,7 +17,7 @@ use konkordia_kernels::codec;
 use konkordia_kernels::{ElementSize, Isa};
 use konkordia_sinks::durable::ToDisk;
 use konkordia_sinks::hdf5::{FileSpec, LedgerRecord, Overwrite, Reader, SeriesInfo, SeriesRecord, Writer};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
@@ -33,17 +34,14 @@ const PLAIN_NOISE_BITS: u32 = 8;
 
 /// `konkordia bench disk`
 pub fn command(args: &BenchDiskArgs) -> Result<Exit, Failure> {
+    let output = Output::open(&args.output, "disk")?;
     in_folder(args.dir.as_deref(), |folder| {
         let plain = args.sizes.iter().map(|&edge| Plain::measure(args, folder, edge)).collect::<Result<Vec<_>, _>>()?;
         let edge = args.sizes.iter().copied().max().unwrap_or(1024).min(2048);
         let packed = args.noise_bits.iter().map(|&bits| Packed::measure(args, folder, edge, bits));
         let packed = packed.collect::<Result<Vec<_>, _>>()?;
         let verified = plain.iter().all(|line| line.verified) && packed.iter().all(|line| line.verified);
-        if args.json {
-            console::to_stdout(&to_json(args, &plain, &packed, edge, verified));
-        } else {
-            console::to_stdout(&to_text(args, &plain, &packed, edge));
-        }
+        output.print(to_json(args, &plain, &packed, edge, verified), &to_text(args, &plain, &packed, edge));
         Ok(if verified { Exit::Complete } else { Exit::Bug })
     })
 }
@@ -100,7 +98,7 @@ impl Plain {
                 rates.push(rate);
             }
         }
-        let [write, blocks, hdf5, hdf5_whole, ratio] = rates.map(middle);
+        let [write, blocks, hdf5, hdf5_whole, ratio] = rates.map(|mut rates| median(&mut rates));
         Ok(Self { edge, images, write, blocks, hdf5, hdf5_whole, ratio, verified })
     }
 }
@@ -135,7 +133,7 @@ impl Packed {
             }
         }
         let bits_per_pixel = bytes as f64 * 8.0 / (images * edge * edge) as f64;
-        Ok(Self { noise_bits, bits_per_pixel, pack: middle(alone), hdf5: middle(written), verified })
+        Ok(Self { noise_bits, bits_per_pixel, pack: median(&mut alone), hdf5: median(&mut written), verified })
     }
 }
 
@@ -225,12 +223,7 @@ fn rate(bytes: usize, begin: Instant) -> f64 {
     bytes as f64 / 1e9 / begin.elapsed().as_secs_f64().max(1e-9)
 }
 
-fn middle(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
-fn to_json(args: &BenchDiskArgs, plain: &[Plain], packed: &[Packed], edge: usize, verified: bool) -> String {
+fn to_json(args: &BenchDiskArgs, plain: &[Plain], packed: &[Packed], edge: usize, verified: bool) -> Value {
     let plain = plain.iter().map(|line| {
         json!({
             "edge_pixels": line.edge, "images": line.images, "write_gb_per_s": line.write, "blocks_gb_per_s": line.blocks,
@@ -244,11 +237,10 @@ fn to_json(args: &BenchDiskArgs, plain: &[Plain], packed: &[Packed], edge: usize
             "pack_and_hdf5_gb_per_s": line.hdf5, "verified": line.verified,
         })
     });
-    let report = json!({
+    json!({
         "bench": "disk", "machine": machine::facts(), "sync": args.sync, "repeats": args.repeats, "mib": args.mib,
         "plain": plain.collect::<Vec<_>>(), "compressed": packed.collect::<Vec<_>>(), "verified": verified,
-    });
-    format!("{report:#}")
+    })
 }
 
 fn to_text(args: &BenchDiskArgs, plain: &[Plain], packed: &[Packed], edge: usize) -> String {
@@ -280,8 +272,9 @@ mod tests {
 
     #[test]
     fn everything_is_written_and_read_back() {
+        let output = crate::bench::args::OutputArgs { json: true, compare: None };
         let args =
-            BenchDiskArgs { dir: None, sizes: vec![64, 100], noise_bits: vec![0, 3], mib: 1, repeats: 2, sync: true, json: true };
+            BenchDiskArgs { dir: None, sizes: vec![64, 100], noise_bits: vec![0, 3], mib: 1, repeats: 2, sync: true, output };
         let folder = std::env::temp_dir().join(format!("konkordia-bench-disk-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let plain = Plain::measure(&args, &folder, 100).unwrap();

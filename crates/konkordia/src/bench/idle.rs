@@ -3,7 +3,7 @@
 
 use super::args::BenchIdleArgs;
 use super::frames::in_folder;
-use crate::console;
+use super::output::Output;
 use konkordia_acquire::machine;
 use konkordia_core::failure::{Exit, Failure, reason};
 use konkordia_core::text;
@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 /// `konkordia bench idle`
 pub fn command(args: &BenchIdleArgs) -> Result<Exit, Failure> {
+    let output = Output::open(&args.output, "idle")?;
     in_folder(None, |folder| {
         let config = configure(folder, args.detectors)?;
         let service = Service::start(&config)?;
@@ -27,23 +28,20 @@ pub fn command(args: &BenchIdleArgs) -> Result<Exit, Failure> {
         let core = used.as_secs_f64() / begin.elapsed().as_secs_f64();
         let (resident, threads) = (service.number("VmRSS:")? * 1024, service.number("Threads:")?);
         let each = 1.0 / args.detectors as f64;
-        if args.json {
-            let row = json!({
-                "name": format!("{} idle detectors", args.detectors), "core_percent": core * 100.0, "core_percent_each": core * 100.0 * each,
-                "resident_bytes": resident, "resident_bytes_each": resident as f64 * each, "threads": threads,
-            });
-            console::to_stdout(&json!({ "machine": machine::facts(), "rows": [row] }).to_string());
-        } else {
-            console::to_stdout(&format!(
-                "{} idle detectors in one process, {:.0} s: {:.2} % of a core ({:.3} % each), {} resident ({} each), {threads} threads",
-                args.detectors,
-                begin.elapsed().as_secs_f64(),
-                core * 100.0,
-                core * 100.0 * each,
-                text::bytes(resident),
-                text::bytes((resident as f64 * each) as u64)
-            ));
-        }
+        let row = json!({
+            "name": format!("{} idle detectors", args.detectors), "core_percent": core * 100.0, "core_percent_each": core * 100.0 * each,
+            "resident_bytes": resident, "resident_bytes_each": resident as f64 * each, "threads": threads,
+        });
+        let text = format!(
+            "{} idle detectors in one process, {:.0} s: {:.2} % of a core ({:.3} % each), {} resident ({} each), {threads} threads",
+            args.detectors,
+            begin.elapsed().as_secs_f64(),
+            core * 100.0,
+            core * 100.0 * each,
+            text::bytes(resident),
+            text::bytes((resident as f64 * each) as u64)
+        );
+        output.print(json!({ "machine": machine::facts(), "rows": [row] }), &text);
         Ok(Exit::Complete)
     })
 }

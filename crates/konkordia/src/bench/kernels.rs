@@ -1,9 +1,9 @@
 //! `konkordia bench kernels`
 
 use super::args::BenchKernelsArgs;
+use super::output::Output;
 use super::rows::{KernelRow, codecs, run, steps};
 use super::{frames, split};
-use crate::console;
 use konkordia_acquire::machine;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::text;
@@ -31,6 +31,7 @@ struct Table {
 }
 
 fn measure(args: &BenchKernelsArgs, folder: &Path) -> Result<Exit, Failure> {
+    let output = Output::open(&args.output, "kernels")?;
     let frames = frames::load(args, folder)?;
     let view = frames.constants.view();
     let budget = |rows: f64| Duration::from_secs_f64((args.seconds * rows).clamp(0.01, 3600.0));
@@ -47,32 +48,26 @@ fn measure(args: &BenchKernelsArgs, folder: &Path) -> Result<Exit, Failure> {
         },
     ];
     let verified = tables.iter().flat_map(|t| &t.rows).all(|r| r.verified);
-    if args.json {
-        let row = |r: &KernelRow| {
-            json!({
-                "name": r.name, "instruction_set": r.isa.name(), "gigabytes_raw_per_second": r.gb_per_s_raw,
-                "ratio_to_plain": r.ratio_to_baseline, "bits_per_pixel": r.bits_per_pixel, "verified": r.verified,
-            })
-        };
-        let rows = |t: &Table| json!(t.rows.iter().map(row).collect::<Vec<_>>());
-        let [kernels, steps, split, codecs] = &tables;
-        console::json(
-            &json!({
-                "machine": machine::facts(), "frames": frames.source, "frame_count": frames.raw.len(), "rows": rows(kernels),
-                "steps": rows(steps), "double_pixels": rows(split), "codecs": rows(codecs), "verified": verified,
-            }),
-            false,
-        );
-    } else {
-        let head = format!(
-            "{}\n{} frames ({}); GB/s of raw input on one core, medians; ratio: to the row 'plain' of the same work",
-            machine::line(),
-            frames.raw.len(),
-            frames.source
-        );
-        let parts = tables.iter().map(|t| format!("{}\n{}", t.title, table(&t.rows)));
-        console::to_stdout(&std::iter::once(head).chain(parts).collect::<Vec<_>>().join("\n\n"));
-    }
+    let row = |r: &KernelRow| {
+        json!({
+            "name": r.name, "instruction_set": r.isa.name(), "gigabytes_raw_per_second": r.gb_per_s_raw,
+            "ratio_to_plain": r.ratio_to_baseline, "bits_per_pixel": r.bits_per_pixel, "verified": r.verified,
+        })
+    };
+    let rows = |t: &Table| json!(t.rows.iter().map(row).collect::<Vec<_>>());
+    let [kernels, steps, split, codecs] = &tables;
+    let report = json!({
+        "machine": machine::facts(), "frames": frames.source, "frame_count": frames.raw.len(), "rows": rows(kernels),
+        "steps": rows(steps), "double_pixels": rows(split), "codecs": rows(codecs), "verified": verified,
+    });
+    let head = format!(
+        "{}\n{} frames ({}); GB/s of raw input on one core, medians; ratio: to the row 'plain' of the same work",
+        machine::line(),
+        frames.raw.len(),
+        frames.source
+    );
+    let parts = tables.iter().map(|t| format!("{}\n{}", t.title, table(&t.rows)));
+    output.print(report, &std::iter::once(head).chain(parts).collect::<Vec<_>>().join("\n\n"));
     // A wrong result is a bug in the program, however fast it was.
     Ok(if verified { Exit::Complete } else { Exit::Bug })
 }

@@ -1,18 +1,27 @@
 //! `konkordia bench`: what this machine can do.
 
 pub mod args;
+mod caches;
 mod disk;
 mod frames;
 mod idle;
 mod kernels;
+mod links;
+mod mem;
 mod module_files;
+mod net;
+mod output;
+mod peer;
 mod pipeline;
 mod roofline;
 mod rows;
+mod soak;
 mod split;
+mod spread;
 mod stream;
 mod tables;
 mod threads;
+mod udp;
 
 use crate::cli::BenchCommand;
 use konkordia_core::failure::{Exit, Failure};
@@ -27,6 +36,10 @@ pub fn command(which: &BenchCommand) -> Result<Exit, Failure> {
         BenchCommand::Disk(args) => disk::command(args),
         BenchCommand::Idle(args) => idle::command(args),
         BenchCommand::Stream(args) => stream::command(args),
+        BenchCommand::Soak(args) => soak::command(args),
+        BenchCommand::Net(args) => net::command(args),
+        BenchCommand::Udp(args) => udp::command(args),
+        BenchCommand::Mem(args) => mem::command(args),
         BenchCommand::Roofline(args) => roofline::command(args),
     }
 }

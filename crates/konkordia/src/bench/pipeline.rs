@@ -1,15 +1,17 @@
 //! `konkordia bench pipeline`: simulator, loopback, conversion, compression and file, all on this machine. The loopback
 //! interface stands in for the network: the result says what the program can do, not what a network card can do.
 
-use super::args::{BenchCompression, BenchPipelineArgs};
+use super::args::{BenchCompression, BenchPipelineArgs, BenchRunArgs};
+use super::frames::in_folder;
 use super::module_files::{calibration_of, raw_frames};
+use super::output::Output;
 use super::threads::{self, Watch};
+use crate::console;
 use crate::run::loopback::transfer;
 use crate::simulate::detector::{jungfrau, packetiser};
 use crate::simulate::feed::{Feed, SYNTHETIC_IMAGES};
 use crate::simulate::send::Pace;
 use crate::simulate::setup::{Beam, RunText, write_files};
-use crate::{console, run};
 use konkordia_acquire::machine;
 use konkordia_acquire::run::arm::{self, Ports};
 use konkordia_acquire::run::exit_of;
@@ -35,11 +37,14 @@ const SENDER_REACHES: f64 = 0.97;
 
 /// One attempt.
 #[derive(Clone, Debug)]
-struct Attempt {
+pub struct Attempt {
     rate_hz: f64,
-    sent_hz: f64,
-    images: u64,
-    complete: u64,
+    /// Images per second that were sent.
+    pub sent_hz: f64,
+    /// Images that were sent.
+    pub images: u64,
+    /// Images that are complete in the file.
+    pub complete: u64,
     missing: u64,
     kernel_dropped: u64,
     no_slot: u64,
@@ -60,11 +65,13 @@ struct Attempt {
 }
 
 impl Attempt {
-    fn lossless(&self) -> bool {
+    /// Is every image complete in the file?
+    pub fn lossless(&self) -> bool {
         self.complete == self.images
     }
 
-    fn reached(&self) -> bool {
+    /// Was the sender as fast as it was asked to be?
+    pub fn reached(&self) -> bool {
         self.sent_hz >= self.rate_hz * SENDER_REACHES
     }
 
@@ -74,7 +81,8 @@ impl Attempt {
         Some(committed.p99_ns as f64 / 1e6)
     }
 
-    fn to_json(&self) -> Value {
+    /// For programs.
+    pub fn to_json(&self) -> Value {
         let of_thread = |(thread, wakeups): &(String, Wakeups)| {
             let Wakeups { with_work, without_work } = wakeups;
             json!({ "thread": thread, "with_work": with_work, "without_work": without_work })
@@ -125,24 +133,12 @@ impl Attempt {
 
 /// `konkordia bench pipeline`
 pub fn command(args: &BenchPipelineArgs) -> Result<Exit, Failure> {
-    let folder = folder(args)?;
-    run::signals::remove_folder_on_signal(folder.clone())?;
-    let result = measure(args, &folder);
-    let _ = std::fs::remove_dir_all(&folder);
-    result
-}
-
-/// Creates a folder of its own, so that cleaning up removes nothing else.
-fn folder(args: &BenchPipelineArgs) -> Result<PathBuf, Failure> {
-    let shm = PathBuf::from("/dev/shm");
-    let parent = args.dir.clone().unwrap_or_else(|| if shm.is_dir() { shm } else { std::env::temp_dir() });
-    let folder = parent.join(format!("konkordia-bench-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).map_err(|e| Failure::io("cannot make the folder", &folder, &e))?;
-    Ok(folder)
+    in_folder(args.run.dir.as_deref(), |folder| measure(args, folder))
 }
 
 fn measure(args: &BenchPipelineArgs, folder: &Path) -> Result<Exit, Failure> {
-    if !args.json {
+    let output = Output::open(&args.output, "pipeline")?;
+    if !args.output.json {
         console::to_stdout(&format!(
             "{}\nfiles in {}; network: loopback (software stand-in), sender on the same processors",
             machine::line(),
@@ -152,16 +148,17 @@ fn measure(args: &BenchPipelineArgs, folder: &Path) -> Result<Exit, Failure> {
     let mut exit = Exit::Complete;
     let mut results = Vec::new();
     for &modules in &args.modules {
-        let mut bench = Bench::new(args, folder, modules)?;
+        let mut bench = Bench::new(&args.run, folder, modules)?;
+        bench.deletes |= args.delete_finished;
         let attempts = match args.rate {
-            Some(rate) => vec![bench.attempt(rate)?],
-            None => bench.search()?,
+            Some(rate) => vec![bench.attempt(rate, args.seconds, &mut |_| ())?],
+            None => bench.search(args.seconds)?,
         };
         let best = attempts.iter().filter(|a| a.lossless()).max_by(|a, b| a.sent_hz.total_cmp(&b.sent_hz));
         if args.rate.is_some() && best.is_none() {
             exit = Exit::Incomplete;
         }
-        if !args.json {
+        if !args.output.json {
             let head = [
                 "rate",
                 "sent",
@@ -190,27 +187,32 @@ fn measure(args: &BenchPipelineArgs, folder: &Path) -> Result<Exit, Failure> {
             "best_hz": best.map(|b| b.sent_hz), "best_gigabytes_per_second": best.map(|b| b.received_gigabytes_per_second),
         }));
     }
-    if args.json {
-        let compression = if args.compression == BenchCompression::None { "none" } else { "bslz4" };
-        console::json(
-            &json!({ "machine": machine::facts(), "network": "loopback", "folder": folder, "compression": compression, "results": results }),
-            false,
-        );
-    }
+    let compression = if args.run.compression == BenchCompression::None { "none" } else { "bslz4" };
+    // People have seen the tables of each number of modules.
+    output.print(
+        json!({ "machine": machine::facts(), "network": "loopback", "folder": folder, "compression": compression, "results": results }),
+        "",
+    );
     Ok(exit)
 }
 
 /// A simulated detector of `modules` modules and all that is needed to receive it.
-struct Bench<'a> {
-    args: &'a BenchPipelineArgs,
+pub struct Bench<'a> {
+    args: &'a BenchRunArgs,
     folder: &'a Path,
     modules: u32,
     energy_kev: f64,
     feed: Feed,
+    /// Data files are deleted as soon as they are complete.
+    pub deletes: bool,
 }
 
 impl<'a> Bench<'a> {
-    fn new(args: &'a BenchPipelineArgs, folder: &'a Path, modules: u32) -> Result<Self, Failure> {
+    /// Makes the images; the files of the runs lie in `folder`.
+    ///
+    /// # Errors
+    /// If frames or calibration cannot be read or written.
+    pub fn new(args: &'a BenchRunArgs, folder: &'a Path, modules: u32) -> Result<Self, Failure> {
         let down = SceneModel::for_modules(modules as usize).modules_down;
         let packetiser = packetiser(DetectorKind::Jungfrau { interfaces: 1 }, modules, down, 1, 0.0)?;
         console::to_stderr(&format!("preparing the images of {modules} module(s) ..."));
@@ -229,15 +231,19 @@ impl<'a> Bench<'a> {
                 (Feed::synthetic_jungfrau(&detector, packetiser, SYNTHETIC_IMAGES), detector.model().scene.energy_kev)
             }
         };
-        Ok(Self { args, folder, modules, energy_kev, feed })
+        // Files in memory must not accumulate; files on a disk are deleted only if that is asked for.
+        Ok(Self { args, folder, modules, energy_kev, feed, deletes: args.dir.is_none() })
     }
 
     /// Doubles the rate until data are lost or the sender is at its limit, then halves the interval.
-    fn search(&mut self) -> Result<Vec<Attempt>, Failure> {
+    ///
+    /// # Errors
+    /// As [`Bench::attempt`].
+    pub fn search(&mut self, seconds: f64) -> Result<Vec<Attempt>, Failure> {
         let mut attempts = Vec::new();
         let (mut good, mut bad, mut rate) = (0.0, f64::INFINITY, RATE_FIRST_HZ);
         while bad / f64::max(good, 1.0) > RATE_CLOSE && rate > 1.0 {
-            let attempt = self.attempt(rate)?;
+            let attempt = self.attempt(rate, seconds, &mut |_| ())?;
             if attempt.lossless() && attempt.reached() {
                 good = rate;
             } else {
@@ -278,11 +284,14 @@ impl<'a> Bench<'a> {
         })
     }
 
-    fn attempt(&mut self, rate_hz: f64) -> Result<Attempt, Failure> {
-        let images = ((rate_hz * self.args.seconds) as u64).max(10);
+    /// One run at this rate; `look` is called about every 0.2 s.
+    ///
+    /// # Errors
+    /// If the run cannot be armed, or fails.
+    pub fn attempt(&mut self, rate_hz: f64, seconds: f64, look: &mut (dyn FnMut(&Control) + Send)) -> Result<Attempt, Failure> {
+        let images = ((rate_hz * seconds) as u64).max(10);
         let config = self.config(images)?;
-        // Files in memory must not accumulate; files on a disk are deleted only if that is asked for.
-        let delete = self.args.delete_finished || self.args.dir.is_none();
+        let (folder, deletes) = (self.folder, self.deletes);
         let prepared = arm::prepare(&config, Ports::Free, console::note)?;
         let (addresses, receiving, host) = (prepared.addresses.clone(), prepared.receiving.clone(), prepared.host.clone());
         let (files, slots, receive_buffer_bytes) = (prepared.files.clone(), prepared.plan.slots, prepared.receive_buffer_bytes);
@@ -293,8 +302,9 @@ impl<'a> Bench<'a> {
             of_threads.look(begun.elapsed(), progress.images_committed, threads::now());
             slots_used_max = slots_used_max.max(progress.slots_used);
             looks += 1;
-            if delete {
-                delete_data_files(self.folder, Which::Finished);
+            look(control);
+            if deletes {
+                delete_data_files(folder, Which::Finished);
             }
             // After about a second all memory that is used from the start has been touched.
             memory_bytes.1 = resident_bytes();
@@ -361,7 +371,7 @@ fn delete_data_files(folder: &Path, which: Which) {
 }
 
 /// Resident memory of this process.
-fn resident_bytes() -> u64 {
+pub fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:"));
     line.and_then(|l| l.trim().split(' ').next()?.parse::<u64>().ok()).map_or(0, |kib| kib * 1024)

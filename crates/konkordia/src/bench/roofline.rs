@@ -2,9 +2,11 @@
 //! arithmetic on this machine and with the rates that detectors need.
 
 use super::args::BenchRooflineArgs;
-use super::frames;
-use super::rows::roofline::{Point, Variant, copy_gb_per_s, peak_gflop_per_s, points};
-use crate::console;
+use super::mem::{self, Level};
+use super::output::Output;
+use super::rows::roofline::{Point, REPEATS, Variant, peak_gflop_per_s, points};
+use super::spread::Spread;
+use super::{caches, frames};
 use konkordia_acquire::machine;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::text;
@@ -14,24 +16,36 @@ use serde_json::json;
 use std::path::Path;
 use std::time::Duration;
 
-/// Cache sizes for a processor that does not report its own: first, second and third level.
-const CACHES_USUAL: [usize; 3] = [32 << 10, 1 << 20, 32 << 20];
 /// Detectors of the paper: name, pixels, images per second.
 const DETECTORS: [(&str, f64, f64); 2] =
     [("4M at 1.1 kHz", 4.0 * 1048576.0, 1100.0), ("10M at 2.2 kHz", 10.0 * 1048576.0, 2200.0)];
-/// Ways to convert a pixel: name, bytes per pixel, and the paper's GB/s for the two detectors, where it gives them.
-const NEEDS: [(&str, f64, [Option<f64>; 2]); 4] = [
-    ("all constants (192 bit), word, pixel", 28.0, [Some(129.0), Some(646.0)]),
-    ("the same with drift (noise read, pedestal written)", 36.0, [Some(166.0), Some(830.0)]),
-    ("here: constants of G0 only, word, pixel", Variant::FastPath.bytes_per_pixel(), [None, None]),
-    ("here: the same with drift", Variant::Tracking.bytes_per_pixel(), [None, None]),
+/// Ways to convert a pixel: name, bytes and operations per pixel, and the paper's GB/s for the two detectors, where it
+/// gives them.
+const NEEDS: [(&str, f64, f64, [Option<f64>; 2]); 4] = [
+    ("all constants (192 bit), word, pixel", 28.0, 2.0, [Some(129.0), Some(646.0)]),
+    ("the same with drift (noise read, pedestal written)", 36.0, 2.0, [Some(166.0), Some(830.0)]),
+    need_of("here: constants of G0 only, word, pixel", Variant::FastPath),
+    need_of("here: the same with drift", Variant::Tracking),
 ];
 
-/// A level of memory and its copy rate.
-struct Roof {
-    name: &'static str,
-    buffer_bytes: usize,
-    gb_per_s: f64,
+const fn need_of(name: &'static str, variant: Variant) -> (&'static str, f64, f64, [Option<f64>; 2]) {
+    (name, variant.bytes_per_pixel(), variant.flops_per_pixel(), [None, None])
+}
+
+/// What was measured.
+struct Measured {
+    levels: Vec<Level>,
+    /// Gflop/s of each instruction set.
+    peaks: Vec<(Isa, Spread)>,
+    points: Vec<Point>,
+    /// Pixels of a frame.
+    pixels: usize,
+}
+
+/// The most that a roof allows to a point.
+struct Limit {
+    name: String,
+    gpixels_per_s: f64,
 }
 
 /// `konkordia bench roofline`
@@ -41,47 +55,49 @@ pub fn command(args: &BenchRooflineArgs) -> Result<Exit, Failure> {
 }
 
 fn measure(args: &BenchRooflineArgs, folder: &Path) -> Result<Exit, Failure> {
+    let output = Output::open(&args.frames.output, "roofline")?;
     let frames = frames::load(&args.frames, folder)?;
     let budget = |parts: f64| Duration::from_secs_f64((args.frames.seconds * parts).clamp(0.0, 3600.0));
-    let roofs = roofs(budget(1.0));
-    let peaks: Vec<(Isa, f64)> = Isa::available().iter().map(|isa| (*isa, peak_gflop_per_s(*isa, budget(0.25)))).collect();
+    let levels = mem::levels(REPEATS, budget(1.0));
+    let peaks = Isa::available().iter().map(|isa| (*isa, peak_gflop_per_s(*isa, budget(0.25)))).collect();
     let points = points(&frames.raw, &frames.constants.view(), budget(16.0)).map_err(|why| {
         Failure::new(Exit::Usage, "the kernels cannot be measured", why, "give frames of one module and its calibration")
     })?;
-    let verified = points.iter().all(|p| p.verified);
-    if args.frames.json {
-        console::json(&as_json(&roofs, &peaks, &points, (frames.source, frames.raw.len())), false);
-    } else {
-        let head = format!("{}\n{} frames ({}); one core", machine::line(), frames.raw.len(), frames.source);
-        console::to_stdout(&[head, roof_table(&roofs, &peaks), point_table(&points), need_table(&points)].join("\n\n"));
-    }
+    let measured = Measured { levels, peaks, points, pixels: frames.raw[0].len() };
+    let verified = measured.points.iter().all(|p| p.verified);
+    let head = format!(
+        "{}\n{} frames ({}); one core; median (lowest .. highest) of {REPEATS} parts of the time",
+        machine::line(),
+        frames.raw.len(),
+        frames.source
+    );
+    let parts = [head, roof_table(&measured), point_table(&measured), need_table(&measured.points)];
+    output.print(as_json(&measured, (frames.source, frames.raw.len())), &parts.join("\n\n"));
     if let Some(path) = &args.png {
-        draw(&roofs, &peaks, &points).write(path)?;
+        draw(&measured).write(path)?;
     }
     Ok(if verified { Exit::Complete } else { Exit::Bug })
 }
 
-/// Copy rates of each cache, by a buffer that fits into it and not into the one before, and of the memory.
-fn roofs(budget: Duration) -> Vec<Roof> {
-    let [first, second, third] = caches();
-    let sizes = [("L1", first / 2), ("L2", second / 2), ("L3", (third / 4).max(2 * second)), ("memory", 4 * third.max(32 << 20))];
-    let roof = |(name, buffer_bytes)| Roof { name, buffer_bytes, gb_per_s: copy_gb_per_s(buffer_bytes, budget) };
-    sizes.map(roof).into()
-}
-
-/// Bytes of the data caches of the first processor.
-fn caches() -> [usize; 3] {
-    let mut found = CACHES_USUAL;
-    for index in 0..8 {
-        let folder = format!("/sys/devices/system/cpu/cpu0/cache/index{index}");
-        let text = |name: &str| std::fs::read_to_string(format!("{folder}/{name}")).unwrap_or_default().trim().to_string();
-        let (level, kind, size) = (text("level").parse::<usize>(), text("type"), text("size"));
-        let kib = size.strip_suffix('K').and_then(|n| n.parse::<usize>().ok());
-        if let (Ok(level @ 1..=3), Some(kib), true) = (level, kib, kind != "Instruction") {
-            found[level - 1] = kib << 10;
-        }
+impl Measured {
+    /// The roofs above a point, the lowest first: memory or the cache that holds its constants, the caches before, and
+    /// arithmetic.
+    fn limits(&self, point: &Point) -> Vec<Limit> {
+        let constants = point.constants_bytes(self.pixels);
+        let caches = caches::levels_bytes();
+        let holds = caches.iter().position(|bytes| constants <= *bytes).unwrap_or(caches.len());
+        let copy = |level: &Level| Limit {
+            name: format!("copy in {}", level.name),
+            gpixels_per_s: level.copy_gb_per_s.median / point.variant.bytes_per_pixel(),
+        };
+        let arithmetic = self.peaks.iter().filter(|(isa, _)| *isa == point.isa).map(|(isa, peak)| Limit {
+            name: format!("arithmetic, {isa}"),
+            gpixels_per_s: peak.median / point.variant.flops_per_pixel(),
+        });
+        let mut limits: Vec<Limit> = self.levels[..=holds].iter().map(copy).chain(arithmetic).collect();
+        limits.sort_by(|a, b| a.gpixels_per_s.total_cmp(&b.gpixels_per_s));
+        limits
     }
-    found
 }
 
 fn name(point: &Point) -> String {
@@ -90,6 +106,7 @@ fn name(point: &Point) -> String {
         Variant::AllBranches => "all branches",
         Variant::FastPath => "G0 fast path",
         Variant::Tracking => "with tracking",
+        Variant::Fused => "fused with bitshuffle, LZ4",
     };
     format!("{variant}, {}", order(point))
 }
@@ -103,94 +120,128 @@ fn with_head(head: &[&str], lines: Vec<Vec<String>>) -> String {
     text::table(&std::iter::once(head).chain(lines).collect::<Vec<_>>())
 }
 
-fn roof_table(roofs: &[Roof], peaks: &[(Isa, f64)]) -> String {
-    let roof =
-        |r: &Roof| vec![format!("copy in {}", r.name), text::bytes(r.buffer_bytes as u64), format!("{:.1} GB/s", r.gb_per_s)];
-    let peak = |(isa, peak): &(Isa, f64)| vec![format!("arithmetic, {isa}"), "registers".into(), format!("{peak:.1} Gflop/s")];
-    with_head(&["roof", "buffer", "rate"], roofs.iter().map(roof).chain(peaks.iter().map(peak)).collect())
+fn roof_table(measured: &Measured) -> String {
+    let peak = |(isa, peak): &(Isa, Spread)| {
+        vec![format!("arithmetic, {isa}"), "registers".into(), format!("{} Gflop/s", peak.to_text(1))]
+    };
+    let roofs = measured.levels.iter().map(Level::row).chain(measured.peaks.iter().map(peak));
+    with_head(&["roof", "buffer", "rate"], roofs.collect())
 }
 
-fn point_table(points: &[Point]) -> String {
+fn point_table(measured: &Measured) -> String {
     let line = |p: &Point| {
         let number = |value: f64| format!("{value:.2}");
+        let limits = measured.limits(p);
         vec![
             name(p),
             p.isa.name().into(),
             format!("{}", p.variant.bytes_per_pixel()),
             format!("{}", p.variant.flops_per_pixel()),
-            number(p.gpixels_per_s),
+            p.gpixels_per_s.to_text(2),
             number(p.gb_per_s()),
             number(p.gflop_per_s()),
+            format!("{:.0} % of {}", 100.0 * p.gpixels_per_s.median / limits[0].gpixels_per_s, limits[0].name),
+            format!("{:.2}, {}", limits[1].gpixels_per_s, limits[1].name),
             if p.verified { "equal".into() } else { "WRONG".into() },
         ]
     };
-    let head = ["conversion", "instructions", "byte/pixel", "flop/pixel", "Gpixel/s", "GB/s", "Gflop/s", "output"];
-    with_head(&head, points.iter().map(line).collect())
+    let head = [
+        "conversion",
+        "instructions",
+        "byte/pixel",
+        "flop/pixel",
+        "Gpixel/s",
+        "GB/s",
+        "Gflop/s",
+        "reaches",
+        "next limit, Gpixel/s",
+        "output",
+    ];
+    let table = with_head(&head, measured.points.iter().map(line).collect());
+    format!(
+        "{table}\n\na conversion far below its limit is held up by its other instructions: gain bits, rounding, saturation; the fused kernel by \
+         bitshuffle and LZ4"
+    )
 }
 
-/// Memory traffic in GB/s that a detector needs with so many bytes per pixel.
-fn need(detector: usize, bytes_per_pixel: f64) -> f64 {
-    DETECTORS[detector].1 * DETECTORS[detector].2 * bytes_per_pixel / 1e9
+/// GB/s or Gflop/s that a detector needs with so many bytes or operations per pixel.
+fn need(detector: usize, per_pixel: f64) -> f64 {
+    DETECTORS[detector].1 * DETECTORS[detector].2 * per_pixel / 1e9
 }
 
 fn need_table(points: &[Point]) -> String {
     let mut lines = Vec::new();
-    for (name, bytes, paper) in NEEDS {
+    for (name, bytes, flops, paper) in NEEDS {
         for (detector, paper) in paper.into_iter().enumerate() {
             let paper = paper.map_or("".into(), |p| format!("{p:.0}"));
             lines.push(vec![
                 name.into(),
                 DETECTORS[detector].0.into(),
                 format!("{bytes}"),
+                format!("{:.0}", need(detector, flops)),
                 format!("{:.0}", need(detector, bytes)),
                 paper,
             ]);
         }
     }
-    let best =
-        points.iter().filter(|p| p.variant == Variant::Tracking && p.by_strip).map(|p| p.gpixels_per_s).fold(0.0, f64::max);
+    let best = points
+        .iter()
+        .filter(|p| p.variant == Variant::Tracking && p.by_strip)
+        .map(|p| p.gpixels_per_s.median)
+        .fold(0.0, f64::max);
     let cores = DETECTORS.map(|(name, pixels, hz)| format!("{name} {:.1}", pixels * hz / 1e9 / best));
-    let table = with_head(&["memory traffic", "detector", "byte/pixel", "GB/s", "paper"], lines);
+    let table = with_head(&["memory traffic", "detector", "byte/pixel", "Gflop/s", "GB/s", "paper, GB/s"], lines);
     format!("{table}\n\ncores for conversion with tracking alone, at the rate above: {}", cores.join(", "))
 }
 
-fn as_json(roofs: &[Roof], peaks: &[(Isa, f64)], points: &[Point], frames: (&str, usize)) -> serde_json::Value {
-    let roof = |r: &Roof| json!({ "name": r.name, "buffer_bytes": r.buffer_bytes, "gigabytes_per_second": r.gb_per_s });
-    let peak = |(isa, peak): &(Isa, f64)| json!({ "instruction_set": isa.name(), "gigaflops": peak });
+fn as_json(measured: &Measured, frames: (&str, usize)) -> serde_json::Value {
+    let roof = |l: &Level| {
+        let rate = l.copy_gb_per_s;
+        json!({ "name": l.name, "buffer_bytes": l.buffer_bytes, "gigabytes_per_second": rate.median, "spread": rate.to_json() })
+    };
+    let peak = |(isa, peak): &(Isa, Spread)| json!({ "instruction_set": isa.name(), "gigaflops": peak.median, "spread": peak.to_json() });
+    let limit = |p: &Point, limit: &Limit| {
+        let reached = p.gpixels_per_s.median / limit.gpixels_per_s;
+        json!({ "name": limit.name, "gigapixels_per_second": limit.gpixels_per_s, "reached": reached })
+    };
     let point = |p: &Point| {
+        let limits = measured.limits(p);
         json!({
             "name": name(p), "instruction_set": p.isa.name(), "bytes_per_pixel": p.variant.bytes_per_pixel(),
-            "flops_per_pixel": p.variant.flops_per_pixel(), "gigapixels_per_second": p.gpixels_per_s,
-            "gigabytes_per_second": p.gb_per_s(), "gigaflops": p.gflop_per_s(), "verified": p.verified,
+            "flops_per_pixel": p.variant.flops_per_pixel(), "gigapixels_per_second": p.gpixels_per_s.median,
+            "spread": p.gpixels_per_s.to_json(), "gigabytes_per_second": p.gb_per_s(), "gigaflops": p.gflop_per_s(),
+            "limit": limit(p, &limits[0]), "next_limit": limit(p, &limits[1]), "verified": p.verified,
         })
     };
     let mut needs = Vec::new();
-    for (name, bytes, paper) in NEEDS {
+    for (name, bytes, flops, paper) in NEEDS {
         for (detector, paper) in paper.into_iter().enumerate() {
-            let gb_per_s = need(detector, bytes);
-            let detector = DETECTORS[detector].0;
-            needs.push(json!({ "name": format!("{name}, {detector}"), "gigabytes_per_second": gb_per_s, "paper": paper }));
+            let name = format!("{name}, {}", DETECTORS[detector].0);
+            let (gb_per_s, gflops) = (need(detector, bytes), need(detector, flops));
+            needs.push(json!({ "name": name, "gigabytes_per_second": gb_per_s, "gigaflops": gflops, "paper": paper }));
         }
     }
     json!({
-        "machine": machine::facts(), "frames": frames.0, "frame_count": frames.1, "roofs": roofs.iter().map(roof).collect::<Vec<_>>(),
-        "peaks": peaks.iter().map(peak).collect::<Vec<_>>(), "rows": points.iter().map(point).collect::<Vec<_>>(), "needs": needs,
-        "verified": points.iter().all(|p| p.verified),
+        "machine": machine::facts(), "frames": frames.0, "frame_count": frames.1, "repeats": REPEATS,
+        "roofs": measured.levels.iter().map(roof).collect::<Vec<_>>(), "peaks": measured.peaks.iter().map(peak).collect::<Vec<_>>(),
+        "rows": measured.points.iter().map(point).collect::<Vec<_>>(), "needs": needs,
+        "verified": measured.points.iter().all(|p| p.verified),
     })
 }
 
 /// Operations per byte against operations per second: roofs as lines, variants as dots.
-fn draw(roofs: &[Roof], peaks: &[(Isa, f64)], points: &[Point]) -> konkordia_picture::Picture {
+fn draw(measured: &Measured) -> konkordia_picture::Picture {
     let (low, high) = (0.03, 30.0);
-    let peak = peaks.iter().map(|(_, peak)| *peak).fold(0.0, f64::max);
-    let line = |r: &Roof| {
-        let bend = (peak / r.gb_per_s).clamp(low, high);
-        vec![(low, low * r.gb_per_s), (bend, (bend * r.gb_per_s).min(peak)), (high, (high * r.gb_per_s).min(peak))]
+    let peak = measured.peaks.iter().map(|(_, peak)| peak.median).fold(0.0, f64::max);
+    let line = |gb_per_s: f64| {
+        let bend = (peak / gb_per_s).clamp(low, high);
+        vec![(low, low * gb_per_s), (bend, (bend * gb_per_s).min(peak)), (high, (high * gb_per_s).min(peak))]
     };
-    let mut names: Vec<String> = roofs.iter().map(|r| format!("copy in {}, {:.0} GB/s", r.name, r.gb_per_s)).collect();
-    names.extend(points.iter().map(|p| format!("{}, {}: {:.1}", name(p), p.isa, p.gflop_per_s())));
-    let lines = roofs.iter().map(|r| (line(r), true));
-    let dots = points.iter().map(|p| (vec![(p.gflop_per_s() / p.gb_per_s(), p.gflop_per_s())], false));
+    let roofs = || measured.levels.iter().map(|level| (level.name, level.copy_gb_per_s.median));
+    let mut names: Vec<String> = roofs().map(|(name, rate)| format!("copy in {name}, {rate:.0} GB/s")).collect();
+    names.extend(measured.points.iter().map(|p| format!("{}, {}: {:.1}", name(p), p.isa, p.gflop_per_s())));
+    let lines = roofs().map(|(_, rate)| (line(rate), true));
+    let dots = measured.points.iter().map(|p| (vec![(p.gflop_per_s() / p.gb_per_s(), p.gflop_per_s())], false));
     let series: Vec<Series<'_>> =
         names.iter().zip(lines.chain(dots)).map(|(name, (points, line))| Series { name, points, line }).collect();
     let axis = |label| Axis { label, log: true };
@@ -204,7 +255,7 @@ mod tests {
     /// The figures of the paper follow from bits per pixel and rates alone.
     #[test]
     fn the_memory_traffic_is_that_of_the_paper() {
-        for (_, bytes, paper) in NEEDS {
+        for (_, bytes, _, paper) in NEEDS {
             for (detector, paper) in paper.into_iter().enumerate().filter_map(|(d, p)| Some((d, p?))) {
                 assert!((need(detector, bytes) - paper).abs() < 0.6, "{} not {paper}", need(detector, bytes));
             }
@@ -212,8 +263,21 @@ mod tests {
     }
 
     #[test]
-    fn caches_grow() {
-        let [first, second, third] = caches();
-        assert!(first >= 8 << 10 && second >= first && third >= second);
+    fn a_point_stands_below_the_cache_that_holds_its_constants() {
+        let spread = |value: f64| Spread { median: value, lowest: value, highest: value };
+        let level = |(name, rate)| Level { name, buffer_bytes: 1, copy_gb_per_s: spread(rate) };
+        let levels = [("L1", 240.0), ("L2", 120.0), ("L3", 60.0), ("memory", 12.0)].map(level).into();
+        let peaks = vec![(Isa::Scalar, spread(4.0)), (Isa::Avx2, spread(100.0))];
+        let pixels = 1 << 40;
+        let measured = Measured { levels, peaks, points: Vec::new(), pixels };
+        let point = |isa| Point { variant: Variant::FastPath, isa, by_strip: false, gpixels_per_s: spread(0.5), verified: true };
+        // 12 bytes of each pixel from memory.
+        let limits = measured.limits(&point(Isa::Avx2));
+        assert_eq!((limits[0].name.as_str(), limits[0].gpixels_per_s), ("copy in memory", 1.0));
+        assert_eq!((limits[1].name.as_str(), limits[1].gpixels_per_s), ("copy in L3", 5.0));
+        assert_eq!(measured.limits(&point(Isa::Scalar))[1].name, "arithmetic, scalar");
+        // One pixel fits into every cache.
+        let small = Measured { pixels: 1, ..measured };
+        assert_eq!(small.limits(&point(Isa::Avx2))[0].name, "copy in L1");
     }
 }

@@ -5,6 +5,7 @@
 
 use super::args::BenchStreamArgs;
 use super::frames::in_folder;
+use super::output::Output;
 use crate::console;
 use konkordia_acquire::machine;
 use konkordia_core::failure::{Exit, Failure};
@@ -42,6 +43,7 @@ pub fn command(args: &BenchStreamArgs) -> Result<Exit, Failure> {
     if let Some(png) = &args.png {
         konkordia_picture::png_path(png)?;
     }
+    let output = Output::open(&args.output, "stream")?;
     konkordia_sources::zmq::keep_memory_of_messages();
     in_folder(args.dir.as_deref(), |folder| {
         let mut rows = Vec::new();
@@ -61,13 +63,9 @@ pub fn command(args: &BenchStreamArgs) -> Result<Exit, Failure> {
         if let Some(png) = &args.png {
             draw(&rows).write(png)?;
         }
-        if args.json {
-            let rows: Vec<Value> = rows.iter().map(Row::to_json).collect();
-            let all = json!({ "machine": machine::facts(), "repeats": args.repeats, "rows": rows, "verified": verified });
-            console::to_stdout(&all.to_string());
-        } else {
-            console::to_stdout(&to_text(&rows, args.repeats));
-        }
+        let lines: Vec<Value> = rows.iter().map(Row::to_json).collect();
+        let report = json!({ "machine": machine::facts(), "repeats": args.repeats, "rows": lines, "verified": verified });
+        output.print(report, &to_text(&rows, args.repeats));
         Ok(if verified { Exit::Complete } else { Exit::Bug })
     })
 }
@@ -134,7 +132,7 @@ impl Row {
         let images = setting.images(args);
         let (mut rates, mut plain, mut seen, mut verified) = (Vec::new(), Vec::new(), 0, true);
         for repeat in 0..args.repeats.max(1) {
-            console::Progress::new(args.json).update(|| format!("{}, repeat {}", setting.name(), repeat + 1));
+            console::Progress::new(args.output.json).update(|| format!("{}, repeat {}", setting.name(), repeat + 1));
             let received = receive(folder, setting, images)?;
             rates.push(received.rate_hz);
             seen = received.seen;

@@ -3,8 +3,8 @@
 
 use super::args::BenchKernelsArgs;
 use super::frames::{self, Frames};
+use super::output::Output;
 use super::rows::harness::{Row, measure};
-use crate::console;
 use konkordia_acquire::machine;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::plan::Compression;
@@ -46,25 +46,23 @@ const STRIP_BYTES: usize = 128 * 1024;
 
 /// `konkordia bench table2`
 pub fn rounding(args: &BenchKernelsArgs) -> Result<Exit, Failure> {
+    let output = Output::open(&args.output, "table2")?;
     frames::with_folder(|folder| {
         let frames = frames::load(args, folder)?;
         let lines: Vec<Line2> = ROUNDING.iter().map(|line| Line2::of(&frames, *line)).collect();
         let verified = lines.iter().all(|l| l.verified);
-        if args.json {
-            let line = |l: &Line2| json!({ "rounding_photons": l.photons, "bslz4": l.bits[0], "bszstd": l.bits[1], "paper_bslz4": l.paper, "verified": l.verified });
-            report("bits_per_pixel", &frames, lines.iter().map(line).collect(), verified);
-        } else {
-            let head = ["photons", "bslz4", "bszstd", "paper, bslz4", "output"].map(str::to_string).to_vec();
-            let line = |l: &Line2| {
-                let number = |value: f64| format!("{value:.2}");
-                let output = if l.verified { "equal" } else { "WRONG" };
-                vec![l.name.into(), number(l.bits[0]), number(l.bits[1]), number(l.paper), output.into()]
-            };
-            let table = text::table(&std::iter::once(head).chain(lines.iter().map(line)).collect::<Vec<_>>());
-            let step = (lines[0].bits[0] - lines[3].bits[0]) / 3.0;
-            let end = format!("{step:.2} bits per pixel for each bit of precision from 1 to 1/8 photon (paper: about 0.9)");
-            console::to_stdout(&format!("bits per pixel, int16, against rounding; {}\n\n{table}\n\n{end}", of(&frames)));
-        }
+        let row = |l: &Line2| json!({ "rounding_photons": l.photons, "bslz4": l.bits[0], "bszstd": l.bits[1], "paper_bslz4": l.paper, "verified": l.verified });
+        let report = report("bits_per_pixel", &frames, lines.iter().map(row).collect(), verified);
+        let head = ["photons", "bslz4", "bszstd", "paper, bslz4", "output"].map(str::to_string).to_vec();
+        let line = |l: &Line2| {
+            let number = |value: f64| format!("{value:.2}");
+            let output = if l.verified { "equal" } else { "WRONG" };
+            vec![l.name.into(), number(l.bits[0]), number(l.bits[1]), number(l.paper), output.into()]
+        };
+        let table = text::table(&std::iter::once(head).chain(lines.iter().map(line)).collect::<Vec<_>>());
+        let step = (lines[0].bits[0] - lines[3].bits[0]) / 3.0;
+        let end = format!("{step:.2} bits per pixel for each bit of precision from 1 to 1/8 photon (paper: about 0.9)");
+        output.print(report, &format!("bits per pixel, int16, against rounding; {}\n\n{table}\n\n{end}", of(&frames)));
         Ok(if verified { Exit::Complete } else { Exit::Bug })
     })
 }
@@ -114,6 +112,7 @@ fn decodes(codec: Compression, chunk: &[u8], image: &[u8]) -> bool {
 
 /// `konkordia bench table4`
 pub fn writing(args: &BenchKernelsArgs) -> Result<Exit, Failure> {
+    let output = Output::open(&args.output, "table4")?;
     frames::with_folder(|folder| {
         let frames = frames::load(args, folder)?;
         let modules = converted(&frames, 1.0);
@@ -122,26 +121,23 @@ pub fn writing(args: &BenchKernelsArgs) -> Result<Exit, Failure> {
         let budget = Duration::from_secs_f64((args.seconds * CODECS.len() as f64).clamp(0.01, 3600.0));
         let lines = write_all(&images, folder, budget)?;
         let verified = lines.iter().all(|l| l.verified);
-        if args.json {
-            let line = |l: &Line4| {
-                json!({
-                    "codec": l.codec.name(), "images_per_second": l.hz, "bits_per_pixel": l.bits, "paper_images_per_second": l.paper.0,
-                    "paper_bits_per_pixel": l.paper.1, "verified": l.verified,
-                })
-            };
-            report("writing", &frames, lines.iter().map(line).collect(), verified);
-        } else {
-            let head = ["codec", "Hz", "bit/pixel", "paper, Hz", "paper, bit/pixel", "output"].map(str::to_string).to_vec();
-            let line = |l: &Line4| {
-                let output = if l.verified { "equal" } else { "WRONG" };
-                let (hz, bits) = (format!("{:.0}", l.hz), format!("{:.2}", l.bits));
-                vec![l.codec.name().into(), hz, bits, format!("{:.0}", l.paper.0), format!("{:.2}", l.paper.1), output.into()]
-            };
-            let table = text::table(&std::iter::once(head).chain(lines.iter().map(line)).collect::<Vec<_>>());
-            let what = "images of 4M (8 modules, int16, photons) compressed and written to a file in memory by one core, levels 1 (paper: a server \
+        let row = |l: &Line4| {
+            json!({
+                "codec": l.codec.name(), "images_per_second": l.hz, "bits_per_pixel": l.bits, "paper_images_per_second": l.paper.0,
+                "paper_bits_per_pixel": l.paper.1, "verified": l.verified,
+            })
+        };
+        let report = report("writing", &frames, lines.iter().map(row).collect(), verified);
+        let head = ["codec", "Hz", "bit/pixel", "paper, Hz", "paper, bit/pixel", "output"].map(str::to_string).to_vec();
+        let line = |l: &Line4| {
+            let output = if l.verified { "equal" } else { "WRONG" };
+            let (hz, bits) = (format!("{:.0}", l.hz), format!("{:.2}", l.bits));
+            vec![l.codec.name().into(), hz, bits, format!("{:.0}", l.paper.0), format!("{:.2}", l.paper.1), output.into()]
+        };
+        let table = text::table(&std::iter::once(head).chain(lines.iter().map(line)).collect::<Vec<_>>());
+        let what = "images of 4M (8 modules, int16, photons) compressed and written to a file in memory by one core, levels 1 (paper: a server \
                         of 48 cores)";
-            console::to_stdout(&format!("{what}; {}\n\n{table}", of(&frames)));
-        }
+        output.print(report, &format!("{what}; {}\n\n{table}", of(&frames)));
         Ok(if verified { Exit::Complete } else { Exit::Bug })
     })
 }
@@ -249,12 +245,9 @@ impl Writer {
     }
 }
 
-fn report(what: &str, frames: &Frames, rows: Vec<Value>, verified: bool) {
+fn report(what: &str, frames: &Frames, rows: Vec<Value>, verified: bool) -> Value {
     let facts = machine::facts();
-    console::json(
-        &json!({ "machine": facts, "frames": frames.source, "frame_count": frames.raw.len(), what: rows, "verified": verified }),
-        false,
-    );
+    json!({ "machine": facts, "frames": frames.source, "frame_count": frames.raw.len(), what: rows, "verified": verified })
 }
 
 fn of(frames: &Frames) -> String {

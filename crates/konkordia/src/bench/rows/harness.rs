@@ -1,7 +1,8 @@
 //! Rows that are measured together: in each round every row does the same piece of work, so that a busy machine
 //! disturbs all alike.
 
-use super::{KernelRow, ROUNDS_MIN, median};
+use super::{KernelRow, ROUNDS_MIN};
+use crate::bench::spread::median;
 use konkordia_kernels::isa::Isa;
 use std::time::{Duration, Instant};
 
@@ -25,8 +26,8 @@ pub struct Row<'a> {
     pub work: Box<dyn FnMut(usize) + 'a>,
 }
 
-/// Runs the rows in turn for about `budget` and gives their medians.
-pub fn measure(mut rows: Vec<Row<'_>>, budget: Duration) -> Vec<KernelRow> {
+/// Runs the rows in turn for about `budget` and gives the seconds of each sample.
+pub fn seconds(rows: &mut [Row<'_>], budget: Duration) -> Vec<Vec<f64>> {
     let mut seconds: Vec<Vec<f64>> = rows.iter().map(|_| Vec::new()).collect();
     let start = Instant::now();
     let mut round = 0;
@@ -38,6 +39,12 @@ pub fn measure(mut rows: Vec<Row<'_>>, budget: Duration) -> Vec<KernelRow> {
         }
         round += 1;
     }
+    seconds
+}
+
+/// Runs the rows in turn for about `budget` and gives their medians.
+pub fn measure(mut rows: Vec<Row<'_>>, budget: Duration) -> Vec<KernelRow> {
+    let mut seconds = seconds(&mut rows, budget);
     let rates: Vec<f64> = rows.iter().zip(&mut seconds).map(|(row, seconds)| row.raw_bytes / median(seconds) / 1e9).collect();
     let result = |(i, row): (usize, &Row<'_>)| KernelRow {
         name: row.name,

@@ -10,6 +10,7 @@ pub mod steps;
 #[cfg(test)]
 mod tests;
 
+use super::spread::median;
 use konkordia_core::plan::Compression;
 use konkordia_kernels::baseline::{self, Passes};
 use konkordia_kernels::bitshuffle::{self, ElementSize};
@@ -204,11 +205,6 @@ fn rows(bench: &Bench<'_>, jobs: &mut [Job], verified: &[bool]) -> Vec<KernelRow
 fn raw_bytes(bench: &Bench<'_>, work: Work) -> f64 {
     let frame = bench.frames[0].len();
     2.0 * if work == Work::FusedStrips { frame.min(STRIP_PIXELS) * bench.frames.len() } else { frame } as f64
-}
-
-fn median(seconds: &mut [f64]) -> f64 {
-    seconds.sort_by(f64::total_cmp);
-    seconds[seconds.len() / 2]
 }
 
 impl<'a> Bench<'a> {

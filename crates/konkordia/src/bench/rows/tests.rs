@@ -20,10 +20,9 @@ fn the_benchmark_verifies_every_row() {
         assert!(row.verified && row.gb_per_s_raw > 0.0 && row.ratio_to_baseline > 0.0, "{row:?}");
     }
     let points = roofline::points(&frames, &constants, Duration::ZERO).unwrap();
-    assert_eq!(points.len(), 6 * Isa::available().len() - 2);
+    assert_eq!(points.len(), 8 * Isa::available().len() - 2);
     assert!(points.iter().all(|p| p.verified && p.gb_per_s() > p.gflop_per_s()), "{points:?}");
-    assert!(roofline::copy_gb_per_s(1 << 14, Duration::ZERO) > 0.0);
-    assert!(Isa::available().iter().all(|isa| roofline::peak_gflop_per_s(*isa, Duration::ZERO) > 0.0));
+    assert!(Isa::available().iter().all(|isa| roofline::peak_gflop_per_s(*isa, Duration::ZERO).lowest > 0.0));
     assert!(run(&[], &constants, Duration::ZERO).is_err());
     assert!(run(&[vec![0; 4], vec![0; 5]], &constants, Duration::ZERO).unwrap_err().contains("frame 1"));
     assert!(run(&[vec![0; 4]], &constants, Duration::ZERO).is_err());

@@ -1,0 +1,61 @@
+//! Repeated measurements of one figure: the median and how far they lie apart.
+
+use serde_json::{Value, json};
+
+/// Median, lowest and highest of repeated measurements; not finite if there are none.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spread {
+    /// The middle value.
+    pub median: f64,
+    /// The lowest value.
+    pub lowest: f64,
+    /// The highest value.
+    pub highest: f64,
+}
+
+impl Spread {
+    /// Of these values.
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
+        let mut values: Vec<f64> = values.into_iter().collect();
+        if values.is_empty() {
+            return Self { median: f64::NAN, lowest: f64::NAN, highest: f64::NAN };
+        }
+        let median = median(&mut values);
+        Self { median, lowest: values[0], highest: values[values.len() - 1] }
+    }
+
+    /// For programs.
+    pub fn to_json(self) -> Value {
+        json!({ "median": self.median, "lowest": self.lowest, "highest": self.highest })
+    }
+
+    /// For people: median (lowest .. highest), with so many digits after the point.
+    pub fn to_text(self, digits: usize) -> String {
+        if self.median.is_finite() {
+            format!("{:.digits$} ({:.digits$} .. {:.digits$})", self.median, self.lowest, self.highest)
+        } else {
+            "-".into()
+        }
+    }
+}
+
+/// The middle one of the values, which are sorted by this; of an even number the upper one.
+pub fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_lies_between_the_lowest_and_the_highest() {
+        let spread = Spread::of([3.0, 1.0, 10.0, 2.0, 4.0]);
+        assert_eq!((spread.median, spread.lowest, spread.highest), (3.0, 1.0, 10.0));
+        assert_eq!(spread.to_text(1), "3.0 (1.0 .. 10.0)");
+        assert_eq!(spread.to_json(), json!({ "median": 3.0, "lowest": 1.0, "highest": 10.0 }));
+        let none = Spread::of([]);
+        assert_eq!((none.to_text(1).as_str(), none.to_json()["median"].is_null()), ("-", true));
+    }
+}
