@@ -10,7 +10,7 @@ import time
 import urllib.error
 import urllib.request
 
-from driving import BINARY, free_ports
+from driving import BINARY, free_ports, program
 
 
 class Problem(Exception):
@@ -188,3 +188,79 @@ def write_config(folder, port, *, name="run.toml", detector=None, extra="", **ta
 def free_port():
     """A port that is free now and that no other test takes."""
     return free_ports()
+
+
+class Bench:
+    """A folder, a configuration, a service."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.port = free_ports(4)
+        self.services = []
+
+    def serve(self, *arguments, extra="", **tables):
+        config = write_config(self.folder, self.port, extra=extra, **tables)
+        service = Service(config, *arguments)
+        self.services.append(service)
+        return service
+
+    def send(self, images=10, rate=500, **options):
+        extra = [part for key, value in options.items() for part in (f"--{key.replace('_', '-')}", value)]
+        return program(
+            "simulate", "eiger", "--to", f"127.0.0.1:{self.port}", "--bits", 8, "--images", images, "--rate", rate, "-q", *extra, check=0
+        )
+
+    def master(self, prefix="run_000001"):
+        return self.folder / f"{prefix}_master.h5"
+
+    def check(self, prefix, code=0):
+        return program("check", self.master(prefix), check=code)
+
+
+def served_bench(tmp_path):
+    """A bench whose services are ended: `bench = pytest.fixture(served_bench)`."""
+    bench = Bench(tmp_path)
+    yield bench
+    for service in bench.services:
+        if service.process.poll() is None:
+            service.process.kill()
+            service.process.wait()
+
+
+class Stream:
+    """A service with a stream detector that listens, and the generator that sends to it."""
+
+    def __init__(self, bench, protocol="stins", *, detector="", source="", output="", extra="", run=""):
+        self.folder = bench.folder
+        # Not ipc: there libzmq loses the last messages of a sender that ends while the receiver is full.
+        self.address = f"tcp://127.0.0.1:{free_port()}"
+        text = f"""[detector]
+type = "stream"
+{detector}
+[source]
+protocol = "{protocol}"
+upstreams = ["{self.address}"]
+bind = true
+drain_ms = 500
+{source}
+[output]
+directory = "{bench.folder}"
+prefix = "s"
+{output}
+[run]
+start_timeout_s = 1
+{run}
+{extra}
+"""
+        self.protocol = protocol
+        config = bench.folder / "stream.toml"
+        config.write_text(text)
+        self.service = Service(config)
+        bench.services.append(self.service)
+
+    def send(self, images=20, *arguments):
+        """Sends a series of images of 24 x 40 pixels."""
+        return program(
+            "stream", "--protocol", self.protocol, "--shape", "24x40", "--images", images, "--to", self.address, "--connect", "-q",
+            *arguments, check=0,
+        )

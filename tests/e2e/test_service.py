@@ -15,47 +15,13 @@ import urllib.request
 
 import h5py
 import pytest
-from driving import BINARY, free_ports, program
-from service import Service, free_port, more_than, settled, until, write_config
+from driving import BINARY, program
+from service import Service, Stream, more_than, served_bench, settled, until, write_config
 
 SLOW = os.environ.get("KONKORDIA_SLOW") == "1"
 
 
-class Bench:
-    """A folder, a configuration, a service."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        self.port = free_ports(4)
-        self.services = []
-
-    def serve(self, *arguments, extra="", **tables):
-        config = write_config(self.folder, self.port, extra=extra, **tables)
-        service = Service(config, *arguments)
-        self.services.append(service)
-        return service
-
-    def send(self, images=10, rate=500, **options):
-        extra = [part for key, value in options.items() for part in (f"--{key.replace('_', '-')}", value)]
-        return program(
-            "simulate", "eiger", "--to", f"127.0.0.1:{self.port}", "--bits", 8, "--images", images, "--rate", rate, "-q", *extra, check=0
-        )
-
-    def master(self, prefix="run_000001"):
-        return self.folder / f"{prefix}_master.h5"
-
-    def check(self, prefix, code=0):
-        return program("check", self.master(prefix), check=code)
-
-
-@pytest.fixture
-def bench(tmp_path):
-    bench = Bench(tmp_path)
-    yield bench
-    for service in bench.services:
-        if service.process.poll() is None:
-            service.process.kill()
-            service.process.wait()
+bench = pytest.fixture(served_bench)
 
 
 def images_in(path):
@@ -169,67 +135,6 @@ def test_waiting_shows_how_far_the_run_is(bench):
     out, _ = start.communicate(timeout=60)
     os.close(ours)
     assert start.returncode == 0 and "20 of 20 images complete" in out
-
-
-QUANTILES = {"p50": "0.5", "p99": "0.99", "p999": "0.999", "max": "1"}
-
-
-def counted(statistics, stages):
-    """The latencies, which count every image with pixels at each of these stages, and at no others."""
-    latency, images = statistics["latency"], sum(statistics["ledger"][f"images_{state}"] for state in ("complete", "partial"))
-    assert images > 0, statistics
-    assert {name: count for name, count in latency.items() if name.endswith("_images")} == {f"{stage}_images": images for stage in stages}
-    assert len(latency) == len(stages) * (1 + len(QUANTILES)), latency
-    return latency, images
-
-
-def are_in_order(latency, stages):
-    """Quantiles grow with the share of the images, and from stage to stage."""
-    rows = [[latency[f"{stage}_{share}_us"] for share in QUANTILES] for stage in stages]
-    # Nothing takes a minute.
-    assert all(0 < row[0] and row == sorted(row) and row[-1] < 60e6 for row in rows), latency
-    assert all(list(column) == sorted(column) for column in zip(*rows)), latency
-
-
-def latency_in(path):
-    """The group of a file in the form of the statistics, and the units of its quantiles."""
-    with h5py.File(path) as file:
-        group = file["/entry/konkordia/latency"]
-        stages, values = group["stage"].asstr()[:].tolist(), {name: group[name][:] for name in group if name != "stage"}
-        units = {group[f"{share}_us"].attrs["units"] for share in QUANTILES}
-    return {f"{stage}_{name}": value[n] for n, stage in enumerate(stages) for name, value in values.items()}, units
-
-
-def test_latencies_of_the_images_of_a_run(bench):
-    service = bench.serve()
-    assert service.statistics()["latency"] == {}
-    service.command("start", {"images": 40})
-    bench.send(images=40, rate=400)
-    service.wait()
-    shown, written = ["assembled", "converted", "committed", "seen"], ["written", "durable"]
-    latency, images = counted(service.statistics(), shown + written)
-    are_in_order(latency, shown)
-    are_in_order(latency, ["committed", *written])
-    # The file is closed when all of it is on the disk, and nothing was counted since.
-    assert latency_in(bench.master()) == (pytest.approx(latency), {b"us"})
-    with urllib.request.urlopen(service.url + "/metrics", timeout=30) as answer:
-        metrics = answer.read().decode()
-
-    def value(family, **labels):
-        found = re.findall(rf"^konkordia_{family}{{(.*)}} (.*)$", metrics, re.M)
-        return next(float(value) for own, value in found if all(f'{label}="{is_}"' in own for label, is_ in labels.items()))
-
-    for stage in shown + written:
-        assert value("latency_images", stage=stage) == images
-        for share, quantile in QUANTILES.items():
-            us = latency[f"{stage}_{share}_us"]
-            assert value("latency_microseconds", name=f"{stage}_{share}_us") == us
-            assert value("latency_seconds", stage=stage, quantile=quantile) == pytest.approx(us / 1e6)
-    # Without files nothing is written.
-    service.command("start", {"images": 5, "write": False})
-    bench.send(images=5)
-    service.wait()
-    counted(service.statistics(), shown)
 
 
 def test_sighup_ends_nothing(bench):
@@ -615,45 +520,6 @@ def test_a_hundred_idle_detectors_are_cheap(bench):
     assert service.end()[0] == 0
 
 
-class Stream:
-    """A service with a stream detector that listens, and the generator that sends to it."""
-
-    def __init__(self, bench, protocol="stins", *, detector="", source="", output="", extra="", run=""):
-        self.folder = bench.folder
-        # Not ipc: there libzmq loses the last messages of a sender that ends while the receiver is full.
-        self.address = f"tcp://127.0.0.1:{free_port()}"
-        text = f"""[detector]
-type = "stream"
-{detector}
-[source]
-protocol = "{protocol}"
-upstreams = ["{self.address}"]
-bind = true
-drain_ms = 500
-{source}
-[output]
-directory = "{bench.folder}"
-prefix = "s"
-{output}
-[run]
-start_timeout_s = 1
-{run}
-{extra}
-"""
-        self.protocol = protocol
-        config = bench.folder / "stream.toml"
-        config.write_text(text)
-        self.service = Service(config)
-        bench.services.append(self.service)
-
-    def send(self, images=20, *arguments):
-        """Sends a series of images of 24 x 40 pixels."""
-        return program(
-            "stream", "--protocol", self.protocol, "--shape", "24x40", "--images", images, "--to", self.address, "--connect", "-q",
-            *arguments, check=0,
-        )
-
-
 @pytest.mark.parametrize("protocol", ["stins", "stream1", "stream2"])
 def test_series_of_a_stream_follow_each_other(bench, protocol):
     stream = Stream(bench, protocol)
@@ -716,17 +582,6 @@ def test_a_stream_that_is_taken_only_when_armed(bench):
     service.command("arm", {"prefix": "again"})
     stream.send(5)
     assert service.wait()["severity"] == "success"
-
-
-def test_latencies_of_the_images_of_a_stream(bench):
-    stream = Stream(bench)
-    for run, images in ((1, 5), (2, 3)):
-        stream.send(images)
-        done = stream.service.until(lambda s, run=run: s["run"] == run and s["state"] == "idle")
-        latency, came = counted(stream.service.statistics(), ["committed", "seen", "written", "durable"])
-        assert came == images, "each series counts its own images"
-        are_in_order(latency, ["committed", "written", "durable"])
-        assert latency_in(done["file"]) == (pytest.approx(latency), {b"us"})
 
 
 def test_transformations_of_a_stream(bench):
