@@ -72,6 +72,8 @@ pub struct RingSpec {
     pub frame_readers: usize,
     /// Snapshots of the pedestals.
     pub snapshot: Option<SnapshotSpec>,
+    /// The raw tiles lie in reserved huge pages, if there are enough.
+    pub reserved_pages: bool,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -207,8 +209,10 @@ impl Ring {
             workers: spec.workers,
             snapshot: spec.snapshot.clone(),
         })?;
+        let raw = if spec.reserved_pages { Mapping::reserved(raw_bytes) } else { None };
+        let raw = raw.map_or_else(|| Mapping::new(raw_bytes), Ok)?;
         let shared = Arc::new(Shared {
-            raw: Mapping::new(raw_bytes)?,
+            raw,
             images,
             tile_stride,
             raw_accesses: Accesses::new(spec.slots as usize * spec.tiles),
