@@ -2,6 +2,7 @@
 
 use super::diagnostics::Diagnostics;
 use super::schema::{self, Key, Kind};
+use konkordia_core::affinity;
 use konkordia_core::failure::{Exit, Failure};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -412,6 +413,19 @@ fn check(key: &Key, value: &DeValue<'_>) -> Result<Value, Refusal> {
             let Some(list) = list.iter().map(|v| integer(v.get_ref())).collect::<Option<Vec<i64>>>() else { return expected() };
             list.into_iter().map(|n| in_range(n, low, high)).collect::<Result<_, _>>().map(Value::Integers)
         }
+        Kind::Processors => match (value.as_str(), value.as_array()) {
+            (Some("auto"), _) => Ok(Value::Text("auto".into())),
+            (Some(text), _) => match affinity::cpus(text) {
+                Some(cpus) => Ok(Value::Integers(cpus.into_iter().map(|cpu| cpu as i64).collect())),
+                None => Err((format!("\"{text}\" is no list of processors"), "write for example \"4-7,12\", or \"auto\"".into())),
+            },
+            (None, Some(list)) => {
+                let list = list.iter().map(|v| integer(v.get_ref())).collect::<Option<Vec<i64>>>();
+                let Some(list) = list else { return expected() };
+                list.into_iter().map(|n| in_range(n, 0, 65_535)).collect::<Result<_, _>>().map(Value::Integers)
+            }
+            (None, None) => expected(),
+        },
         Kind::Numbers(count, low, high) => {
             let numbers = value.as_array().map(|list| list.iter().map(|v| number(v.get_ref())).collect::<Option<Vec<f64>>>());
             let Some(list) = numbers.flatten().filter(|list| list.len() == count) else { return expected() };

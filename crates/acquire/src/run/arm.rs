@@ -2,7 +2,7 @@
 //! behind as possible.
 
 use super::raw_copy::{RawCopy, RawSpec};
-use super::{memory_limit, recorded};
+use super::{memory_limit, placement, recorded};
 use crate::readiness;
 use konkordia_calibration::guard::Note;
 use konkordia_calibration::{self as calibration, Loaded};
@@ -119,12 +119,15 @@ pub fn prepare(config: &Config, ports: Ports, note: fn(&str)) -> Result<Prepared
 /// # Errors
 /// As of [`prepare`]; also if the disk is too small or too slow.
 pub fn prepare_with(config: &Config, ports: Ports, additions: &Additions<'_>) -> Result<Prepared, Failure> {
-    let RunInputs { plan, loaded, mut notes } = run_inputs(config)?;
+    let RunInputs { mut plan, loaded, mut notes } = run_inputs(config)?;
+    notes.extend(placement::place(config, &mut plan));
     if let Some(disk) = additions.disk {
         notes.extend(disk(&plan)?);
     }
     let plan = Arc::new(plan);
     memory_limit::check(&plan, ring_bytes(config, plan.streams()))?;
+    // Everything from here on, up to the end: buffers of the kernel, the ring, the pool.
+    let _preferred = placement::prefer_node(&plan, &mut notes);
     let Streams { receiving, streams } = open(config, plan.streams(), ports)?;
     let addresses: Vec<SocketAddr> = streams.iter().map(|stream| stream.address).collect();
     let given = streams.iter().map(|stream| stream.buffer_bytes).min().unwrap_or(0);
