@@ -162,7 +162,7 @@ fn node(snapshot: &Snapshot, interface: &Interface) -> Finding {
             let measured = format!("{of} (processors {}); this process may use {}{pins}", cpus_text(&near), cpus_text(&allowed));
             finding.is(if is_far { Verdict::Warn } else { Verdict::Pass }, measured)
         })
-        .fix("# [run] pin_streams and pin_workers: processors of the card's node; under systemd: CPUAffinity= and NUMAPolicy=")
+        .fix("# [run] pin_streams and pin_workers: auto, or processors of the card's node; under systemd: CPUAffinity= and NUMAPolicy=")
 }
 
 fn bus(snapshot: &Snapshot, interface: &Interface) -> Finding {
