@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use konkordia_core::affinity::Affinity;
 use konkordia_core::geometry::ImageGeometry;
 use konkordia_core::image::{CommittedImage, TileRecord};
 use konkordia_core::ledger::{ImageStatus, MissingPolicy};
@@ -118,8 +119,7 @@ fn choice(bytes: [u8; 3], patience_ns: u64) -> Choice {
         stall_timeout_ns: 15 * patience_ns,
         start_timeout_ns: 15 * patience_ns,
         workers: 1 + usize::from(a >> 5 & 1),
-        pin_receivers: vec![],
-        pin_workers: vec![],
+        affinity: Affinity::default(),
         setup: SetupRules { is_strict: a & 64 == 0, ports_per_module: 1, ports: Ports::Ordered, senders: Senders::Learned },
     };
     Choice { streams, plan, has_raw_sink: a & 128 != 0 }

@@ -10,6 +10,7 @@ use super::read::{self, Document, Table};
 pub use super::shared_keys::resolve;
 use super::shared_keys::{check_prefix, layout, missing, overwrite, quarter_turns, required, start_timeout_ns, sync_interval};
 use super::xfel_train;
+use konkordia_core::affinity::{Cpus, Pins, Priority, cpus_text};
 use konkordia_core::backend::Receive;
 use konkordia_core::experiment::{Experiment, Metadata};
 use konkordia_core::geometry::{DoublePixels, GeometryError, ImageGeometry, Placement};
@@ -63,9 +64,13 @@ pub struct Config {
     /// Time after the first packet of an image, on any stream, at which it is closed although packets are missing.
     pub deadline_ns: u64,
     /// Processors of the stream threads.
-    pub pin_streams: Vec<usize>,
+    pub pin_streams: Pins,
     /// Processors of the workers.
-    pub pin_workers: Vec<usize>,
+    pub pin_workers: Pins,
+    /// Priority of both.
+    pub priority: Priority,
+    /// The raw tiles lie in huge pages that are reserved, if there are enough.
+    pub reserved_pages: bool,
     /// Output folder, resolved.
     pub directory: PathBuf,
     /// First part of the file names.
@@ -196,6 +201,8 @@ impl Reader<'_> {
             deadline_ns: processing.integer("deadline_ms").unwrap_or(500) as u64 * 1_000_000,
             pin_streams: self.processors("pin_streams"),
             pin_workers: self.processors("pin_workers"),
+            priority: self.priority(),
+            reserved_pages: run.text("huge_pages") == Some("reserved"),
             directory,
             prefix,
             archive_copy,
@@ -464,16 +471,34 @@ impl Reader<'_> {
     }
 
     /// Processors to pin to; reports those that this process may not use.
-    fn processors(&mut self, key: &str) -> Vec<usize> {
+    fn processors(&mut self, key: &str) -> Pins {
         let t = self.document.table("run");
+        if t.text(key) == Some("auto") {
+            return Pins::Auto;
+        }
         let wanted: Vec<usize> = t.integers(key).into_iter().map(|n| n as usize).collect();
         let allowed = processors_allowed();
-        if let Some(processor) = wanted.iter().find(|p| !allowed.is_empty() && !allowed.contains(p)) {
+        if let Some(processor) = wanted.iter().find(|p| !allowed.is_empty() && !allowed.contains(*p)) {
             let what = format!("run.{key}: processor {processor} is not one of those that this process may use");
-            let list = allowed.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-            self.d.add(t.span(key), what, format!("it may use {list}"), "choose from these, or remove the line");
+            let why = format!("it may use {}", cpus_text(&allowed));
+            self.d.add(t.span(key), what, why, "choose from these, write \"auto\", or remove the line");
         }
-        wanted
+        Pins::These(wanted)
+    }
+
+    /// Priority of receivers and workers; reports two of them.
+    fn priority(&mut self) -> Priority {
+        let t = self.document.table("run");
+        match (t.integer("nice"), t.integer("realtime_priority")) {
+            (None, None) => Priority::Normal,
+            (Some(nice), None) => Priority::Nice(nice as i32),
+            (None, Some(level)) => Priority::RealTime(level as i32),
+            (Some(_), Some(level)) => {
+                let why = "threads with a real-time priority run before all others, whatever their nice value";
+                self.d.add(t.span("nice"), "run.nice: there is a realtime_priority too", why, "remove one of them");
+                Priority::RealTime(level as i32)
+            }
+        }
     }
 
     fn check_ports(&mut self, first: u16, streams: usize) {
@@ -510,7 +535,7 @@ impl Reader<'_> {
 }
 
 /// Processors that this process may use; empty if the system does not say.
-fn processors_allowed() -> Vec<usize> {
-    let Ok(set) = rustix::thread::sched_getaffinity(None) else { return Vec::new() };
+fn processors_allowed() -> Cpus {
+    let Ok(set) = rustix::thread::sched_getaffinity(None) else { return Cpus::new() };
     (0..rustix::thread::CpuSet::MAX_CPU).filter(|processor| set.is_set(*processor)).collect()
 }

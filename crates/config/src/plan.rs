@@ -1,6 +1,7 @@
 //! Makes the plan of a run from the configuration, with every limit of its memory.
 
 use super::model::Config;
+use konkordia_core::affinity::{Affinity, Cpus, cpus_text};
 use konkordia_core::geometry::{Orientation, Placement};
 use konkordia_core::plan::{FirstFrame, Plan, Recipe};
 use konkordia_core::text;
@@ -9,7 +10,8 @@ use serde_json::{Value, json};
 /// Fewest and most images of the ring.
 const SLOTS: (u64, u64) = (16, 4096);
 
-/// The plan of this configuration. It cannot fail, because [`Config::parse`] has reported every error.
+/// The plan of this configuration. It cannot fail, because [`Config::parse`] has reported every error. Which processors
+/// `auto` stands for depends on the machine and is left open.
 pub fn plan(config: &Config) -> Plan {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let streams = config.geometry.placements().len();
@@ -34,8 +36,13 @@ pub fn plan(config: &Config) -> Plan {
         stall_timeout_ns: config.stall_timeout_ns,
         start_timeout_ns: config.start_timeout_ns,
         workers: config.workers.unwrap_or_else(|| processors.saturating_sub(streams).max(1)),
-        pin_receivers: config.pin_streams.clone(),
-        pin_workers: config.pin_workers.clone(),
+        affinity: Affinity {
+            receivers: Affinity::one_each(config.pin_streams.named()),
+            workers: Affinity::one_each(config.pin_workers.named()),
+            priority: config.priority,
+            reserved_pages: config.reserved_pages,
+            ..Affinity::default()
+        },
         setup: config.setup.clone(),
     };
     let ring: u64 = plan.memory().iter().filter(|item| item.what.starts_with("ring")).map(|item| item.bytes).sum();
@@ -84,6 +91,7 @@ pub fn describe(config: &Config, plan: &Plan) -> String {
         ("threads", format!("{streams} stream(s), {} worker(s)", plan.workers)),
         ("ring", format!("{} images, window {} images", plan.slots, plan.window_images)),
     ];
+    rows.extend(plan.affinity.to_text().map(|text| ("placement", text)));
     let memory = plan.memory();
     rows.push(("memory", text::bytes(memory.iter().map(|m| m.bytes).sum())));
     let mut lines: Vec<String> = rows.into_iter().map(|(name, value)| format!("  {name:<12} {value}")).collect();
@@ -122,6 +130,18 @@ pub fn unit(config: &Config) -> &'static str {
     }
 }
 
+/// On which processors each thread that receives or works may run, and where memory is; `null` = the kernel decides.
+fn placement(plan: &Plan) -> Value {
+    let affinity = &plan.affinity;
+    let on = |name: &str, list: &[Cpus], n: usize| (format!("{name}-{n}"), json!(Affinity::nth(list, n).map(cpus_text)));
+    let receivers = (0..plan.streams()).map(|n| on("rx", &affinity.receivers, n));
+    let workers = (0..plan.workers).map(|n| on("work", &affinity.workers, n));
+    json!({
+        "threads": receivers.chain(workers).collect::<serde_json::Map<_, _>>(), "memory_node": affinity.memory_node,
+        "priority": affinity.priority.to_string(), "reserved_pages": affinity.reserved_pages, "why": affinity.why,
+    })
+}
+
 /// The plan as JSON.
 pub fn to_json(config: &Config, plan: &Plan) -> Value {
     let (g, format) = (&plan.geometry, plan.geometry.format());
@@ -132,6 +152,7 @@ pub fn to_json(config: &Config, plan: &Plan) -> Value {
         "image_rows": g.rows(), "image_columns": g.columns(), "double_pixels": g.double_pixels().name(), "dtype": plan.pixel.name(), "unit": unit(config),
         "compression": plan.compression.name(), "compression_level": plan.compression.level(),
         "images": plan.images(), "slots": plan.slots, "window_images": plan.window_images, "workers": plan.workers,
+        "placement": placement(plan),
         "master": config.directory.join(format!("{}_master.h5", config.prefix)),
         "memory_bytes": memory, "memory_bytes_total": plan.memory().iter().map(|m| m.bytes).sum::<u64>(),
     })

@@ -2,6 +2,7 @@
 
 use super::diagnostics::Diagnostics;
 use super::schema::{self, Key, Kind};
+use konkordia_core::affinity;
 use konkordia_core::failure::{Exit, Failure};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -363,6 +364,20 @@ fn in_range(n: i64, low: i64, high: i64) -> Result<i64, Refusal> {
     }
 }
 
+/// "auto" as text, processors as numbers; `None` for a value of another type.
+fn processors(value: &DeValue<'_>) -> Option<Result<Value, Refusal>> {
+    let Some(text) = value.as_str() else {
+        let list = value.as_array()?.iter().map(|v| integer(v.get_ref())).collect::<Option<Vec<i64>>>()?;
+        return Some(list.into_iter().map(|n| in_range(n, 0, 65_535)).collect::<Result<_, _>>().map(Value::Integers));
+    };
+    if text == "auto" {
+        return Some(Ok(Value::Text(text.into())));
+    }
+    let list = affinity::cpus(text).map(|cpus| Value::Integers(cpus.into_iter().map(|cpu| cpu as i64).collect()));
+    let refusal = || (format!("\"{text}\" is no list of processors"), "write for example \"4-7,12\", or \"auto\"".into());
+    Some(list.ok_or_else(refusal))
+}
+
 fn check(key: &Key, value: &DeValue<'_>) -> Result<Value, Refusal> {
     let expected = || Err((format!("{} where {} is expected", type_words(value), key.kind.words()), key.doc.to_string()));
     match key.kind {
@@ -412,6 +427,7 @@ fn check(key: &Key, value: &DeValue<'_>) -> Result<Value, Refusal> {
             let Some(list) = list.iter().map(|v| integer(v.get_ref())).collect::<Option<Vec<i64>>>() else { return expected() };
             list.into_iter().map(|n| in_range(n, low, high)).collect::<Result<_, _>>().map(Value::Integers)
         }
+        Kind::Processors => processors(value).unwrap_or_else(expected),
         Kind::Numbers(count, low, high) => {
             let numbers = value.as_array().map(|list| list.iter().map(|v| number(v.get_ref())).collect::<Option<Vec<f64>>>());
             let Some(list) = numbers.flatten().filter(|list| list.len() == count) else { return expected() };

@@ -591,11 +591,32 @@ const KEYS: &[Key] = &[
     key(
         "run",
         "pin_streams",
-        Kind::Integers(0, 4095),
+        Kind::Processors,
         "[]",
-        "processors of the stream threads, in turn; empty = the scheduler decides",
+        "processors of the threads that receive, in turn; auto = those near the network card, in common; empty = the scheduler decides (docs/placement.md)",
     ),
-    key("run", "pin_workers", Kind::Integers(0, 4095), "[]", "processors of the workers, in turn; empty = the scheduler decides"),
+    key("run", "pin_workers", Kind::Processors, "[]", "the same for the workers"),
+    key(
+        "run",
+        "nice",
+        Kind::Integer(-20, 19),
+        "as the program",
+        "priority of the threads that receive and work: -20 gets most time; less than 0 needs a right",
+    ),
+    key(
+        "run",
+        "realtime_priority",
+        Kind::Integer(1, 99),
+        "none",
+        "real-time priority of these threads instead, before all other programs; needs a right, and more processors than threads",
+    ),
+    key(
+        "run",
+        "huge_pages",
+        Kind::Choice(&["auto", "reserved"]),
+        "auto",
+        "memory of the raw tiles; auto = huge pages as far as the kernel makes them; reserved = those of `vm.nr_hugepages`, if there are enough",
+    ),
     key(
         "run",
         "buffer_mib",
@@ -638,6 +659,9 @@ pub fn json_schema() -> serde_json::Value {
             Kind::Integers(low, high) => {
                 json!({ "type": "array", "items": { "type": "integer", "minimum": low, "maximum": high } })
             }
+            Kind::Processors => json!({
+                "oneOf": [{ "type": "string" }, { "type": "array", "items": { "type": "integer", "minimum": 0 } }]
+            }),
             Kind::Numbers(count, low, high) => json!({
                 "type": "array", "items": { "type": "number", "minimum": low, "maximum": high }, "minItems": count, "maxItems": count
             }),

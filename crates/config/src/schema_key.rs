@@ -19,6 +19,8 @@ pub enum Kind {
     IntegerOr(i64, i64, &'static str),
     /// A list of whole numbers in a range.
     Integers(i64, i64),
+    /// Processors: "auto", a list of their numbers, or a text such as "4-7,12".
+    Processors,
     /// A list of exactly so many numbers, each in a range.
     Numbers(usize, f64, f64),
     /// `true` or `false`.
@@ -39,6 +41,7 @@ impl Kind {
             Self::Number(low, high) => format!("number, {low} to {high}"),
             Self::IntegerOr(low, high, word) => format!("\"{word}\" or a whole number, {low} to {high}"),
             Self::Integers(low, high) => format!("list of whole numbers, {low} to {high}"),
+            Self::Processors => "\"auto\", list of whole numbers, or text such as \"4-7,12\"".into(),
             Self::Numbers(count, low, high) => format!("list of {count} numbers, {low} to {high}"),
             Self::Flag => "true or false".into(),
             Self::Texts => "text or list of texts".into(),

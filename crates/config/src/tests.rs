@@ -2,6 +2,7 @@
 
 use super::Config;
 use super::plan::plan;
+use konkordia_core::affinity::{Pins, Priority, cpus_text};
 use konkordia_core::backend::Receive;
 use konkordia_core::plan::{FirstFrame, Recipe};
 use std::path::Path;
@@ -261,6 +262,41 @@ fn packets_are_received_through_what_the_file_names() {
         assert_eq!(of(&format!("receive = \"{name}\"")), Ok(Receive::from_name(name).unwrap()));
     }
     assert!(of("receive = \"pcap\"").unwrap_err().contains("\"auto\", \"socket\", \"packet\", \"xdp\""));
+}
+
+#[test]
+fn processors_are_named_as_the_kernel_does_or_left_to_it() {
+    let run = |keys: &str| parse(&GOOD.replacen("[output]", &format!("[run]\n{keys}\n[output]"), 1));
+    let set = rustix::thread::sched_getaffinity(None).unwrap();
+    let here: Vec<usize> = (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect();
+    let (first, last) = (here[0], here[here.len() - 1]);
+    let config = run(&format!("pin_streams = [{last}, {first}]\npin_workers = \"{first}\"\nnice = -10")).unwrap();
+    assert_eq!((config.pin_streams, config.pin_workers), (Pins::These(vec![last, first]), Pins::These(vec![first])));
+    assert_eq!((config.priority, config.reserved_pages), (Priority::Nice(-10), false));
+    let config = run("pin_streams = \"auto\"\nrealtime_priority = 50\nhuge_pages = \"reserved\"").unwrap();
+    assert_eq!((config.pin_streams, config.pin_workers), (Pins::Auto, Pins::default()));
+    assert_eq!((config.priority, config.reserved_pages), (Priority::RealTime(50), true));
+
+    let refused = |keys: &str, part: &str| {
+        let error = run(keys).expect_err(part);
+        assert!(error.contains(part), "expected '{part}' in\n{error}");
+    };
+    let list = cpus_text(&here.iter().copied().collect());
+    for key in ["pin_streams", "pin_workers"] {
+        for value in ["[60000]", "\"60000-60001\""] {
+            refused(&format!("{key} = {value}"), "processor 60000 is not one of those that this process may use");
+            refused(&format!("{key} = {value}"), &format!("it may use {list}\n"));
+        }
+        for value in ["\"4-\"", "\"7-4\"", "\"all\"", "\"0;1\"", "\"0-70000\""] {
+            refused(&format!("{key} = {value}"), "is no list of processors");
+        }
+        refused(&format!("{key} = [-1]"), "-1 is not between 0 and 65535");
+        refused(&format!("{key} = 3"), "where \"auto\", list of whole numbers, or text such as \"4-7,12\" is expected");
+    }
+    refused("nice = -21", "-21 is not between -20 and 19");
+    refused("realtime_priority = 0", "0 is not between 1 and 99");
+    refused("nice = 1\nrealtime_priority = 1", "run.nice: there is a realtime_priority too");
+    refused("huge_pages = \"required\"", "one of \"auto\", \"reserved\"");
 }
 
 #[test]

@@ -23,6 +23,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod affinity;
 pub mod array;
 pub mod assembler;
 pub mod backend;

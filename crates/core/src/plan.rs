@@ -2,6 +2,7 @@
 //! memory.
 
 use crate::IMAGES_MAX;
+use crate::affinity::Affinity;
 use crate::array::Packing;
 use crate::assembler::JUMP_IMAGES_LIMIT;
 use crate::far_ahead::FarAhead;
@@ -233,10 +234,8 @@ pub struct Plan {
     pub start_timeout_ns: u64,
     /// Worker threads.
     pub workers: usize,
-    /// Processors of the receiver threads, in turn; empty = leave them to the scheduler.
-    pub pin_receivers: Vec<usize>,
-    /// Processors of the workers, in turn; empty = leave them to the scheduler.
-    pub pin_workers: Vec<usize>,
+    /// Where receivers and workers run, and where memory is.
+    pub affinity: Affinity,
     /// What packets are compared with, to find a wrong set-up.
     pub setup: SetupRules,
 }
@@ -502,8 +501,7 @@ mod tests {
                 stall_timeout_ns: 1,
                 start_timeout_ns: 1,
                 workers: 1,
-                pin_receivers: vec![],
-                pin_workers: vec![],
+                affinity: Affinity::default(),
                 setup: SetupRules::default(),
             };
             let gather = geometry.gather(plan(2).block_pixels());

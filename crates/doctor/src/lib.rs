@@ -38,4 +38,5 @@ pub mod parse;
 pub mod script;
 pub mod snapshot;
 mod sys;
+pub mod topology;
 pub mod virtualisation;

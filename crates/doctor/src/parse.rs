@@ -1,37 +1,8 @@
 //! Texts of the kernel, taken apart. Nothing here panics: a text that is not as expected gives `None`.
 
-use std::collections::{BTreeMap, BTreeSet};
+pub use konkordia_core::affinity::{cpus, cpus_text};
+use std::collections::BTreeMap;
 use std::str::SplitWhitespace;
-
-/// Largest number of a processor that is believed.
-const CPU_MAX: usize = 65_535;
-
-/// A list of processors such as `0-3,8`; an empty text is an empty list.
-pub fn cpus(text: &str) -> Option<BTreeSet<usize>> {
-    let mut found = BTreeSet::new();
-    for part in text.trim().split(',').filter(|part| !part.is_empty()) {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last): (usize, usize) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-        if first > last || last > CPU_MAX {
-            return None;
-        }
-        found.extend(first..=last);
-    }
-    Some(found)
-}
-
-/// The list as the kernel writes it.
-pub fn cpus_text(cpus: &BTreeSet<usize>) -> String {
-    let mut ranges: Vec<(usize, usize)> = Vec::new();
-    for &cpu in cpus {
-        match ranges.last_mut() {
-            Some((_, last)) if *last + 1 == cpu => *last = cpu,
-            _ => ranges.push((cpu, cpu)),
-        }
-    }
-    let text = |(first, last): &(usize, usize)| if first == last { first.to_string() } else { format!("{first}-{last}") };
-    ranges.iter().map(text).collect::<Vec<_>>().join(",")
-}
 
 /// Sums over all processors of `/proc/net/softnet_stat`, since the machine was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -214,17 +185,6 @@ pub fn with_parents(path: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lists_of_processors_are_read_and_written_as_the_kernel_does() {
-        for text in ["0-3,8", "5", "", "0-1,3,62-65"] {
-            assert_eq!(cpus(text).map(|found| cpus_text(&found)).as_deref(), Some(text));
-        }
-        assert_eq!(cpus("2,0-1\n"), Some(BTreeSet::from([0, 1, 2])));
-        for wrong in ["a", "3-1", "0-99999999999", "1-", "-1", "0-70000", "1 2"] {
-            assert_eq!(cpus(wrong), None, "{wrong}");
-        }
-    }
 
     #[test]
     fn counters_of_the_network_are_sums_over_the_processors() {

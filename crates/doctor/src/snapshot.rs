@@ -3,7 +3,8 @@
 use crate::disk::{self, Written};
 use crate::files::Files;
 use crate::sys::{self, Query};
-use crate::{groups, interfaces, parse};
+use crate::{groups, interfaces, topology};
+use konkordia_core::affinity::Cpus;
 use konkordia_core::backend::Receive;
 use konkordia_core::failure::reason;
 use std::net::{IpAddr, UdpSocket};
@@ -61,15 +62,8 @@ const READ: &[&str] = &[
     "sys/class/dmi/id/sys_vendor",
 ];
 
-/// Files of which only the names matter. Devices of a bus within a bus (virtio) have their interrupts one folder up.
-const LISTED: &[&str] = &[
-    ".dockerenv",
-    "run/.containerenv",
-    "run/systemd/container",
-    "sys/class/net/*/queues/rx-*",
-    "sys/class/net/*/device/msi_irqs/*",
-    "sys/class/net/*/device/../msi_irqs/*",
-];
+/// Files of which only the names matter.
+const LISTED: &[&str] = &[".dockerenv", "run/.containerenv", "run/systemd/container"];
 
 /// Where HDF5 looks for filters if nobody says otherwise.
 const HDF5_PLUGINS: &str = "/usr/local/hdf5/lib/plugin";
@@ -213,6 +207,7 @@ pub fn files(root: &Path) -> Files {
     let mut files = Files::default();
     files.read(root, READ);
     files.list(root, LISTED);
+    files.list(root, topology::LISTED);
     files.list(root, interfaces::LOWER);
     groups::read(&mut files, root);
     files
@@ -240,10 +235,8 @@ impl Snapshot {
     }
 
     /// Processors that this process may use.
-    pub fn allowed_cpus(&self) -> Result<std::collections::BTreeSet<usize>, String> {
-        let status = self.files.text("proc/self/status")?;
-        let list = parse::word_after(status, "Cpus_allowed_list").and_then(parse::cpus);
-        list.ok_or_else(|| "/proc/self/status does not say which processors may be used".into())
+    pub fn allowed_cpus(&self) -> Result<Cpus, String> {
+        topology::allowed_cpus(&self.files)
     }
 }
 

@@ -23,6 +23,7 @@
 //! assert!(matches!(&items[..], [Item::Start(_), Item::Image(image)] if image.number == 0));
 //! ```
 
+pub mod affinity;
 mod commit;
 pub mod contain;
 pub mod control;

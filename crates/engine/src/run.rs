@@ -1,5 +1,6 @@
 //! A run from arm to idle: checks the parts, makes the ring, starts the threads, finds the end, closes the ledger.
 
+use crate::affinity::settle;
 use crate::contain::{Panic, contain};
 use crate::control::Control;
 use crate::copy::Copied;
@@ -12,7 +13,7 @@ use crate::receive::{Receiver, Sorter};
 use crate::results::numbers_of_strip;
 use crate::work::Recipes;
 pub use crate::work::WorkerKind;
-use crate::{commit, copy, setup, strips, sys, work};
+use crate::{commit, copy, setup, strips, work};
 use konkordia_core::IMAGES_MAX;
 use konkordia_core::array::Element;
 use konkordia_core::assembler::{AssemblerSpec, TileAssembler};
@@ -219,6 +220,7 @@ pub fn arm(mut parts: RunParts) -> Result<Armed, ArmError> {
         payload_bytes: format.payload_bytes as usize,
         strip_bytes_max: plan.strips().map(packed_bytes_max).collect(),
         strip_numbers: numbers_of_strip(&plan),
+        reserved_pages: plan.affinity.reserved_pages,
         workers,
     })
     .map_err(too_much)?;
@@ -334,14 +336,14 @@ impl Armed {
                 let sorter = sorter(control, plan, stream, writer);
                 let receiver = Receiver { source, sorter, drops_read_ns: 0, result: Ok(()) };
                 receivers.push(threads.spawn(format!("rx-{stream}"), receiver, move |receiver| {
-                    pin(&plan.pin_receivers, stream);
+                    settle(&plan.affinity, &plan.affinity.receivers, stream);
                     receiver.run();
                 }));
             }
             let mut workers = Vec::new();
             for (n, worker) in ring.workers.into_iter().enumerate() {
                 workers.push(threads.spawn(format!("work-{n}"), (), move |()| {
-                    pin(&plan.pin_workers, n);
+                    settle(&plan.affinity, &plan.affinity.workers, n);
                     work::run(control, recipes, parts.workers, worker);
                 }));
             }
@@ -544,14 +546,6 @@ fn assembler_spec(plan: &Plan) -> AssemblerSpec {
         // A file that was read to its end has no more packets, so its open images need no deadline.
         deadline_ns: if plan.lossless_source { 0 } else { plan.deadline_ns },
         images: plan.frames.unwrap_or(IMAGES_MAX),
-    }
-}
-
-/// If pinning is refused (for example in a container with fewer processors), the thread runs on any processor: slower,
-/// but correctly.
-fn pin(cpus: &[usize], index: usize) {
-    if !cpus.is_empty() {
-        let _ = sys::pin_to(cpus[index % cpus.len()]);
     }
 }
 

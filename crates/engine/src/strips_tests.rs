@@ -4,6 +4,7 @@
 use super::*;
 use crate::output_queue::{OutputQueueSpec, PreviewBuffer};
 use crate::results::numbers_of_strip;
+use konkordia_core::affinity::Affinity;
 use konkordia_core::geometry::ImageGeometry;
 use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::{Compression, FirstFrame, Processing, Recipe, TrackedFrames, Tracking};
@@ -34,8 +35,7 @@ fn plan(compression: Compression) -> Plan {
         stall_timeout_ns: 1,
         start_timeout_ns: 1,
         workers: 1,
-        pin_receivers: vec![],
-        pin_workers: vec![],
+        affinity: Affinity::default(),
         setup: konkordia_core::setup::SetupRules::default(),
     }
 }
@@ -83,6 +83,7 @@ impl Bench {
             workers: 1,
             frame_readers: 0,
             snapshot: None,
+            reserved_pages: false,
         });
         let (pool, framing) = (ImagePool::new(&plan).unwrap(), Framing::new(plan.compression, plan.image_bytes()));
         Self { plan, ring: ring.unwrap(), pool, framing, next: 0 }

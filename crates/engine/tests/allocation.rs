@@ -1,6 +1,7 @@
 //! The data path allocates at arm and never after: a counting allocator watches runs of hundreds of frames.
 //! A test binary of its own, because the allocator counts for the whole process.
 
+use konkordia_core::affinity::Affinity;
 use konkordia_core::geometry::{DoublePixels, ImageGeometry, Orientation, Placement, Quarter};
 use konkordia_core::image::{CommittedImage, TileRecord};
 use konkordia_core::ledger::MissingPolicy;
@@ -137,8 +138,7 @@ fn plain() -> Plan {
         stall_timeout_ns: 2_000_000_000,
         start_timeout_ns: 5_000_000_000,
         workers: 2,
-        pin_receivers: vec![],
-        pin_workers: vec![],
+        affinity: Affinity::default(),
         setup: konkordia_core::setup::SetupRules::default(),
     }
 }

@@ -2,6 +2,7 @@
 //! scripted sources; a run that does not end within its time fails the test instead of hanging it. The second half
 //! tests what the first packets of a stream decide.
 
+use konkordia_core::affinity::Affinity;
 use konkordia_core::geometry::ImageGeometry;
 use konkordia_core::image::CommittedImage;
 use konkordia_core::ledger::MissingPolicy;
@@ -49,8 +50,7 @@ fn plan_of(format: TileFormat, streams: u32, images: Option<u64>) -> Plan {
         stall_timeout_ns: 400_000_000,
         start_timeout_ns: 5_000_000_000,
         workers: 1,
-        pin_receivers: vec![],
-        pin_workers: vec![],
+        affinity: Affinity::default(),
         setup: konkordia_core::setup::SetupRules::default(),
     }
 }

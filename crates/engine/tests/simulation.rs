@@ -4,6 +4,7 @@
 #[path = "processing/planes.rs"]
 mod planes;
 
+use konkordia_core::affinity::Affinity;
 use konkordia_core::array::Element;
 use konkordia_core::geometry::{DoublePixels, ImageGeometry, Orientation, Placement, Quarter};
 use konkordia_core::image::{CommittedImage, TileRecord};
@@ -210,8 +211,7 @@ fn prepare(case: &Case) -> Prepared {
         stall_timeout_ns: 1_500_000_000,
         start_timeout_ns: 5_000_000_000,
         workers: case.workers,
-        pin_receivers: vec![],
-        pin_workers: vec![],
+        affinity: Affinity::default(),
         setup: SetupRules {
             is_strict: case.is_strict,
             ports_per_module: tile.tiles_per_module,

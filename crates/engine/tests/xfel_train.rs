@@ -1,6 +1,7 @@
 //! Trains of European XFEL through the whole engine without sockets: simulated trains lose, repeat, delay and damage
 //! packets; every pixel, every bitmap and every header is compared with a naive reference, and every sum is checked.
 
+use konkordia_core::affinity::Affinity;
 use konkordia_core::geometry::ImageGeometry;
 use konkordia_core::image::{CommittedImage, TileRecord};
 use konkordia_core::ledger::{ImageStatus, MissingPolicy};
@@ -106,8 +107,7 @@ fn plan(case: &Case) -> Plan {
         stall_timeout_ns: 1_500_000_000,
         start_timeout_ns: 5_000_000_000,
         workers: case.workers,
-        pin_receivers: vec![],
-        pin_workers: vec![],
+        affinity: Affinity::default(),
         setup: SetupRules { is_strict: true, ports_per_module: 1, ports: Ports::Unknown, senders: Senders::Any },
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::cli::{ConfigAction, ConfigArgs};
 use crate::console;
+use konkordia_acquire::run::placement::place;
 use konkordia_config::service::{DetectorConfig, DetectorKindConfig, ServiceConfig};
 use konkordia_config::{EXAMPLE, plan, schema, stream, xds};
 use konkordia_core::failure::{Exit, Failure};
@@ -34,7 +35,8 @@ fn check(path: &Path, json: bool) -> Result<Exit, Failure> {
     if let [only] = &service.detectors[..]
         && let DetectorKindConfig::Udp(config) = &only.kind
     {
-        let plan = plan::plan(config);
+        let mut plan = plan::plan(config);
+        place(config, &mut plan).iter().for_each(|note| console::note(note));
         if json {
             console::json(&plan::to_json(config, &plan), false);
         } else {
@@ -75,7 +77,11 @@ fn check(path: &Path, json: bool) -> Result<Exit, Failure> {
 
 fn describe_service(path: &Path, service: &ServiceConfig, json: bool) {
     let describe = |detector: &DetectorConfig| match &detector.kind {
-        DetectorKindConfig::Udp(config) => plan::describe(config, &plan::plan(config)),
+        DetectorKindConfig::Udp(config) => {
+            let mut plan = plan::plan(config);
+            place(config, &mut plan).iter().for_each(|note| console::note(note));
+            plan::describe(config, &plan)
+        }
         DetectorKindConfig::Stream(config) => stream::describe(config),
     };
     if json {

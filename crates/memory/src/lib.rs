@@ -20,6 +20,7 @@
 //!     workers: 1,
 //!     frame_readers: 0,
 //!     snapshot: None,
+//!     reserved_pages: false,
 //! })?;
 //! let Ring { mut receivers, mut workers, mut committer, mut image_reader, .. } = ring;
 //! // Each role usually has a thread of its own. The receiver places the packets of frame 0 and seals it.
@@ -51,6 +52,7 @@ mod images;
 mod loan;
 mod mapping;
 pub mod ring;
+mod spec;
 mod sync;
 
 #[cfg(all(test, feature = "loom"))]

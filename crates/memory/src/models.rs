@@ -89,6 +89,7 @@ impl Case {
             workers: self.workers,
             frame_readers: self.frame_readers,
             snapshot,
+            reserved_pages: false,
         })
         .expect("the kernel gives a few pages")
     }

@@ -38,6 +38,7 @@ use crate::images::{Images, ImagesSpec};
 pub use crate::loan::Filled;
 use crate::loan::{Loan, SPARE, TAKEN, swap};
 use crate::mapping::Mapping;
+pub use crate::spec::RingSpec;
 use crate::sync::{Accesses, AtomicU64, Count, Ordering, Part, Place, kept};
 
 /// Claims that are remembered: fewer under the tools that take long to make them (`scripts/check-memory`).
@@ -48,31 +49,6 @@ const CLAIMS: u64 = if cfg!(feature = "loom") {
 } else {
     CLAIMS_MIN
 };
-
-/// Size of a ring; all bounds come from the plan.
-#[derive(Clone, Debug)]
-pub struct RingSpec {
-    /// Frames that the ring holds.
-    pub slots: u64,
-    /// Images whose strips the ring holds.
-    pub packed_slots: u64,
-    /// Tiles of a frame.
-    pub tiles: usize,
-    /// Bytes of a raw tile.
-    pub tile_bytes: usize,
-    /// Payload bytes of every packet but the last, which has the rest of `tile_bytes`.
-    pub payload_bytes: usize,
-    /// Most bytes of each packed strip.
-    pub strip_bytes_max: Vec<usize>,
-    /// Numbers that a worker gives with each packed strip, beside its bytes.
-    pub strip_numbers: usize,
-    /// Worker threads; strip `s` belongs to worker `s % workers`.
-    pub workers: usize,
-    /// Threads that take raw frames.
-    pub frame_readers: usize,
-    /// Snapshots of the pedestals.
-    pub snapshot: Option<SnapshotSpec>,
-}
 
 #[derive(Clone, Copy, Default)]
 struct TileCell {
@@ -211,7 +187,7 @@ impl Ring {
     pub fn new(spec: RingSpec) -> io::Result<Self> {
         assert!(spec.slots > 1 && spec.packed_slots > 0 && spec.tiles > 0 && spec.workers > 0);
         assert!(!spec.strip_bytes_max.is_empty() && spec.payload_bytes > 0 && spec.tile_bytes > 0);
-        let (tile_stride, raw_bytes) = layout(&spec).ok_or_else(|| io::Error::other("the ring is larger than any memory"))?;
+        let (tile_stride, raw_bytes) = spec.layout().ok_or_else(|| io::Error::other("the ring is larger than any memory"))?;
         let claims = CLAIMS.max(2 * spec.slots);
         let cursors = |n: usize| (0..n).map(|_| Cursor::default()).collect();
         let bells = |n: usize| (0..n).map(|_| Bell::default()).collect();
@@ -223,8 +199,10 @@ impl Ring {
             workers: spec.workers,
             snapshot: spec.snapshot.clone(),
         })?;
+        let raw = if spec.reserved_pages { Mapping::reserved(raw_bytes) } else { None };
+        let raw = raw.map_or_else(|| Mapping::new(raw_bytes), Ok)?;
         let shared = Arc::new(Shared {
-            raw: Mapping::new(raw_bytes)?,
+            raw,
             images,
             tile_stride,
             raw_accesses: Accesses::new(spec.slots as usize * spec.tiles),
@@ -253,15 +231,6 @@ impl Ring {
             monitor: Monitor { shared: part() },
         })
     }
-}
-
-/// Bytes from tile to tile, on cache lines of their own, and of all tiles. `None` if any size or offset of the ring
-/// does not fit into the address space: the pointers made from them rely on it.
-fn layout(spec: &RingSpec) -> Option<(usize, usize)> {
-    let slots = usize::try_from(spec.slots).ok().filter(|n| *n < 1 << 32)?;
-    let tile_stride = spec.tile_bytes.checked_next_multiple_of(64)?;
-    let bytes = tile_stride.checked_mul(spec.tiles)?.checked_mul(slots)?;
-    (bytes < isize::MAX as usize - 4096).then_some((tile_stride, bytes))
 }
 
 /// The receiver of one tile: the only writer of its bytes.

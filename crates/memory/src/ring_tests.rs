@@ -15,6 +15,7 @@ fn spec(slots: u64, tiles: usize, workers: usize) -> RingSpec {
         workers,
         frame_readers: 0,
         snapshot: None,
+        reserved_pages: false,
     }
 }
 

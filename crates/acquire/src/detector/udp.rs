@@ -157,7 +157,7 @@ impl Driver for Udp {
             looked: Instant::now(),
         };
         let stray = crate::machine::datagrams_to_closed_ports();
-        let through = through(&parameters.config, &receiving);
+        let through = through(&parameters.config, &receiving, &plan);
         let (config, writes) = (parameters.config, parameters.write);
         let closing = Closing { config, files, raw_copy, addresses, receiving, host, run, writes, stray };
         let (outbox, output_queues) = (self.outbox.clone(), Arc::clone(&base.fanout.output_queues));
@@ -287,10 +287,11 @@ impl Driver for Udp {
     }
 }
 
-/// Through what packets are received, where that is not the usual.
-fn through(config: &Config, receiving: &Receiving) -> String {
+/// Through what packets are received and where threads run, where that is not the usual.
+fn through(config: &Config, receiving: &Receiving, plan: &Plan) -> String {
+    let placed = plan.affinity.to_text().map_or(String::new(), |text| format!("; {text}"));
     let is_usual = receiving.backend == Backend::Socket && config.receive == Receive::Auto;
-    if is_usual { String::new() } else { format!("; packets come through {}", receiving.line()) }
+    if is_usual { placed } else { format!("; packets come through {}{placed}", receiving.line()) }
 }
 
 /// Publishes that a run is armed.

@@ -2,7 +2,7 @@
 //! behind as possible.
 
 use super::raw_copy::{RawCopy, RawSpec};
-use super::{memory_limit, recorded};
+use super::{memory_limit, placement, recorded};
 use crate::readiness;
 use konkordia_calibration::guard::Note;
 use konkordia_calibration::{self as calibration, Loaded};
@@ -119,13 +119,16 @@ pub fn prepare(config: &Config, ports: Ports, note: fn(&str)) -> Result<Prepared
 /// # Errors
 /// As of [`prepare`]; also if the disk is too small or too slow.
 pub fn prepare_with(config: &Config, ports: Ports, additions: &Additions<'_>) -> Result<Prepared, Failure> {
-    let RunInputs { plan, loaded, mut notes } = run_inputs(config)?;
+    let RunInputs { mut plan, loaded, mut notes } = run_inputs(config)?;
+    notes.extend(placement::place(config, &mut plan));
     if let Some(disk) = additions.disk {
         notes.extend(disk(&plan)?);
     }
     let plan = Arc::new(plan);
     let ring_bytes = backend::memory_bytes(config.receive, config.address, plan.streams(), config.receive_buffer_bytes);
     memory_limit::check(&plan, ring_bytes)?;
+    // Everything from here on, up to the end: buffers of the kernel, the ring, the pool.
+    let _preferred = placement::prefer_node(&plan, &mut notes);
     let Streams { receiving, streams, notes: of_receiving } = open(config, plan.streams(), ports)?;
     notes.extend(of_receiving);
     let addresses: Vec<SocketAddr> = streams.iter().map(|stream| stream.address).collect();

@@ -1,6 +1,7 @@
 //! Checks that there is enough memory for a run. The memory of a run is touched when it is armed: if there is too
 //! little, the kernel kills this process or another one, without an error that could be reported here.
 
+use super::placement::reserved_bytes;
 use crate::machine::bytes_after;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::plan::Plan;
@@ -26,8 +27,9 @@ struct Left {
 /// # Errors
 /// There is too little memory. The failure says how much the run needs, which limit is too low, and how to raise it.
 pub fn check(plan: &Plan, ring_bytes: u64) -> Result<(), Failure> {
-    let needed = plan.memory().iter().map(|item| item.bytes).sum::<u64>() + ring_bytes + BESIDE_BYTES;
     let root = Path::new("/");
+    let planned = plan.memory().iter().map(|item| item.bytes).sum::<u64>();
+    let needed = planned.saturating_sub(reserved_bytes(root, plan)) + ring_bytes + BESIDE_BYTES;
     let all = [of_process(root, getrlimit(Resource::As).current), of_group(root), of_machine(root)];
     match all.into_iter().flatten().min_by_key(|left| left.bytes) {
         Some(left) if left.bytes < needed => Err(refusal(needed, ring_bytes, &left)),

@@ -4,6 +4,7 @@ pub mod angles;
 pub mod arm;
 pub mod host;
 mod memory_limit;
+pub mod placement;
 pub mod raw_copy;
 mod recorded;
 pub mod report;

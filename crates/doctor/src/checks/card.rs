@@ -1,8 +1,9 @@
 //! The network card behind an interface: ring, queues, interrupts, bus.
 
 use crate::finding::{Finding, Verdict, quoted};
-use crate::parse::{cpus, cpus_text, interrupts, pcie_gbit};
+use crate::parse::{cpus, cpus_text, pcie_gbit};
 use crate::snapshot::{Coalescing, Interface, Ring, Snapshot};
+use crate::topology::{cpus_of_irq, irqs};
 use konkordia_core::text::count;
 use std::collections::BTreeSet;
 
@@ -105,20 +106,6 @@ pub(super) fn used_queues(snapshot: &Snapshot, interface: &Interface) -> Result<
     }
 }
 
-/// The numbers of the interrupts of a card, as its device lists them.
-fn irqs(snapshot: &Snapshot, name: &str) -> Vec<u32> {
-    let table = snapshot.files.text("proc/interrupts").map(interrupts).unwrap_or_default();
-    let of = |folder: &str| snapshot.files.below(&format!("sys/class/net/{name}/{folder}"));
-    let mut listed = of("device/msi_irqs");
-    listed.extend(of("device/../msi_irqs"));
-    // Not of queues: the interrupts by which a card reports changes of its state.
-    let is_queue = |irq: &u32| {
-        table.get(irq).is_some_and(|name| !(name.ends_with("-config") || name.ends_with(":misc") || name.contains("async")))
-    };
-    let numbers: BTreeSet<u32> = listed.iter().filter_map(|irq| irq.parse().ok()).filter(is_queue).collect();
-    numbers.into_iter().collect()
-}
-
 /// Processors near the card: those of its memory node, or all where the machine has one node only.
 fn near(snapshot: &Snapshot, name: &str) -> Result<BTreeSet<usize>, String> {
     let files = &snapshot.files;
@@ -134,13 +121,10 @@ fn near(snapshot: &Snapshot, name: &str) -> Result<BTreeSet<usize>, String> {
 
 fn irq_affinity(snapshot: &Snapshot, interface: &Interface) -> Finding {
     let name = &interface.name;
-    let (irqs, near) = (irqs(snapshot, name), near(snapshot, name));
+    let (irqs, near) = (irqs(&snapshot.files, name), near(snapshot, name));
     let list = near.as_ref().map(cpus_text).unwrap_or_default();
     let places = near.iter().flatten().map(ToString::to_string).collect::<Vec<_>>().join(" ");
-    let allowed = |irq: &u32| {
-        let of = |file: &str| snapshot.files.text(&format!("proc/irq/{irq}/{file}_affinity_list")).ok().and_then(cpus);
-        Some((*irq, of("effective").filter(|cpus| !cpus.is_empty()).or_else(|| of("smp"))?))
-    };
+    let allowed = |irq: &u32| Some((*irq, cpus_of_irq(&snapshot.files, *irq)?));
     let found: Vec<(u32, BTreeSet<usize>)> = irqs.iter().filter_map(allowed).collect();
     let all: BTreeSet<usize> = found.iter().flat_map(|(_, cpus)| cpus.iter().copied()).collect();
     let reason = if irqs.is_empty() { "the interface has no interrupts of its own" } else { "no /proc/irq/*/smp_affinity_list" };
@@ -178,7 +162,7 @@ fn node(snapshot: &Snapshot, interface: &Interface) -> Finding {
             let measured = format!("{of} (processors {}); this process may use {}{pins}", cpus_text(&near), cpus_text(&allowed));
             finding.is(if is_far { Verdict::Warn } else { Verdict::Pass }, measured)
         })
-        .fix("# [run] pin_streams and pin_workers: processors of the card's node; under systemd: CPUAffinity= and NUMAPolicy=")
+        .fix("# [run] pin_streams and pin_workers: auto, or processors of the card's node; under systemd: CPUAffinity= and NUMAPolicy=")
 }
 
 fn bus(snapshot: &Snapshot, interface: &Interface) -> Finding {

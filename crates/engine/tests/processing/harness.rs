@@ -1,5 +1,6 @@
 //! Records simulated frames once, runs them under any plan, and compares what the sinks saw with the naive run.
 
+use konkordia_core::affinity::Affinity;
 use konkordia_core::geometry::{DoublePixels, ImageGeometry, Placement};
 use konkordia_core::image::{CommittedImage, ImageHead, Packets, TileRecord};
 use konkordia_core::ledger::{ImageStatus, MissingPolicy};
@@ -173,8 +174,7 @@ impl Recording {
             stall_timeout_ns: 500_000_000,
             start_timeout_ns: 5_000_000_000,
             workers: 2,
-            pin_receivers: vec![],
-            pin_workers: vec![],
+            affinity: Affinity::default(),
             setup: konkordia_core::setup::SetupRules::default(),
         }
     }

@@ -68,6 +68,7 @@ fn demand(service: &ServiceConfig) -> Demand {
         return Demand::default();
     }
     let plans: Vec<_> = configs.iter().map(|config| plan::plan(config)).collect();
+    let pinned = configs.iter().flat_map(|config| config.pin_streams.named().iter().chain(config.pin_workers.named()));
     let rings = configs.iter().zip(&plans).map(|(config, plan)| arm::ring_bytes(config, plan.streams()));
     let memory: u64 = plans.iter().flat_map(|plan| plan.memory()).map(|item| item.bytes).chain(rings).sum();
     Demand {
@@ -77,7 +78,7 @@ fn demand(service: &ServiceConfig) -> Demand {
         receive_buffer_bytes: configs.iter().map(|config| config.receive_buffer_bytes as u64).max(),
         memory_bytes: Some(memory),
         receive: configs.iter().map(|config| config.receive).collect(),
-        pinned: configs.iter().flat_map(|config| config.pin_streams.iter().chain(&config.pin_workers).copied()).collect(),
+        pinned: pinned.copied().collect(),
     }
 }
 
