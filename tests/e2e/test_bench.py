@@ -222,7 +222,7 @@ def test_a_long_run_is_looked_at_over_time(tmp_path):
         assert values == sorted(values) and values[-1] > 0, figure
     assert samples[-1]["committed"] <= 60
     for stage in ("committed_latency", "written_latency"):
-        of_images = [s[stage] for s in samples if s[stage]["max_ns"] > 0]
+        of_images = [s[stage] for s in samples if s[stage]]
         assert of_images and all(0 < at["p50_ns"] <= at["p99_ns"] <= at["p999_ns"] <= at["max_ns"] for at in of_images), of_images
     assert picture.read_bytes().startswith(PNG)
     text = program("bench", "soak", "--quick", "--rate", 20, check=0).stdout

@@ -118,7 +118,7 @@ fn run(wire: &Wire, folder: &Path, (name, receive): (&str, Receive), all: &[Vec<
     let reader = Reader::open(&folder.join(format!("{name}_master.h5"))).unwrap();
     let words = |image| {
         let bytes = reader.read_image(image, &decode).unwrap();
-        bytes.chunks(2).map(|word| u16::from_le_bytes([word[0], word[1]])).collect()
+        bytes.chunks(2).map(|word| u16::from_le_bytes([word[0], word[1]])).collect::<Vec<_>>()
     };
     let summary = reader.summary();
     // What the host and the disk did meanwhile is no part of the comparison.

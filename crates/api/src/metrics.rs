@@ -101,7 +101,7 @@ impl Collector for Snapshot {
 type Labels = Vec<(&'static str, String)>;
 
 /// Families in the order of export. A family is exported even while it has no value.
-const FAMILIES: [(&str, Kind, &str); 36] = [
+const FAMILIES: [(&str, Kind, &str); 38] = [
     ("build_info", Kind::Gauge, "Version of the program, always 1"),
     ("uptime_seconds", Kind::Gauge, "Seconds since the service began"),
     ("detectors", Kind::Gauge, "Detectors of the service"),

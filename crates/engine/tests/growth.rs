@@ -5,7 +5,7 @@
 #[path = "series/harness.rs"]
 mod harness;
 
-use harness::{MS, PATIENCE, PLAIN, Say, TinyDecoder, eventually, message};
+use harness::{MS, PATIENCE, PLAIN, TinyDecoder, TinyMessage, eventually, message};
 use konkordia_core::ports::{Message, MessageSource, ServiceLevel};
 use konkordia_engine::output_queue::{OutputQueueReader, OutputQueueSpec, OutputQueues};
 use konkordia_engine::series::{self, Notice, Protocol, Series, SeriesSpec, Upstream};
@@ -60,13 +60,13 @@ impl MessageSource for UpTo {
         }
         let end = goal.min(self.next + messages_max as u64);
         for step in self.next..end {
-            let say = match step.checked_sub(1) {
-                None => Say::Start(0),
-                Some(MANY) => Say::End,
-                Some(image) if image % 10 == 3 => Say::Image(image - 1),
-                Some(image) => Say::Image(image),
+            let tiny = match step.checked_sub(1) {
+                None => TinyMessage::Start(0),
+                Some(MANY) => TinyMessage::End,
+                Some(image) if image % 10 == 3 => TinyMessage::Image(image - 1),
+                Some(image) => TinyMessage::Image(image),
             };
-            into.push(message(PLAIN, 0, 1, 0, say));
+            into.push(message(PLAIN, 0, 1, 0, tiny));
         }
         self.next = end;
         Ok(())

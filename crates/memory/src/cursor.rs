@@ -106,14 +106,15 @@ impl Bell {
         if found > 0 {
             return found;
         }
+        let mut found = 0;
         if wakes() {
             self.thread.get_or_init(current);
             self.wanted.store(what as u32, Ordering::Relaxed);
             if kept(Part::SleepFence) {
                 fence(Ordering::SeqCst);
             }
+            found = ready();
         }
-        let mut found = ready();
         if found == 0 {
             park_timeout(timeout);
             found = ready();

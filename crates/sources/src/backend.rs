@@ -47,7 +47,7 @@ impl Receiving {
 
     /// Frames that were refused up to now, on all streams together, by reason; only reasons that occurred.
     pub fn refused(&self) -> Vec<(Refused, u64)> {
-        let sum = |why: Refused| (why, self.refusals.iter().map(|refusals| refusals.of(why)).sum());
+        let sum = |why: Refused| (why, self.refusals.iter().map(|refusals| refusals.of(why)).sum::<u64>());
         Refused::ALL.into_iter().map(sum).filter(|(_, frames)| *frames > 0).collect()
     }
 
@@ -68,6 +68,9 @@ pub struct Streams {
     /// What a person should know of how they were opened.
     pub notes: Vec<String>,
 }
+
+/// Opens one stream: its number, where it is received, bytes of its buffer.
+type OpenStream = fn(usize, SocketAddr, usize) -> Result<Stream, Failure>;
 
 /// What one backend opened.
 struct Opened {
@@ -121,7 +124,7 @@ fn first_of<T>(order: &[Backend], mut open: impl FnMut(Backend) -> Result<T, Fai
 
 /// Opens all streams through one backend.
 fn open_all(backend: Backend, addresses: &[SocketAddr], buffer_bytes: usize) -> Result<Opened, Failure> {
-    let (open, facts): (fn(usize, SocketAddr, usize) -> Result<Stream, Failure>, &str) = match backend {
+    let (open, facts): (OpenStream, &str) = match backend {
         Backend::Socket => (socket, "sockets need no rights, and the kernel joins datagrams for them"),
         Backend::Packet => (ring, "rings need CAP_NET_RAW, and take no fragments"),
         // A program on the interface serves them all.
@@ -239,7 +242,8 @@ mod tests {
         let (backend, why, opened) = first_of(&both, |backend| Ok(backend.name())).unwrap();
         assert_eq!((backend, opened), (Backend::Packet, "packet"));
         assert!(why.starts_with("the best that this machine allows"), "{why}");
-        let without_rights = |backend| if backend == Backend::Packet { Err(refuses("there is no right")) } else { Ok(()) };
+        let without_rights =
+            |backend: Backend| if backend == Backend::Packet { Err(refuses("there is no right")) } else { Ok(()) };
         let (backend, why, ()) = first_of(&both, without_rights).unwrap();
         assert_eq!((backend, &why[..]), (Backend::Socket, "not packet, because there is no right; "));
         let failure = first_of(&both, |backend| Err::<(), _>(refuses(backend.name()))).unwrap_err();

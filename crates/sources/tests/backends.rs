@@ -169,8 +169,9 @@ fn every_backend_hands_over_the_same_datagrams_ledger_and_words() {
             let (from, first) = addresses(texts);
             let (layout, sent) = detector(7 + round as u64);
             let ports = |stream: usize| SocketAddr::new(first.ip(), first.port() + stream as u16);
-            let senders =
-                |stream: usize, is_other| SocketAddr::new(from.ip(), from.port() + stream as u16 + 100 * u16::from(is_other));
+            let senders = |stream: usize, is_other: bool| {
+                SocketAddr::new(from.ip(), from.port() + stream as u16 + 100 * u16::from(is_other))
+            };
             let to: Vec<SocketAddr> = (0..layout.stream.streams).map(ports).collect();
             let mut expected = vec![Received::new(); to.len()];
             let mut reference = Reference::new(layout.clone());
@@ -277,7 +278,7 @@ fn a_tag_that_gives_a_priority_is_ignored_and_vlans_that_are_not_here_too() {
                 wire.send(&tagged(tags, (from, to), payload)).unwrap();
             }
             let got = finish(&wire, (from, to), &mut streams[0], Received::new());
-            assert_eq!(got, [(b"priority".to_vec(), from.into())], "{}", backend.name());
+            assert_eq!(got, [(b"priority".to_vec(), Sender::from(from))], "{}", backend.name());
         });
     });
 }
@@ -299,7 +300,7 @@ fn datagrams_of_a_vlan_come_through_its_interface() {
                 assert!(begun.elapsed() < PATIENCE, "{}: nothing comes through the VLAN", backend.name());
                 wire.send(&tagged(&[5], ends, END)).unwrap();
             }
-            assert!(got.iter().all(|datagram| *datagram == (END.to_vec(), ends.0.into())), "{}", backend.name());
+            assert!(got.iter().all(|datagram| *datagram == (END.to_vec(), Sender::from(ends.0))), "{}", backend.name());
         });
     });
 }

@@ -218,7 +218,7 @@ fn drops(snapshot: &Snapshot, interface: &Interface) -> Finding {
                 count(dropped),
                 count(taken)
             );
-            finding.is(if full + bad == 0 { Verdict::Pass } else { Verdict::Warn }, measured)
+            finding.is(if full == 0 && bad == 0 { Verdict::Pass } else { Verdict::Warn }, measured)
         })
         .fix(format!(
             "# `ethtool -S {}` names each counter of the card: without room: a longer ring, more queues; damaged: cable, optics",

@@ -45,7 +45,7 @@ fn two_series_follow_each_other_and_pixels_are_untouched() {
 #[test]
 fn images_of_workers_are_counted_at_each_stage_in_order() {
     let mut bench = Bench::new(SeriesSpec { check_pixels: true, workers: 2, ..spec() }, 1, PLAIN);
-    bench.say(0, 5, 0, &[Start(3), Image(0), Image(1), Image(2), End]);
+    bench.send(0, 5, 0, &[Start(3), Image(0), Image(1), Image(2), End]);
     assert_eq!(bench.ended(), Ended::Finished);
     let latency = bench.control().progress().latency;
     let counted: Vec<_> = latency.iter().map(|latency| (latency.stage, latency.images)).collect();

@@ -336,7 +336,7 @@ mod tests {
         ] {
             context.set_parameter(parameter).expect("the parameter is one of the library's");
         }
-        let mut out = vec![0; crate::zstd::bound(planes.len())];
+        let mut out = vec![0u8; crate::zstd::bound(planes.len())];
         context.compress2(&mut out[..], planes).expect("Zstd always succeeds within its bound")
     }
 

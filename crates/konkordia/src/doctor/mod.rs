@@ -5,13 +5,13 @@ mod run;
 
 use crate::console;
 use args::DoctorArgs;
-use konkordia_acquire::run::arm;
 use konkordia_config::service::{self, DetectorKindConfig, ServiceConfig};
 use konkordia_config::{Config, plan};
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_doctor::finding::{Finding, Verdict, to_text};
 use konkordia_doctor::snapshot::{Demand, Scope, Snapshot};
 use konkordia_doctor::{checks, script};
+use konkordia_sources::backend;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
@@ -69,7 +69,10 @@ fn demand(service: &ServiceConfig) -> Demand {
     }
     let plans: Vec<_> = configs.iter().map(|config| plan::plan(config)).collect();
     let pinned = configs.iter().flat_map(|config| config.pin_streams.named().iter().chain(config.pin_workers.named()));
-    let rings = configs.iter().zip(&plans).map(|(config, plan)| arm::ring_bytes(config, plan.streams()));
+    let rings = configs
+        .iter()
+        .zip(&plans)
+        .map(|(config, plan)| backend::memory_bytes(config.receive, config.address, plan.streams(), config.receive_buffer_bytes));
     let memory: u64 = plans.iter().flat_map(|plan| plan.memory()).map(|item| item.bytes).chain(rings).sum();
     Demand {
         addresses: configs.iter().map(|config| config.address).collect(),

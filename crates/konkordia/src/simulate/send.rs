@@ -96,8 +96,8 @@ pub fn wait_until(start: Instant, due: f64) {
     }
 }
 
-/// Sends `images` images of `feed`, all streams side by side. `before_burst` gets what was sent so far. It may wait, and
-/// ends the sending by returning false.
+/// Sends `images` images of `feed`, all streams side by side. `before_burst` gets what was sent so far. It may wait,
+/// and ends the sending by returning false.
 pub fn send(
     feed: &mut Feed,
     senders: &mut Senders,

@@ -22,7 +22,7 @@ pub(crate) struct Instruction {
 }
 
 /// A register. R0 has results, R1 to R5 are arguments that a call destroys, R6 to R9 survive calls, R10 is the end of
-/// the stack.
+/// the stack. The filter does without R4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Register {
@@ -30,8 +30,7 @@ pub(crate) enum Register {
     R1,
     R2,
     R3,
-    R4,
-    R5,
+    R5 = 5,
     R6,
     R7,
     R8,
