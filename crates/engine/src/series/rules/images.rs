@@ -23,15 +23,11 @@ pub(crate) struct Held {
     pub received_ns: u64,
 }
 
-enum State {
-    Working,
-    Done(CommittedImage),
-}
-
 /// An image that has left the order and is not committed.
 struct Entry {
     number: u64,
-    state: State,
+    /// `None` while a worker has it.
+    image: Option<CommittedImage>,
     missing_parts: u64,
     /// One for each part that came.
     receipts: Receipts,
@@ -201,8 +197,8 @@ impl Images {
             actions.push_back(Action::CommitSum(sum, has_blanks));
             return true;
         }
-        if let Some(Entry { state: State::Done(_), .. }) = self.queue.front() {
-            let Some(Entry { state: State::Done(image), receipts, .. }) = self.queue.pop_front() else { return false };
+        if let Some(Entry { image: Some(_), .. }) = self.queue.front() {
+            let Some(Entry { image: Some(image), receipts, .. }) = self.queue.pop_front() else { return false };
             self.front_ticket += 1;
             receipts.iter().for_each(|(_, receipt)| self.drop_message(*receipt));
             self.commit(image, actions);
@@ -261,14 +257,14 @@ impl Images {
             image.channels = Vec::new();
         }
         let (number, missing_parts) = (image.number, image.missing_parts);
-        let state = if self.work_images_max.is_some() && image.status.has_pixels() {
+        let image = if self.work_images_max.is_some() && image.status.has_pixels() {
             let ticket = self.front_ticket + self.queue.len() as u64;
             actions.push_back(Action::Work(Job { ticket, image, parts, turn: self.turn }));
-            State::Working
+            None
         } else {
-            State::Done(image)
+            Some(image)
         };
-        self.queue.push_back(Entry { number, state, missing_parts, receipts });
+        self.queue.push_back(Entry { number, image, missing_parts, receipts });
     }
 
     /// A worker has finished an image. Returns messages that could not be used after all: upstream and number.
@@ -298,7 +294,7 @@ impl Images {
                 image.channels = Vec::new();
             }
         }
-        entry.state = State::Done(image);
+        entry.image = Some(image);
         refused
     }
 
