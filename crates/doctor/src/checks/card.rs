@@ -81,12 +81,16 @@ fn queues(snapshot: &Snapshot, interface: &Interface) -> Finding {
     Finding::of("queues", wanted, why)
         .at(name)
         .judge(found, |finding, (used, most)| {
-            let of = most.map_or("; how many there could be is not known".into(), |most| format!(" of {most}"));
             let verdict = match (streams, most) {
                 (_, Some(most)) if used >= most => Verdict::Pass,
                 (Some(streams), _) if u64::from(used) >= streams => Verdict::Pass,
                 (Some(_), Some(_)) => Verdict::Warn,
                 _ => Verdict::Skip,
+            };
+            let of = match most {
+                Some(most) => format!(" of {most}"),
+                None if verdict == Verdict::Pass => String::new(),
+                None => "; how many there could be is not known".into(),
             };
             let is_unknown = verdict == Verdict::Skip && streams.is_none();
             let unknown = if is_unknown { "; how many are needed is not known (--config)" } else { "" };
