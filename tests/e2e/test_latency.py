@@ -1,10 +1,12 @@
 """How long images take: in the statistics, in the metrics, and in the file."""
 
 import re
+import subprocess
 import urllib.request
 
 import h5py
 import pytest
+from driving import BINARY, Bench, raw_tables, simulate
 from service import Stream, served_bench
 
 bench = pytest.fixture(served_bench)
@@ -79,3 +81,19 @@ def test_latencies_of_the_images_of_a_stream(bench):
         assert came == images, "each series counts its own images"
         are_in_order(latency, ["committed", "written", "durable"])
         assert latency_in(done["file"]) == (pytest.approx(latency), {b"us"})
+
+
+def test_the_report_of_a_run_says_how_long_its_images_took(tmp_path):
+    command_line = Bench(tmp_path)
+    path = command_line.config(**raw_tables(images=20))
+    process = subprocess.Popen([BINARY, "receive", "--quiet", path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout.readline().startswith("armed")
+    simulate("jungfrau", "--to", command_line.to, "--modules", 1, "--images", 20, "--rate", 200)
+    said, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    number = r"([0-9.]+) ms"
+    line = rf"^latency   first packet to committed: p50 {number}, p99 {number}, p99\.9 {number}; to the disk: p99 {number}$"
+    found = re.search(line, said, re.M)
+    assert found, said
+    p50, p99, p999, disk_p99 = map(float, found.groups())
+    assert 0 < p50 <= p99 <= p999 and p99 <= disk_p99, found[0]

@@ -7,14 +7,12 @@
 //!
 //! ```no_run
 //! use konkordia_acquire::run::arm::{Ports, prepare};
-//! use konkordia_acquire::run::close;
 //!
 //! let config = konkordia_config::load("run.toml".as_ref())?;
 //! let run = prepare(&config, Ports::Configured, |note| eprintln!("{note}"))?;
-//! println!("waiting for packets at {:?}", run.addresses);
+//! println!("waiting for packets at {:?}", run.opened.addresses);
 //! let outcome = run.armed.run();
-//! let raw = run.raw_copy.as_ref();
-//! let report = close(&config, &run.addresses, &run.receiving, &run.host, &outcome, &run.files, raw)?;
+//! let report = run.opened.close(&config, &outcome)?;
 //! println!("{}", report.to_text());
 //! # Ok::<(), konkordia_core::failure::Failure>(())
 //! ```

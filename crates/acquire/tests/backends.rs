@@ -12,7 +12,6 @@ mod wire;
 
 use frames::frame;
 use konkordia_acquire::run::arm::{Ports, prepare};
-use konkordia_acquire::run::close;
 use konkordia_core::backend::{Backend, Receive};
 use konkordia_core::failure::Exit;
 use konkordia_core::plan::Compression;
@@ -102,16 +101,16 @@ fn run(wire: &Wire, folder: &Path, (name, receive): (&str, Receive), all: &[Vec<
         }
         Err(failure) => panic!("{failure}"),
     };
-    let (address, control, armed) = (run.addresses[0], run.armed.control(), run.armed);
+    let (address, control, armed) = (run.opened.addresses[0], run.armed.control(), run.armed);
     let outcome = std::thread::scope(|scope| {
         let running = scope.spawn(|| armed.run());
         send(wire, all, address, || control.progress().packets.received);
         running.join().unwrap()
     });
-    let report = close(&config, &run.addresses, &run.receiving, &run.host, &outcome, &run.files, run.raw_copy.as_ref()).unwrap();
+    let report = run.opened.close(&config, &outcome).unwrap();
     assert_eq!(outcome.ledger.imbalances(), [], "{}", report.to_text());
     let said = report.to_json(Exit::Complete);
-    assert_eq!(said["receive"]["backend"], run.receiving.backend.name());
+    assert_eq!(said["receive"]["backend"], run.opened.receiving.backend.name());
     for counters in ["refused", "dropped"] {
         assert!(said["receive"][counters].as_object().is_some_and(serde_json::Map::is_empty), "{said}");
     }

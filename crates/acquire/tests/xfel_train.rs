@@ -1,7 +1,6 @@
 //! Trains of European XFEL over real UDP sockets into real files: a run from its configuration to its report.
 
 use konkordia_acquire::run::arm::{Ports, prepare};
-use konkordia_acquire::run::close;
 use konkordia_core::plan::Compression;
 use konkordia_kernels::{ElementSize, Isa, codec};
 use konkordia_sim::xfel_train::{DATA_BYTES, HEADER_BYTES, TrainModel};
@@ -81,14 +80,14 @@ fn trains_over_udp_are_in_the_file_with_their_columns() {
         socket.connect(address).unwrap();
         socket
     };
-    let sockets: Vec<UdpSocket> = run.addresses.iter().map(connect).collect();
+    let sockets: Vec<UdpSocket> = run.opened.addresses.iter().map(connect).collect();
     let (control, armed) = (run.armed.control(), run.armed);
     let (outcome, sent) = std::thread::scope(|scope| {
         let running = scope.spawn(|| armed.run());
         let sent = send(&model, &sockets, || control.progress().packets.received);
         (running.join().unwrap(), sent)
     });
-    let report = close(&config, &run.addresses, &run.receiving, &run.host, &outcome, &run.files, run.raw_copy.as_ref()).unwrap();
+    let report = run.opened.close(&config, &outcome).unwrap();
     assert_eq!(outcome.ledger.imbalances(), [], "{}", report.to_text());
     let packets = outcome.ledger.streams.iter().fold((0, 0), |sum, s| (sum.0 + s.received, sum.1 + s.placed));
     assert_eq!(packets, (sent, sent), "{}", report.to_text());

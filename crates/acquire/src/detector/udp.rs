@@ -132,7 +132,7 @@ impl Driver for Udp {
 
     fn launch(&mut self, base: &mut Base, ready: Ready) -> Result<(), Failure> {
         let Ready { prepared, parameters, sources, live } = ready;
-        let Prepared { armed, files, raw_copy, plan, addresses, receiving, host, notes, .. } = prepared;
+        let Prepared { armed, opened, plan, notes, .. } = prepared;
         let run = base.runs + 1;
         let control = armed.control();
         if let (Some(frames), FirstFrame::Auto) = (self.stragglers.clone(), plan.first_frame) {
@@ -150,16 +150,16 @@ impl Driver for Udp {
             images: plan.images(),
             packets_per_image: plan.packets_per_image(),
             file: parameters.master(),
-            names: addresses.iter().map(stream_name).collect(),
+            names: opened.addresses.iter().map(stream_name).collect(),
             config: parameters.config.clone(),
             plan: Arc::clone(&plan),
             setup_reporter: SetupReporter::default(),
             looked: Instant::now(),
         };
         let stray = crate::machine::datagrams_to_closed_ports();
-        let through = through(&parameters.config, &receiving, &plan);
+        let through = through(&parameters.config, &opened.receiving, &plan);
         let (config, writes) = (parameters.config, parameters.write);
-        let closing = Closing { config, files, raw_copy, addresses, receiving, host, run, writes, stray };
+        let closing = Closing { config, opened, run, writes, stray };
         let (outbox, output_queues) = (self.outbox.clone(), Arc::clone(&base.fanout.output_queues));
         let (events, detector) = (base.machine.events.clone(), base.config.name.clone());
         let of_actor = Arc::clone(&live);

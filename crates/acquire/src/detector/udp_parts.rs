@@ -7,9 +7,10 @@ use crate::handle::{ArmRequest, Severity};
 use crate::paths::Place;
 use crate::readiness::{self, Demand};
 use crate::run::arm::{Additions, Ports, Prepared, prepare_with};
+use crate::run::opened::{Closed, Opened};
 use crate::run::raw_copy::RawCopy;
-use crate::run::report::{self, Report};
-use crate::run::{angles, exit_of, host};
+use crate::run::report::Report;
+use crate::run::{angles, exit_of};
 use konkordia_calibration::guard::Note;
 use konkordia_config::service::{DetectorConfig, DetectorKindConfig};
 use konkordia_config::{Config, overrides};
@@ -25,13 +26,11 @@ use konkordia_core::sender::Sender;
 use konkordia_core::series::{Ended, SeriesEnd, SeriesLedger, SeriesStart};
 use konkordia_core::setup::Finding;
 use konkordia_core::text;
-use konkordia_doctor::counters::Counters;
 use konkordia_engine::contain::Panic;
 use konkordia_engine::control::Control;
 use konkordia_engine::run::{Consumers, RunOutcome, Wakeups, end_of_run};
 use konkordia_sinks::clock;
 use konkordia_sinks::hdf5::{FileReport, LedgerRecord, Metadata, RunFiles, master_path};
-use konkordia_sources::backend::Receiving;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
@@ -309,7 +308,7 @@ pub fn ready(parameters: ArmParameters, fanout: &Fanout, run: u64, note: &dyn Fn
     let mut prepared = prepare_with(config, Ports::Configured, &additions)?;
     prepared.notes.splice(0..0, parameters.notes.iter().cloned());
     let (control, plan) = (prepared.armed.control(), Arc::clone(&prepared.plan));
-    let (files, raw_copy) = (prepared.files.clone(), prepared.raw_copy.clone());
+    let (files, raw_copy) = (prepared.opened.files.clone(), prepared.opened.raw_copy.clone());
     let live = UdpLive { control, plan: Arc::clone(&plan), files, raw_copy, writes: parameters.write };
     Ok(Ready { prepared, parameters, sources, live: Arc::new(live) })
 }
@@ -370,16 +369,8 @@ pub struct Reason {
 pub struct Closing {
     /// Configuration of the run.
     pub config: Config,
-    /// Its files.
-    pub files: RunFiles,
-    /// The copy of the raw frames.
-    pub raw_copy: Option<RawCopy>,
-    /// Where the streams arrived.
-    pub addresses: Vec<std::net::SocketAddr>,
-    /// Through what they were received.
-    pub receiving: Receiving,
-    /// What the host had counted when the run was armed.
-    pub host: Counters,
+    /// Its files and streams.
+    pub opened: Opened,
     /// Number of the run.
     pub run: u64,
     /// Files are written.
@@ -390,20 +381,16 @@ pub struct Closing {
 
 /// Closes the files and sums up.
 pub fn finish(closing: &Closing, outcome: &RunOutcome, images_seen: u64, reason: &Reason) -> Finished {
-    let names: Vec<String> = closing.addresses.iter().map(report::stream_name).collect();
     let is_cancelled = reason.cancelled && outcome.ended == Ended::Stopped;
     let ended = if is_cancelled { Ended::Cancelled.name() } else { outcome.ended_name() };
-    let mut record = report::ledger_record(&closing.config, &names, outcome, clock::now());
-    report::add_refused(&mut record, &closing.receiving);
-    let host = host::rows(&closing.host, &closing.addresses, outcome);
-    record.totals.extend(host.iter().cloned());
+    let Closed { names, mut record, host } = closing.opened.closed(&closing.config, outcome);
     if reason.cancelled {
         record.ended = ended.into();
     }
-    let file = closing.files.finish(&record).transpose();
+    let file = closing.opened.files.finish(&record).transpose();
     // A raw copy without frames removes its files when it is dropped unfinished.
     let is_nothing = reason.cancelled && outcome.images == 0;
-    let copy = closing.raw_copy.as_ref().filter(|_| !is_nothing);
+    let copy = closing.opened.raw_copy.as_ref().filter(|_| !is_nothing);
     let raw = copy.and_then(RawCopy::finish).transpose();
     let (_, mut failure) = exit_of(outcome, closing.config.images.is_some(), false);
     let file = file.map_err(|error| failure.get_or_insert_with(|| error.into()).clone()).unwrap_or_default();
@@ -411,15 +398,15 @@ pub fn finish(closing: &Closing, outcome: &RunOutcome, images_seen: u64, reason:
         failure.get_or_insert(error);
     }
     let report = Report::new(&closing.config, &names, outcome, file);
-    let report = report.with_receiving(&closing.receiving).with_host(host).with_stray(closing.stray, outcome);
+    let report = report.with_receiving(&closing.opened.receiving).with_host(host).with_stray(closing.stray, outcome);
     let mut kept = report.file().map(|file| (file.master.clone(), file.images, file.chunk_bytes));
     if is_nothing && failure.is_none() {
         report.file().into_iter().for_each(remove);
         kept = None;
     }
     let (first, mut look, end) = (outcome.first_frame, last_look(outcome), end_of_run(outcome));
-    look.durable = closing.files.shared().durable_end();
-    look.raw_durable = closing.raw_copy.as_ref().map(RawCopy::durable_end);
+    look.durable = closing.opened.files.shared().durable_end();
+    look.raw_durable = closing.opened.raw_copy.as_ref().map(RawCopy::durable_end);
     if !closing.writes {
         look.written = 0;
     }
@@ -469,11 +456,11 @@ fn remove(file: &FileReport) {
 
 /// Removes the files of a prepared run that is not wanted any more.
 pub fn discard(ready: Ready) {
-    let Prepared { armed, files, .. } = ready.prepared;
+    let Prepared { armed, opened, .. } = ready.prepared;
     // The sockets close first, because the next arm may need them.
     drop(armed);
     let record = LedgerRecord { ended: "cancelled".into(), ..LedgerRecord::default() };
-    if let Some(Ok(file)) = files.finish(&record) {
+    if let Some(Ok(file)) = opened.files.finish(&record) {
         remove(&file);
     }
 }

@@ -1,6 +1,7 @@
 //! Arms a run. Every step that can fail before a run is done here, in an order in which a failure leaves as little
 //! behind as possible.
 
+use super::opened::Opened;
 use super::raw_copy::{RawCopy, RawSpec};
 use super::{memory_limit, placement, recorded};
 use crate::readiness;
@@ -12,36 +13,27 @@ use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::plan::{Negative, Plan, Recipe};
 use konkordia_core::ports::{FrameSink, Sink, Source};
 use konkordia_core::text;
-use konkordia_doctor::counters::Counters;
 use konkordia_engine::run::{Armed, Consumers, RunParts, WorkerKind, arm};
 use konkordia_kernels::isa::Isa;
 use konkordia_sinks::clock;
 use konkordia_sinks::durable::ToDisk;
 use konkordia_sinks::hdf5::{ExtraColumn, FileSpec, RunFiles, TileInfo, Writer, unknown};
-use konkordia_sources::backend::{self, Receiving, Streams};
+use konkordia_sources::backend::{self, Streams};
 use konkordia_sources::udp::kernel_receive_buffer_bytes_max;
 use konkordia_wire::formats::PacketFormat;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// An armed run, which waits for packets, with its files and addresses.
+/// An armed run, which waits for packets.
 pub struct Prepared {
     /// The run.
     pub armed: Armed,
     /// Its plan.
     pub plan: Arc<Plan>,
-    /// Its files.
-    pub files: RunFiles,
-    /// Closes the files of raw frames, if raw frames are kept.
-    pub raw_copy: Option<RawCopy>,
-    /// The address on which each stream is received.
-    pub addresses: Vec<SocketAddr>,
-    /// Through what they are received.
-    pub receiving: Receiving,
+    /// Its files and streams.
+    pub opened: Opened,
     /// Receive buffer that the kernel gave to each stream, in payload bytes.
     pub receive_buffer_bytes: usize,
-    /// What the host had counted when everything was ready, for [`super::close`].
-    pub host: Counters,
     /// Notes for the user.
     pub notes: Vec<String>,
 }
@@ -159,7 +151,8 @@ pub fn prepare_with(config: &Config, ports: Ports, additions: &Additions<'_>) ->
         Parts { sources, sinks: (Box::new(files.sink()), frame_sinks), consumers: (additions.consumers)(), isa: Isa::detect() };
     let armed = arm_all(&plan, loaded, parts, (additions.note)())?;
     let host = super::host::counters(&addresses);
-    Ok(Prepared { armed, plan, files, raw_copy, addresses, receiving, receive_buffer_bytes: given, host, notes })
+    let opened = Opened { files, raw_copy, addresses, receiving, host };
+    Ok(Prepared { armed, plan, opened, receive_buffer_bytes: given, notes })
 }
 
 /// What a run is made of besides its plan and calibration.

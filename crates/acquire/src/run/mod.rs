@@ -4,47 +4,16 @@ pub mod angles;
 pub mod arm;
 pub mod host;
 mod memory_limit;
+pub mod opened;
 pub mod placement;
 pub mod raw_copy;
 mod recorded;
 pub mod report;
 pub mod setup;
 
-use konkordia_config::Config;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::series::Ended;
-use konkordia_doctor::counters::Counters;
 use konkordia_engine::run::{RunFailure, RunOutcome};
-use konkordia_sinks::clock;
-use konkordia_sinks::hdf5::RunFiles;
-use konkordia_sources::backend::Receiving;
-use raw_copy::RawCopy;
-use report::Report;
-use std::net::SocketAddr;
-
-/// Closes the files and makes the report. `addresses` are those of the streams, in stream order; `host` is what the
-/// host had counted when the run was armed ([`arm::Prepared::host`]).
-///
-/// # Errors
-/// The files cannot be completed, for example because the disk is full.
-pub fn close(
-    config: &Config,
-    addresses: &[SocketAddr],
-    receiving: &Receiving,
-    host: &Counters,
-    outcome: &RunOutcome,
-    files: &RunFiles,
-    raw_copy: Option<&RawCopy>,
-) -> Result<Report, Failure> {
-    let names: Vec<String> = addresses.iter().map(report::stream_name).collect();
-    let mut record = report::ledger_record(config, &names, outcome, clock::now());
-    report::add_refused(&mut record, receiving);
-    let host = host::rows(host, addresses, outcome);
-    record.totals.extend(host.iter().cloned());
-    let file = files.finish(&record).transpose();
-    let raw = raw_copy.and_then(RawCopy::finish).transpose();
-    Ok(Report::new(config, &names, outcome, file?).with_receiving(receiving).with_raw(raw?).with_host(host))
-}
 
 /// The exit code for the end of a run, and the failure to report, if there is one.
 pub fn exit_of(outcome: &RunOutcome, planned: bool, interrupted: bool) -> (Exit, Option<Failure>) {

@@ -293,8 +293,7 @@ impl<'a> Bench<'a> {
         let config = self.config(images)?;
         let (folder, deletes) = (self.folder, self.deletes);
         let prepared = arm::prepare(&config, Ports::Free, console::note)?;
-        let (addresses, receiving, host) = (prepared.addresses.clone(), prepared.receiving.clone(), prepared.host.clone());
-        let (files, slots, receive_buffer_bytes) = (prepared.files.clone(), prepared.plan.slots, prepared.receive_buffer_bytes);
+        let (opened, slots, receive_buffer_bytes) = (prepared.opened.clone(), prepared.plan.slots, prepared.receive_buffer_bytes);
         let (mut slots_used_max, mut memory_bytes, mut looks) = (0, (0, 0), 0u32);
         let (mut of_threads, begun) = (Watch::default(), Instant::now());
         let mut watch = |control: &Control| {
@@ -316,7 +315,7 @@ impl<'a> Bench<'a> {
         if let (_, Some(failure)) = exit_of(&outcome, false, false) {
             return Err(failure);
         }
-        let report = konkordia_acquire::run::close(&config, &addresses, &receiving, &host, &outcome, &files, None)?;
+        let report = opened.close(&config, &outcome)?;
         delete_data_files(self.folder, Which::All);
         let (ledger, total) = (&outcome.ledger, outcome.ledger.total());
         let attempt = Attempt {

@@ -17,7 +17,7 @@ pub fn transfer(
     images: u64,
     watch: &mut (dyn FnMut(&Control) + Send),
 ) -> Result<(RunOutcome, Sent), Failure> {
-    let mut senders = Senders::connect(&prepared.addresses, &[])?;
+    let mut senders = Senders::connect(&prepared.opened.addresses, &[])?;
     let control = prepared.armed.control();
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {

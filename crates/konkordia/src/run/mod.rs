@@ -8,10 +8,11 @@ use crate::console;
 use crate::repack_verb;
 use konkordia_acquire::paths::Place;
 use konkordia_acquire::run::arm::{self, Ports, Prepared};
+use konkordia_acquire::run::exit_of;
+use konkordia_acquire::run::opened::Opened;
 use konkordia_acquire::run::raw_copy::RawCopy;
 use konkordia_acquire::run::report::{self, Report};
 use konkordia_acquire::run::setup::SetupReporter;
-use konkordia_acquire::run::{close, exit_of};
 use konkordia_config::{self, Config, plan};
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::plan::Plan;
@@ -19,7 +20,6 @@ use konkordia_core::setup::Finding;
 use konkordia_core::text;
 use konkordia_engine::control::Control;
 use konkordia_repack::archive_copy;
-use konkordia_sinks::hdf5::RunFiles;
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,19 +36,17 @@ pub fn command(args: &ReceiveArgs) -> Result<Exit, Failure> {
     }
     let prepared = arm::prepare(&config, Ports::Configured, console::note)?;
     announce(args, &config, &prepared);
-    let Prepared { armed, files, raw_copy, plan, addresses, receiving, host, .. } = prepared;
+    let Prepared { armed, opened, plan, .. } = prepared;
     stopper.follow(armed.control());
     let control = armed.control();
-    let names: Vec<String> = addresses.iter().map(report::stream_name).collect();
-    let (json, setup_reporter, raw_copy_of_run) = (args.json, SetupReporter::default(), raw_copy.clone());
+    let names: Vec<String> = opened.addresses.iter().map(report::stream_name).collect();
     let mut live = Live {
         config: &config,
         names: &names,
         plan: &plan,
-        files: files.clone(),
-        raw_copy: raw_copy_of_run,
-        json,
-        setup_reporter,
+        opened: &opened,
+        json: args.json,
+        setup_reporter: SetupReporter::default(),
     };
     let stray = konkordia_acquire::machine::datagrams_to_closed_ports();
     let outcome = with_progress(&control, &mut live, args, || armed.run());
@@ -56,8 +54,7 @@ pub fn command(args: &ReceiveArgs) -> Result<Exit, Failure> {
         live.report(&outcome.findings);
     }
     let (exit, failure) = exit_of(&outcome, plan.images().is_some(), stopper.is_stopped());
-    let report = close(&config, &addresses, &receiving, &host, &outcome, &files, raw_copy.as_ref());
-    let report = report.map(|report| report.with_stray(stray, &outcome));
+    let report = opened.close(&config, &outcome).map(|report| report.with_stray(stray, &outcome));
     match &report {
         Ok(report) if args.json => console::json(&report.to_json(exit), true),
         Ok(report) => console::to_stdout(&report.to_text()),
@@ -90,7 +87,7 @@ fn apply(args: &ReceiveArgs, config: &mut Config) -> Result<(), Failure> {
 
 /// Prints the plan, the notes and `armed`.
 fn announce(args: &ReceiveArgs, config: &Config, prepared: &Prepared) {
-    let Prepared { plan: run_plan, notes, receiving, .. } = prepared;
+    let Prepared { plan: run_plan, notes, opened: Opened { receiving, .. }, .. } = prepared;
     if !args.quiet {
         console::to_stderr(&plan::describe(config, run_plan));
         console::to_stderr(&format!("  {:<12} {}", "receive", receiving.line()));
@@ -123,15 +120,16 @@ fn with_progress<T>(control: &Arc<Control>, live: &mut Live<'_>, args: &ReceiveA
             let mut rate = Rate::new();
             while !done.load(Ordering::Acquire) {
                 std::thread::park_timeout(Duration::from_millis(100));
-                progress.update(|| rate.line(control, planned, live.files.shared().durable_end()));
+                progress.update(|| rate.line(control, planned, live.opened.files.shared().durable_end()));
                 live.report(&konkordia_engine::setup::findings(live.plan, control));
                 if args.json && events.elapsed() > Duration::from_secs(1) {
                     events = Instant::now();
                     let p = control.progress();
                     let event = json!({
                         "event": "progress", "images_seen": p.images_seen, "images_committed": p.images_committed,
-                        "images_written": p.images_written, "images_durable": live.files.shared().durable_end(),
-                        "raw_frames_durable": live.raw_copy.as_ref().map(RawCopy::durable_end), "packets_received": p.packets.received, "packets_placed": p.packets.placed,
+                        "images_written": p.images_written, "images_durable": live.opened.files.shared().durable_end(),
+                        "raw_frames_durable": live.opened.raw_copy.as_ref().map(RawCopy::durable_end),
+                        "packets_received": p.packets.received, "packets_placed": p.packets.placed,
                         "kernel_dropped": p.packets.kernel_dropped, "slots_used": p.slots_used, "images_waiting": p.images_waiting,
                     });
                     console::json(&event, true);
@@ -151,8 +149,7 @@ struct Live<'a> {
     config: &'a Config,
     names: &'a [String],
     plan: &'a Plan,
-    files: RunFiles,
-    raw_copy: Option<RawCopy>,
+    opened: &'a Opened,
     json: bool,
     setup_reporter: SetupReporter,
 }

@@ -102,7 +102,7 @@ pub fn put_up(mtu: u32, queues: u32) {
 /// The kernel notices a wire a little later than it is there, and drops what is sent before.
 pub fn wait_for(wire: &Wire, texts: [&str; 2]) {
     let (from, to) = addresses(texts);
-    let probe = SocketAddr::new(to.ip(), 9);
+    let probe = SocketAddr::new(to.ip(), 9009); // A port that needs no right.
     let socket = UdpSocket::bind(probe).unwrap();
     socket.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
     let mut tries = (0..2000).map(|_| wire.try_send(&frame(from, probe, b"ready?")).is_ok() && socket.recv(&mut [0; 8]).is_ok());

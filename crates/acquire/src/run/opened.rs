@@ -1,0 +1,58 @@
+//! What a run has opened, which its report needs after the run.
+
+use super::host;
+use super::raw_copy::RawCopy;
+use super::report::{self, Report};
+use konkordia_config::Config;
+use konkordia_core::failure::Failure;
+use konkordia_doctor::counters::Counters;
+use konkordia_engine::run::RunOutcome;
+use konkordia_sinks::clock;
+use konkordia_sinks::hdf5::{LedgerRecord, RunFiles};
+use konkordia_sources::backend::Receiving;
+use std::net::SocketAddr;
+
+/// The files and the streams of a run.
+#[derive(Clone)]
+pub struct Opened {
+    /// Its files.
+    pub files: RunFiles,
+    /// Closes the files of raw frames, if raw frames are kept.
+    pub raw_copy: Option<RawCopy>,
+    /// The address on which each stream is received.
+    pub addresses: Vec<SocketAddr>,
+    /// Through what they are received.
+    pub receiving: Receiving,
+    /// What the host had counted when everything was ready.
+    pub host: Counters,
+}
+
+/// What the files and the report say of a run that is over.
+pub(crate) struct Closed {
+    pub names: Vec<String>,
+    pub record: LedgerRecord,
+    pub host: Vec<(String, u64)>,
+}
+
+impl Opened {
+    /// The names of the streams, the ledger for the file, and what the host has counted since.
+    pub(crate) fn closed(&self, config: &Config, outcome: &RunOutcome) -> Closed {
+        let names: Vec<String> = self.addresses.iter().map(report::stream_name).collect();
+        let mut record = report::ledger_record(config, &names, outcome, clock::now());
+        report::add_refused(&mut record, &self.receiving);
+        let host = host::rows(&self.host, &self.addresses, outcome);
+        record.totals.extend(host.iter().cloned());
+        Closed { names, record, host }
+    }
+
+    /// Closes the files and makes the report.
+    ///
+    /// # Errors
+    /// The files cannot be completed, for example because the disk is full.
+    pub fn close(&self, config: &Config, outcome: &RunOutcome) -> Result<Report, Failure> {
+        let Closed { names, record, host } = self.closed(config, outcome);
+        let file = self.files.finish(&record).transpose();
+        let raw = self.raw_copy.as_ref().and_then(RawCopy::finish).transpose();
+        Ok(Report::new(config, &names, outcome, file?).with_receiving(&self.receiving).with_raw(raw?).with_host(host))
+    }
+}
