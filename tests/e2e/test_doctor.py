@@ -12,6 +12,7 @@ import socket
 import struct
 import subprocess
 import sys
+import time
 
 import pytest
 from driving import BINARY, INTERRUPT, balanced, jungfrau_packet, program, raw_tables, simulate
@@ -247,15 +248,25 @@ def test_a_silent_stream_and_packets_of_another_kind_are_named(bench):
     assert causes[0]["place"] == "stream" and f":{bench.port + 1}" in causes[0]["why"], causes
 
 
+def wait_for_thread(pid, name):
+    """The number of the thread of a program with this name, which need not have begun."""
+    for _ in range(3000):
+        for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                if (task / "comm").read_text().strip() == name:
+                    return int(task.name)
+        time.sleep(0.01)
+    raise AssertionError(f"no thread {name}")
+
+
 @contextlib.contextmanager
-def hindered(pid, name):
+def slow_thread(pid, name):
     """The thread of a program gets only what a busy program leaves of one processor: less than a hundredth."""
     processor = max(os.sched_getaffinity(0))
     busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
         os.sched_setaffinity(busy.pid, {processor})
-        tasks = pathlib.Path(f"/proc/{pid}/task").iterdir()
-        (thread,) = [int(task.name) for task in tasks if (task / "comm").read_text().strip() == name]
+        thread = wait_for_thread(pid, name)
         os.sched_setscheduler(thread, os.SCHED_IDLE, os.sched_param(0))
         os.sched_setaffinity(thread, {processor})
         yield
@@ -264,8 +275,8 @@ def hindered(pid, name):
         busy.wait()
 
 
-def with_a_slow_thread(bench, name):
-    """A run in which this thread is so slow that images find no slot: the report, and the packets lost by place."""
+def refused_while(bench, hindered):
+    """A run in which images find no slot while `hindered(process)` is entered: the report, and the packets lost by place."""
     tables = raw_tables(buffer_mib=16, first_frame=1)
     tables["processing"]["workers"] = 1
     tables["output"] = {"compression": "none"}
@@ -273,7 +284,8 @@ def with_a_slow_thread(bench, name):
     images = ["--images", "1000000", "--rate", "100", "--quiet"]
     sender = subprocess.Popen([BINARY, "simulate", "jungfrau", "--to", bench.to, *images])
     try:
-        with hindered(receiver.process.pid, name):
+        receiver.wait_until(lambda p: p["images_written"] > 0)
+        with hindered(receiver.process.pid):
             receiver.wait_until(lambda p: p["packets_received"] - p["packets_placed"] >= 100 * 128, timeout=120)
     finally:
         sender.kill()
@@ -288,13 +300,43 @@ def with_a_slow_thread(bench, name):
 
 @pytest.mark.alone
 def test_images_for_which_the_processors_were_too_slow_found_no_slot(bench):
-    report, places = with_a_slow_thread(bench, "work-0")
+    report, places = refused_while(bench, lambda pid: slow_thread(pid, "work-0"))
     assert places["slots"] == report["total"]["no_slot"] and "disk" not in places, (places, report)
 
 
+@pytest.fixture
+def small_file_system(bench):
+    """Mounts a file system of 128 MiB over the folder of the bench: a function that holds back what is written to it."""
+    image, mounted = bench.folder.with_name(bench.folder.name + ".ext4"), False
+    try:
+        if os.geteuid() == 0 and all(shutil.which(tool) for tool in ("mkfs.ext4", "mount", "fsfreeze")):
+            with open(image, "wb") as file:
+                file.truncate(128 << 20)
+            made = subprocess.run(["mkfs.ext4", "-q", "-O", "^has_journal", image], capture_output=True, check=False)
+            mount = ["mount", "-o", "loop", image, bench.folder]
+            mounted = made.returncode == 0 and subprocess.run(mount, capture_output=True, check=False).returncode == 0
+        if not mounted:
+            pytest.skip("needs root, mkfs.ext4, fsfreeze and a loop device")
+        yield lambda _: frozen(bench.folder)
+    finally:
+        if mounted:
+            subprocess.run(["umount", "--lazy", bench.folder], check=True)
+        image.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def frozen(folder):
+    """Whatever writes into the folder waits."""
+    subprocess.run(["fsfreeze", "--freeze", folder], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["fsfreeze", "--unfreeze", folder], check=True)
+
+
 @pytest.mark.alone
-def test_images_for_which_the_file_was_too_slow_are_named(bench):
-    report, places = with_a_slow_thread(bench, "out-file")
+def test_images_for_which_the_file_was_too_slow_are_named(bench, small_file_system):
+    report, places = refused_while(bench, small_file_system)
     assert places["disk"] == report["total"]["no_slot"] and "slots" not in places, (places, report)
     assert report["host"]["file_waited_ms"] > 0 and report["host"]["receive_ms"] > 0
 

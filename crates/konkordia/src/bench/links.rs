@@ -78,7 +78,7 @@ pub fn open_far(peer: &mut Peer, order: &Value) -> Result<Box<dyn Link>, Failure
         (_, Some(kinds)) => {
             let (link, ready) = Zmq::far(kinds, peer.own).map_err(cannot)?;
             peer.tell(&ready)?;
-            link.wait_for_subscriber().map_err(cannot)?;
+            link.greet(true).map_err(cannot)?;
             Ok(Box::new(link))
         }
     }
@@ -217,14 +217,22 @@ impl Zmq {
         let out = connected(sends, endpoint("takes"))?;
         let into = if sends == zmq::REQ { None } else { Some(connected(receives, endpoint("gives"))?) };
         let link = Self { out, into };
-        link.wait_for_subscriber()?;
+        link.greet(false)?;
         Ok(link)
     }
 
-    /// What is published before somebody has subscribed reaches nobody.
-    fn wait_for_subscriber(&self) -> io::Result<()> {
-        if self.out.get_socket_type()? == zmq::XPUB {
-            self.out.recv_msg(0)?;
+    /// What is published before somebody has subscribed reaches nobody, so each end waits for the subscription of the
+    /// other, and greets it. The far end, which listens, takes the greeting first: a socket that listens sends its
+    /// subscription in its own calls only.
+    fn greet(&self, is_far: bool) -> io::Result<()> {
+        let Some(into) = self.into.as_ref().filter(|_| self.out.get_socket_type() == Ok(zmq::XPUB)) else { return Ok(()) };
+        if is_far {
+            into.recv_msg(0)?;
+        }
+        self.out.recv_msg(0)?;
+        self.out.send("", 0)?;
+        if !is_far {
+            into.recv_msg(0)?;
         }
         Ok(())
     }
