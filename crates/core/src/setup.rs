@@ -576,6 +576,8 @@ fn meaning(look: &Look<'_>, stream: usize, low: u32, high: u32) -> Means {
             let train = train.filter(|_| is_dense(look, &look.seen[stream], count));
             train.map_or(Means::Unknown, |format| Means::Images(format.images))
         }
+        // Only 12 bit are received, so no key of the configuration would be right for another depth.
+        DetectorKind::Excalibur => Means::Unknown,
     }
 }
 

@@ -12,11 +12,13 @@ pub enum DetectorKind {
     Eiger,
     /// A detector of European XFEL (AGIPD, DSSC, LPD), which sends the images of a train together: 16-bit words.
     XfelTrain,
+    /// EXCALIBUR of Diamond and STFC: Medipix3 chips, photon counting; 12 bit counters, sent as 16-bit words.
+    Excalibur,
 }
 
 impl DetectorKind {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Jungfrau, Self::Eiger, Self::XfelTrain];
+    pub const ALL: [Self; 4] = [Self::Jungfrau, Self::Eiger, Self::XfelTrain, Self::Excalibur];
 
     /// Name as the configuration spells it.
     pub const fn name(self) -> &'static str {
@@ -24,7 +26,18 @@ impl DetectorKind {
             Self::Jungfrau => "jungfrau",
             Self::Eiger => "eiger",
             Self::XfelTrain => "xfel-train",
+            Self::Excalibur => "excalibur",
         }
+    }
+
+    /// True if its packets are those of the SLS detectors of PSI.
+    pub const fn is_sls(self) -> bool {
+        matches!(self, Self::Jungfrau | Self::Eiger)
+    }
+
+    /// True if the words that it sends are counts of photons.
+    pub const fn counts_photons(self) -> bool {
+        matches!(self, Self::Eiger | Self::Excalibur)
     }
 }
 
@@ -86,7 +99,7 @@ pub struct TileFormat {
     pub columns: u32,
     /// Bits of one pixel on the wire.
     pub bits: u32,
-    /// Payload bytes of each packet but the last, which may have fewer.
+    /// Payload bytes of each packet but the last of its section, which may have fewer.
     pub payload_bytes: u32,
     /// Bytes of a datagram beside its payload.
     pub overhead_bytes: u32,
@@ -100,6 +113,8 @@ pub struct TileFormat {
     pub first_packet: u32,
     /// Images that lie one below the other in the tile: those of a train; else 1.
     pub images: u32,
+    /// Equal parts of the tile, each divided into packets on its own: the subframes of an EXCALIBUR; else 1.
+    pub sections: u32,
 }
 
 /// The header of an SLS packet (docs/protocols.md 1.1).
@@ -115,6 +130,16 @@ const TRAIN_TRAILER_BYTES: u32 = 32;
 const fn train_lists(images: u32) -> u32 {
     2 * (2 * images).next_multiple_of(32) + (8 * images).next_multiple_of(32) + (4 * images).next_multiple_of(32)
 }
+
+/// Header and data of a packet of an EXCALIBUR (docs/protocols.md 9.1).
+const EXCALIBUR_OVERHEAD_BYTES: u32 = 8;
+const EXCALIBUR_PAYLOAD_BYTES: u32 = 8000;
+/// Rows and columns of a Medipix3 chip.
+const MEDIPIX_CHIP: u32 = 256;
+/// Chips that one subframe of an EXCALIBUR has, side by side.
+const SUBFRAME_CHIPS: u32 = 4;
+/// Pixels of a row of a chip that an EXCALIBUR sends together; then come as many of the next chip.
+const CHIP_GROUP: u32 = 4;
 
 /// Rows of a module of an SLS detector.
 pub const MODULE_ROWS: u32 = 512;
@@ -138,6 +163,7 @@ impl TileFormat {
             tiles_per_module: interfaces,
             first_packet: 0,
             images: 1,
+            sections: 1,
         })
     }
 
@@ -165,6 +191,7 @@ impl TileFormat {
                 tiles_per_module: 4,
                 first_packet: 0,
                 images: 1,
+                sections: 1,
             }),
             _ => None,
         }
@@ -186,8 +213,52 @@ impl TileFormat {
             tiles_per_module: 1,
             first_packet: 0,
             images: 1,
+            sections: 1,
         };
         one.with_images(images)
+    }
+
+    /// The stripe of 8 chips that one FEM of an EXCALIBUR reads, with counters of 12 bits. The 8 bytes behind the pixels
+    /// of a subframe are not among the bytes of the tile (docs/protocols.md 9.1).
+    pub const fn excalibur() -> Self {
+        Self {
+            kind: DetectorKind::Excalibur,
+            rows: MEDIPIX_CHIP,
+            columns: 2 * SUBFRAME_CHIPS * MEDIPIX_CHIP,
+            bits: 16,
+            payload_bytes: EXCALIBUR_PAYLOAD_BYTES,
+            overhead_bytes: EXCALIBUR_OVERHEAD_BYTES,
+            leading_bytes: 0,
+            trailing_bytes: 0,
+            tiles_per_module: 1,
+            first_packet: 0,
+            images: 1,
+            sections: 2,
+        }
+    }
+
+    /// True if pixels are sent in another order than row by row ([`Self::wire_pixel`]).
+    pub const fn is_interleaved(&self) -> bool {
+        matches!(self.kind, DetectorKind::Excalibur)
+    }
+
+    /// The place of a pixel among those that are sent, by its place in the tile counted row by row. They differ for
+    /// EXCALIBUR: the right half of the stripe is sent first, and in each half the chips from right to left take turns
+    /// with 4 pixels of a row each (docs/protocols.md 9.2).
+    ///
+    /// # Panics
+    /// If the tile has no such pixel.
+    pub const fn wire_pixel(&self, pixel: u32) -> u32 {
+        assert!(pixel < self.pixels());
+        if !self.is_interleaved() {
+            return pixel;
+        }
+        let (row, column) = (pixel / self.columns, pixel % self.columns);
+        let half = SUBFRAME_CHIPS * MEDIPIX_CHIP;
+        let subframe = 1 - column / half;
+        let chip = SUBFRAME_CHIPS - 1 - column % half / MEDIPIX_CHIP;
+        let (group, in_group) = (column % MEDIPIX_CHIP / CHIP_GROUP, column % CHIP_GROUP);
+        (subframe * self.rows + row) * half + (group * SUBFRAME_CHIPS + chip) * CHIP_GROUP + in_group
     }
 
     /// The same detector with another number of images per train, as in [`Self::xfel_train`]; `None` also for detectors
@@ -223,7 +294,7 @@ impl TileFormat {
                 let is_whole = rows > 0 && rows <= 256 && read.tile_bytes().is_multiple_of(self.payload_bytes);
                 if is_whole { Some(read) } else { None }
             }
-            DetectorKind::XfelTrain => None,
+            DetectorKind::XfelTrain | DetectorKind::Excalibur => None,
         }
     }
 
@@ -237,7 +308,7 @@ impl TileFormat {
         match self.kind {
             DetectorKind::Jungfrau => MODULE_ROWS / self.tiles_per_module,
             DetectorKind::Eiger => 256,
-            DetectorKind::XfelTrain => self.rows,
+            DetectorKind::XfelTrain | DetectorKind::Excalibur => self.rows,
         }
     }
 
@@ -261,7 +332,7 @@ impl TileFormat {
         match self.kind {
             DetectorKind::Jungfrau => self.rows * self.tiles_per_module,
             DetectorKind::Eiger => 2 * self.rows,
-            DetectorKind::XfelTrain => self.rows,
+            DetectorKind::XfelTrain | DetectorKind::Excalibur => self.rows,
         }
     }
 
@@ -276,7 +347,7 @@ impl TileFormat {
     pub const fn first_row(&self, tile: usize) -> u32 {
         match self.kind {
             DetectorKind::Jungfrau => self.of_tile(tile).first_packet * self.rows_per_packet(),
-            DetectorKind::Eiger | DetectorKind::XfelTrain => 0,
+            DetectorKind::Eiger | DetectorKind::XfelTrain | DetectorKind::Excalibur => 0,
         }
     }
 
@@ -296,11 +367,35 @@ impl TileFormat {
         self.leading_bytes + self.pixels() / 8 * self.bits + self.trailing_bytes
     }
 
+    /// Bytes of each section of the tile.
+    pub const fn section_bytes(&self) -> u32 {
+        assert!(self.tile_bytes().is_multiple_of(self.sections));
+        self.tile_bytes() / self.sections
+    }
+
+    /// Packets of each section of the tile.
+    pub const fn section_packets(&self) -> u32 {
+        self.section_bytes().div_ceil(self.payload_bytes)
+    }
+
     /// Packets of the tile, at most [`MAX_PACKETS_PER_TILE`].
     pub const fn packets(&self) -> u32 {
-        let packets = self.tile_bytes().div_ceil(self.payload_bytes);
+        let packets = self.sections * self.section_packets();
         assert!(packets as usize <= MAX_PACKETS_PER_TILE);
         packets
+    }
+
+    /// The bytes of the tile that packet `packet` of the tile brings.
+    ///
+    /// # Panics
+    /// If the tile has no such packet.
+    pub const fn bytes_of(&self, packet: u32) -> std::ops::Range<u32> {
+        assert!(packet < self.packets());
+        let (section, number) = (packet / self.section_packets(), packet % self.section_packets());
+        let first = number * self.payload_bytes;
+        let rest = self.section_bytes() - first;
+        let start = section * self.section_bytes() + first;
+        start..start + if rest < self.payload_bytes { rest } else { self.payload_bytes }
     }
 
     /// Payload bytes of packet `packet` of the tile.
@@ -308,8 +403,8 @@ impl TileFormat {
     /// # Panics
     /// If the tile has no such packet.
     pub const fn payload_bytes_of(&self, packet: u32) -> u32 {
-        let rest = self.tile_bytes() - packet * self.payload_bytes;
-        if rest < self.payload_bytes { rest } else { self.payload_bytes }
+        let bytes = self.bytes_of(packet);
+        bytes.end - bytes.start
     }
 
     /// Bytes of the longest datagram of the tile.
@@ -317,13 +412,16 @@ impl TileFormat {
         self.overhead_bytes + self.payload_bytes
     }
 
-    /// First and last packet that hold bits of pixel `pixel` (they differ only where 12-bit pixels cross a packet
-    /// border).
+    /// First and last packet that hold bits of pixel `pixel`, counted as they are sent (they differ only where 12-bit
+    /// pixels cross a packet border).
     pub const fn packets_of_pixel(&self, pixel: u32) -> (u16, u16) {
         let first_bit = self.leading_bytes as u64 * 8 + pixel as u64 * self.bits as u64;
-        let last_bit = first_bit + self.bits as u64 - 1;
-        let packet_bits = self.payload_bytes as u64 * 8;
-        ((first_bit / packet_bits) as u16, (last_bit / packet_bits) as u16)
+        (self.packet_of_bit(first_bit), self.packet_of_bit(first_bit + self.bits as u64 - 1))
+    }
+
+    const fn packet_of_bit(&self, bit: u64) -> u16 {
+        let (section_bits, packet_bits) = (self.section_bytes() as u64 * 8, self.payload_bytes as u64 * 8);
+        (bit / section_bits * self.section_packets() as u64 + bit % section_bits / packet_bits) as u16
     }
 }
 
@@ -400,6 +498,39 @@ mod tests {
         );
         assert!(lpd.with_rows(256).is_none() && TileFormat::eiger(16).unwrap().with_images(2).is_none());
         assert_eq!(lpd.with_images(7), TileFormat::xfel_train(XfelDetector::Lpd, 7));
+    }
+
+    /// A subframe is 65 packets of 8000 bytes and one of 4296, of which 8 are no pixels (docs/protocols.md 9.1).
+    #[test]
+    fn each_section_of_a_tile_ends_with_a_shorter_packet() {
+        let stripe = TileFormat::excalibur();
+        assert_eq!((stripe.tile_bytes(), stripe.section_bytes(), stripe.packets()), (1 << 20, 1 << 19, 132));
+        assert_eq!([0, 64, 65, 66, 130, 131].map(|p| stripe.payload_bytes_of(p)), [8000, 8000, 4288, 8000, 8000, 4288]);
+        assert_eq!((stripe.bytes_of(65), stripe.bytes_of(66)), (520_000..524_288, 524_288..532_288));
+        let mut next = 0;
+        for packet in 0..stripe.packets() {
+            let bytes = stripe.bytes_of(packet);
+            assert_eq!(bytes.start, next);
+            for pixel in [bytes.start / 2, bytes.end / 2 - 1] {
+                assert_eq!(stripe.packets_of_pixel(pixel), (packet as u16, packet as u16));
+            }
+            next = bytes.end;
+        }
+        assert_eq!(next, stripe.tile_bytes());
+        assert!(stripe.with_rows(128).is_none() && stripe.with_images(2).is_none() && !stripe.is_partial());
+    }
+
+    /// The corners of the first and of the last chip that are sent, and that no two pixels are sent as one.
+    #[test]
+    fn chips_take_turns_with_four_pixels() {
+        let stripe = TileFormat::excalibur();
+        let at = |row: u32, column: u32| stripe.wire_pixel(row * 2048 + column);
+        assert_eq!([at(0, 1792), at(0, 1795), at(0, 1536), at(0, 1024), at(0, 1796)], [0, 3, 4, 12, 16]);
+        assert_eq!([at(1, 1792), at(255, 1279), at(0, 768), at(255, 255)], [1024, 262_143, 262_144, 524_287]);
+        let mut seen = vec![false; stripe.pixels() as usize];
+        (0..stripe.pixels()).for_each(|pixel| seen[stripe.wire_pixel(pixel) as usize] = true);
+        assert!(seen.iter().all(|seen| *seen));
+        assert_eq!(TileFormat::eiger(16).unwrap().wire_pixel(777), 777);
     }
 
     #[test]

@@ -217,6 +217,7 @@ pub fn arm(mut parts: RunParts) -> Result<Armed, ArmError> {
         snapshot,
         tiles: plan.streams(),
         tile_bytes: format.tile_bytes() as usize,
+        section_bytes: format.section_bytes() as usize,
         payload_bytes: format.payload_bytes as usize,
         strip_bytes_max: plan.strips().map(packed_bytes_max).collect(),
         strip_numbers: numbers_of_strip(&plan),
@@ -243,7 +244,7 @@ pub fn arm(mut parts: RunParts) -> Result<Armed, ArmError> {
     }
     let control = Arc::new(control);
     let constants = std::mem::replace(&mut parts.constants, PixelConstants::None);
-    let bits = if format.kind == DetectorKind::Eiger { Bits::new(format.bits) } else { None };
+    let bits = if format.kind.counts_photons() { Bits::new(format.bits) } else { None };
     let recipes = Arc::new(Recipes::new(plan, gather, constants, parts.workers.isa(parts.isa), bits));
     Ok(Armed { parts, ring, pool, control, recipes })
 }
@@ -286,7 +287,7 @@ fn check(parts: &RunParts) -> Result<(), String> {
             expect(!fixed || plan.pixel != PixelType::Float32, "fixed-point arithmetic gives integers")
         }
         (Recipe::Counts, PixelConstants::Mask(mask)) => {
-            expect(kind == DetectorKind::Eiger, "counts are for EIGER")?;
+            expect(kind.counts_photons(), "counts are for detectors that count photons")?;
             expect(mask.len() == pixels, "one mask byte per output pixel")
         }
         (Recipe::Raw, PixelConstants::None) => {

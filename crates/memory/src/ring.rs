@@ -62,6 +62,7 @@ struct Shared {
     raw: Mapping,
     images: Images,
     tile_stride: usize,
+    section_packets: usize,
     raw_accesses: Accesses,
     cells: Box<[Place<TileCell>]>,
     claims: Box<[AtomicU64]>,
@@ -105,9 +106,13 @@ impl Shared {
     /// # Panics
     /// If the packet lies outside of the tile.
     fn place_of(&self, packet: u16) -> Range<usize> {
-        let start = usize::from(packet) * self.spec.payload_bytes;
-        let end = (start + self.spec.payload_bytes).min(self.spec.tile_bytes);
-        assert!(start < end, "packet {packet} lies outside the tile");
+        let (packet, section_bytes) = (usize::from(packet), self.spec.section_bytes);
+        // Most tiles have one section: no packet of theirs pays for a division.
+        let section = if packet < self.section_packets { 0 } else { packet / self.section_packets };
+        let first = (packet - section * self.section_packets) * self.spec.payload_bytes;
+        let last = (first + self.spec.payload_bytes).min(section_bytes);
+        let (start, end) = (section * section_bytes + first, section * section_bytes + last);
+        assert!(start < end && end <= self.spec.tile_bytes, "packet {packet} lies outside the tile");
         start..end
     }
 
@@ -187,6 +192,7 @@ impl Ring {
     pub fn new(spec: RingSpec) -> io::Result<Self> {
         assert!(spec.slots > 1 && spec.packed_slots > 0 && spec.tiles > 0 && spec.workers > 0);
         assert!(!spec.strip_bytes_max.is_empty() && spec.payload_bytes > 0 && spec.tile_bytes > 0);
+        assert!(spec.section_bytes > 0 && spec.tile_bytes.is_multiple_of(spec.section_bytes), "sections are equal parts");
         let (tile_stride, raw_bytes) = spec.layout().ok_or_else(|| io::Error::other("the ring is larger than any memory"))?;
         let claims = CLAIMS.max(2 * spec.slots);
         let cursors = |n: usize| (0..n).map(|_| Cursor::default()).collect();
@@ -205,6 +211,7 @@ impl Ring {
             raw,
             images,
             tile_stride,
+            section_packets: spec.section_packets(),
             raw_accesses: Accesses::new(spec.slots as usize * spec.tiles),
             cells: (0..spec.slots as usize * spec.tiles).map(|_| Place::new(TileCell::default())).collect(),
             claims: (0..claims).map(|_| AtomicU64::new(0)).collect(),
@@ -247,7 +254,7 @@ pub struct TileWriter {
 
 impl TileWriter {
     fn new(shared: Arc<Shared>, tile: usize) -> Self {
-        let packets = shared.spec.tile_bytes.div_ceil(shared.spec.payload_bytes);
+        let packets = shared.spec.tile_bytes / shared.spec.section_bytes * shared.section_packets;
         Self { shared, tile, low: 0, limit: 0, now_ns: 0, loan: Loan::new(packets) }
     }
 

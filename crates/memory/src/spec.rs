@@ -13,7 +13,9 @@ pub struct RingSpec {
     pub tiles: usize,
     /// Bytes of a raw tile.
     pub tile_bytes: usize,
-    /// Payload bytes of every packet but the last, which has the rest of `tile_bytes`.
+    /// Bytes of each section of a tile, a whole part of `tile_bytes`; all of them if there is one section.
+    pub section_bytes: usize,
+    /// Payload bytes of every packet but the last of a section, which has the rest of `section_bytes`.
     pub payload_bytes: usize,
     /// Most bytes of each packed strip.
     pub strip_bytes_max: Vec<usize>,
@@ -30,6 +32,11 @@ pub struct RingSpec {
 }
 
 impl RingSpec {
+    /// Packets of each section.
+    pub(crate) fn section_packets(&self) -> usize {
+        self.section_bytes.div_ceil(self.payload_bytes)
+    }
+
     /// Bytes from tile to tile, on cache lines of their own, and of all tiles. `None` if any size or offset of the ring
     /// does not fit into the address space: the pointers made from them rely on it.
     pub(crate) fn layout(&self) -> Option<(usize, usize)> {

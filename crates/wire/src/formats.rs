@@ -1,6 +1,7 @@
 //! The packet formats that can be received, one line for each. A run chooses one when it is armed. For each datagram
 //! there is one call that the processor predicts: a branch on the format, and then the decoder itself, in line.
 
+use crate::excalibur::Excalibur;
 use crate::packet::{Claims, Decoder, Description, TilePacket};
 use crate::sls_udp::SlsUdp;
 use crate::xfel_train::XfelTrain;
@@ -81,6 +82,7 @@ macro_rules! packet_formats {
 packet_formats! {
     SlsUdp: "Packets of SLS detectors (`sls_udp.rs`).",
     XfelTrain: "Trains of European XFEL (`xfel_train.rs`).",
+    Excalibur: "Packets of EXCALIBUR (`excalibur.rs`).",
 }
 
 impl PacketFormat {

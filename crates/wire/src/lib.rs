@@ -24,6 +24,7 @@ pub mod cbor;
 pub mod dectris_v1;
 pub mod dectris_v2;
 pub mod edf;
+pub mod excalibur;
 pub mod files;
 pub mod formats;
 pub mod message;

@@ -1,8 +1,9 @@
 //! What the receiver needs to know of a packet, whatever its format, and what a format has to provide for it.
 //!
-//! Facts relied on: the bytes of a tile are divided into payloads of one size ([`TileFormat::payload_bytes`]), of which
-//! only the last may be shorter. So packet p of a tile lies p payloads behind its beginning, and the arrival bitmap
-//! shows which bytes came.
+//! Facts relied on: a tile is one or more sections of equal length ([`TileFormat::sections`]), and the bytes of a section
+//! are divided into payloads of one size ([`TileFormat::payload_bytes`]), of which only the last may be shorter. So the
+//! number of a packet says which bytes of the tile it brings ([`TileFormat::bytes_of`]), and the arrival bitmap shows
+//! which bytes came.
 
 use konkordia_core::frame_header::{FrameColumn, FrameHeader};
 use konkordia_core::ledger::Malformed;
@@ -67,8 +68,8 @@ impl<'a> TilePacket<'a> {
         self.payload
     }
 
-    /// True if this packet brings the header of the frame and no other packet of the tile has it. The tile then gets
-    /// its header when this packet is placed; where all packets have it, with the first one.
+    /// True if this packet brings the header of the frame and most packets of the tile do not have it. The tile then
+    /// gets its header when this packet is placed; where all packets have it, with the first one.
     #[inline]
     pub fn brings_header(&self) -> bool {
         self.brings_header

@@ -14,10 +14,10 @@ pub struct Segment {
     pub length: u32,
     /// The tile, or `None` for a gap or masked double pixels.
     pub tile: Option<u16>,
-    /// First pixel inside the tile.
+    /// First pixel inside the tile, counted as pixels are sent.
     pub tile_pixel: u32,
-    /// Tile pixels from one output pixel to the next: 1, -1, or plus or minus the columns of the tile. 1 where `length`
-    /// is 1, and in gaps.
+    /// Tile pixels from one output pixel to the next: 1, -1, or plus or minus the columns of the tile that are sent
+    /// together. 1 where `length` is 1, and in gaps.
     pub step: i32,
     /// First packet of the tile that holds these pixels.
     pub packet_first: u16,
@@ -56,7 +56,8 @@ pub struct Share {
 ///
 /// Its size is bounded by [`ImageGeometry::gather_bytes_max`]: 24 bytes per segment and 12 per share. An upright tile
 /// has one segment per row and block (stacked JUNGFRAU tiles: per packet), or 7 per row when split. A sideways tile has
-/// one segment per packet in each output row, which is 4 pixels of a JUNGFRAU (3 MiB per module).
+/// one segment per packet in each output row, which is 4 pixels of a JUNGFRAU (3 MiB per module). Where the chips of a
+/// tile take turns on the wire there is one for each turn (EXCALIBUR: 4 pixels, 3 MiB per tile).
 #[derive(Clone, Debug)]
 pub struct Gather {
     block_pixels: usize,
@@ -86,7 +87,7 @@ impl Gather {
     pub(super) fn new(geometry: &ImageGeometry, block_pixels: usize) -> Self {
         assert!(block_pixels > 0);
         let mut runs = Vec::new();
-        geometry.for_each_run(|run| runs.push(run));
+        for_each_wire_run(geometry, |run| runs.push(run));
         runs.sort_unstable();
         let mut gather = Self {
             block_pixels,
@@ -231,14 +232,41 @@ impl Gather {
     }
 }
 
+/// As [`ImageGeometry::for_each_run`], with tile pixels counted as they are sent. Runs of tiles that are sent in another
+/// order than row by row are cut where pixels that are neighbours in the image are none on the wire.
+fn for_each_wire_run(geometry: &ImageGeometry, mut visit: impl FnMut(PixelRun)) {
+    let format = geometry.format();
+    geometry.for_each_run(|run| {
+        if !format.is_interleaved() {
+            return visit(run);
+        }
+        let mut part: Option<PixelRun> = None;
+        for (at, pixel) in run.tile_pixels().enumerate() {
+            let wire = format.wire_pixel(pixel as u32);
+            if let Some(part) = part.as_mut() {
+                let step = (i64::from(wire) - i64::from(part.tile_pixel)) as i32;
+                if part.length == 1 || step == part.step * part.length as i32 {
+                    part.step = if part.length == 1 { step } else { part.step };
+                    part.length += 1;
+                    continue;
+                }
+                visit(*part);
+            }
+            part = Some(PixelRun { output: run.output + at, length: 1, tile_pixel: wire, step: 1, ..run });
+        }
+        part.into_iter().for_each(&mut visit);
+    });
+}
+
 /// Number of pixels from the first one of `run` on that lie wholly in `packet`, the packet of the first one.
 fn pixels_in_packet(format: &TileFormat, run: PixelRun, packet: u16) -> u32 {
-    let (bits, packet_bits) = (u64::from(format.bits), u64::from(format.payload_bytes) * 8);
-    let leading_bits = u64::from(format.leading_bytes) * 8;
-    let (first_bit, packet_first_bit) = (leading_bits + u64::from(run.tile_pixel) * bits, u64::from(packet) * packet_bits);
+    let (bits, leading_bits) = (u64::from(format.bits), u64::from(format.leading_bytes) * 8);
+    let bytes = format.bytes_of(packet.into());
+    let (packet_first_bit, packet_end_bit) = (u64::from(bytes.start) * 8, u64::from(bytes.end) * 8);
+    let first_bit = leading_bits + u64::from(run.tile_pixel) * bits;
     // Packet 0 begins with bytes before the pixels.
     let first_pixel_bit = packet_first_bit.max(leading_bits);
-    let room_bits = if run.step > 0 { packet_first_bit + packet_bits - first_bit - bits } else { first_bit - first_pixel_bit };
+    let room_bits = if run.step > 0 { packet_end_bit - first_bit - bits } else { first_bit - first_pixel_bit };
     (room_bits / (u64::from(run.step.unsigned_abs()) * bits)) as u32 + 1
 }
 
@@ -249,7 +277,7 @@ pub(super) fn bytes_max(geometry: &ImageGeometry, block_pixels: usize) -> u64 {
     // At a border between packets there is one cut, or a pixel that lies in both.
     let per_border = if (format.payload_bytes * 8).is_multiple_of(format.bits) { 1 } else { 2 };
     let (mut runs, mut cuts, mut shares) = (0u64, 0u64, 0u64);
-    geometry.for_each_run(|run| {
+    for_each_wire_run(geometry, |run| {
         let last = run.tile_pixel.wrapping_add_signed(run.step * (run.length as i32 - 1));
         let (low, high) = (run.tile_pixel.min(last), run.tile_pixel.max(last));
         runs += 1;

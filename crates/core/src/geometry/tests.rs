@@ -157,6 +157,29 @@ fn check(g: &ImageGeometry, block_pixels: usize) {
     assert!((0..copies.len()).all(expected));
 }
 
+/// Planes of the tiles are row by row, packets are not: the gather list looks up each pixel where it was sent.
+#[test]
+fn pixels_that_chips_send_in_turns_are_found_in_every_orientation() {
+    let format = TileFormat::excalibur();
+    for orientation in Orientation::all() {
+        let geometry =
+            ImageGeometry::new(format, vec![Placement { orientation, ..Placement::at(3, 5) }], None, DoublePixels::Keep).unwrap();
+        let (image, shares) = by_hand(&geometry);
+        assert!(by_arrange(&geometry) == image && shares.is_empty());
+        let sent = |(tile, pixel): (u16, u32)| (tile, format.wire_pixel(pixel));
+        let expected: Vec<Source> = image.into_iter().map(|source| source.map(sent)).collect();
+        for block_pixels in [4096, 1000] {
+            assert!(by_gather(&geometry, block_pixels).0 == expected, "{orientation:?}, blocks of {block_pixels}");
+        }
+    }
+    // Four pixels together, in both directions.
+    let halves = [Orientation::UPRIGHT, Orientation::new(false, false, Quarter::Deg180)];
+    let placements = (0u32..).zip(halves).map(|(n, orientation)| Placement { orientation, ..Placement::at(256 * n, 0) });
+    let gather = ImageGeometry::new(format, placements.collect(), None, DoublePixels::Keep).unwrap().gather(4096);
+    let of_block = |block: usize| gather.segments(block).iter().map(|s| (s.length, s.step)).collect::<Vec<_>>();
+    assert_eq!((of_block(0), of_block(gather.blocks() - 1)), (vec![(4, 1); 1024], vec![(4, -1); 1024]));
+}
+
 #[test]
 fn a_stacked_jungfrau_block_is_one_packet() {
     let geometry = ImageGeometry::stacked(TileFormat::jungfrau(1).unwrap(), 2).unwrap();
