@@ -14,6 +14,7 @@
 pub mod archive_copy;
 mod calibration;
 pub mod diagnostics;
+mod excalibur;
 mod facts;
 pub mod geometry;
 pub mod model;

@@ -9,7 +9,7 @@ use super::processing::{self, PixelOptions};
 use super::read::{self, Document, Table};
 pub use super::shared_keys::resolve;
 use super::shared_keys::{check_prefix, layout, missing, overwrite, quarter_turns, required, start_timeout_ns, sync_interval};
-use super::xfel_train;
+use super::{excalibur, xfel_train};
 use konkordia_core::affinity::{Cpus, Pins, Priority, cpus_text};
 use konkordia_core::backend::Receive;
 use konkordia_core::experiment::{Experiment, Metadata};
@@ -169,8 +169,8 @@ impl Reader<'_> {
         let options = processing::read(self.document, self.d, recipe, pixel);
         let detector = detector?;
         let mut setup = super::setup::rules(self.document, self.d, detector.format.tiles_per_module);
-        if detector.format.kind == DetectorKind::XfelTrain {
-            // Their packets do not say where they come from.
+        if !detector.format.kind.is_sls() {
+            // Packets of other detectors do not say where they come from.
             setup.ports = Ports::Unknown;
         }
         let (modules, geometry) = (detector.modules, geometry?);
@@ -261,6 +261,10 @@ impl Reader<'_> {
             return Some(Detector { format, modules, double_pixels: DoublePixels::Keep });
         }
         xfel_train::refuse_own(self.document, self.d);
+        if kind == excalibur::TYPE {
+            let format = excalibur::read(self.document, self.d)?;
+            return Some(Detector { format, modules, double_pixels: DoublePixels::Keep });
+        }
         if kind == "eiger" {
             let format = self.eiger()?;
             // The presets place modules as they are mounted, with the gaps between their chips.
@@ -339,6 +343,7 @@ impl Reader<'_> {
         }
         let name = t.text("geometry").unwrap_or("stacked");
         let result = match Preset::find(name) {
+            None if detector.format.kind == DetectorKind::Excalibur => excalibur::stacked(detector.format, streams),
             None => ImageGeometry::stacked_with(detector.format, streams, detector.double_pixels),
             Some(preset) if preset.kind != detector.format.kind || preset.modules() != detector.modules => {
                 let what = format!("detector.geometry: \"{name}\" does not fit this detector");
@@ -435,8 +440,8 @@ impl Reader<'_> {
                 None
             }
             (Some("raw"), DetectorKind::Jungfrau) => Some((Recipe::Raw, PixelType::Uint16)),
-            (Some("raw"), DetectorKind::Eiger) => {
-                let why = "the words of an EIGER are counts already, and some are packed on the wire";
+            (Some("raw"), DetectorKind::Eiger | DetectorKind::Excalibur) => {
+                let why = "the words of this detector are counts already";
                 let fix = if format.bits == 32 { "write dtype = \"uint32\"" } else { "write dtype = \"uint16\"" };
                 self.d.add(t.span("dtype"), "processing.dtype: \"raw\" is for JUNGFRAU", why, fix);
                 None
@@ -444,11 +449,11 @@ impl Reader<'_> {
             (None, DetectorKind::Jungfrau) => {
                 Some((Recipe::JungfrauPhotons, if is_sum { PixelType::Int32 } else { PixelType::Int16 }))
             }
-            (None, DetectorKind::Eiger) => {
+            (None, DetectorKind::Eiger | DetectorKind::Excalibur) => {
                 Some((Recipe::Counts, if format.bits == 32 || is_sum { PixelType::Uint32 } else { PixelType::Uint16 }))
             }
             (Some(name), _) => {
-                let recipe = if kind == DetectorKind::Eiger { Recipe::Counts } else { Recipe::JungfrauPhotons };
+                let recipe = if kind.counts_photons() { Recipe::Counts } else { Recipe::JungfrauPhotons };
                 Some((recipe, name.parse().ok()?))
             }
         }
@@ -516,12 +521,13 @@ impl Reader<'_> {
         let model = self.document.table("detector").text("model").unwrap_or(format.kind.name()).to_uppercase();
         let name = format!("{model} {modules} module{}", if modules == 1 { "" } else { "s" });
         // These are facts of the detectors of PSI.
-        let is_known = format.kind != DetectorKind::XfelTrain;
+        let is_known = format.kind.is_sls();
+        let bits = if format.kind == DetectorKind::Excalibur { excalibur::COUNTER_BITS } else { format.bits };
         Metadata {
             pixel_size_m: facts.pixel_size_m.or(is_known.then_some([75.0 * 1e-6; 2])),
             sensor_material: facts.sensor_material.or(is_known.then(|| "Si".into())),
             sensor_thickness_m: facts.sensor_thickness_m.or(is_known.then_some(320.0 * 1e-6)),
-            bit_depth: Some(format.bits),
+            bit_depth: Some(bits),
             detector_description: facts.detector_description.or(Some(name)),
             experiment: Experiment {
                 // Neither these detectors nor this program apply a flat field.

@@ -63,11 +63,11 @@ const KEYS: &[Key] = &[
     key(
         "detector",
         "type",
-        Kind::Choice(&["jungfrau", "eiger", "xfel-train", "stream"]),
+        Kind::Choice(&["jungfrau", "eiger", "xfel-train", "excalibur", "stream"]),
         "required",
-        "detector family; \"xfel-train\" = a detector of European XFEL that sends trains; \"stream\" = anything that sends whole images as messages or files, with `konkordia serve`",
+        "detector family; \"xfel-train\" = a detector of European XFEL that sends trains; \"excalibur\" = Medipix3 chips read by FEMs; \"stream\" = anything that sends whole images as messages or files, with `konkordia serve`",
     ),
-    key("detector", "modules", Kind::Integer(1, 256), "1", "modules of 512 x 1024 pixels"),
+    key("detector", "modules", Kind::Integer(1, 256), "1", "modules of 512 x 1024 pixels; excalibur: FEMs"),
     key(
         "detector",
         "interfaces",
@@ -80,7 +80,7 @@ const KEYS: &[Key] = &[
         "bits",
         Kind::Integer(4, 32),
         "16",
-        "EIGER: bits of a pixel on the wire: 4, 8, 12, 16 or 32. JUNGFRAU always has 16",
+        "EIGER: bits of a pixel on the wire: 4, 8, 12, 16 or 32. JUNGFRAU always has 16. EXCALIBUR: bits of a counter, only 12, the default",
     ),
     key(
         "detector",

@@ -179,7 +179,7 @@ error: detector.type: \"jungfrow\" is not possible
    |
 2  | type = \"jungfrow\"
    |        ^^^^^^^^^^
-  fix: did you mean \"jungfrau\"? one of \"jungfrau\", \"eiger\", \"xfel-train\", \"stream\"",
+  fix: did you mean \"jungfrau\"? one of \"jungfrau\", \"eiger\", \"xfel-train\", \"excalibur\", \"stream\"",
     );
     check(
         "energy_kev = 12.4",

@@ -23,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 pub mod eiger;
+pub mod excalibur;
 pub mod fault;
 pub mod jungfrau;
 mod lattice;
