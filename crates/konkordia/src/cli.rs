@@ -282,6 +282,12 @@ pub enum SimulateDetector {
   konkordia simulate xfel-train --to 127.0.0.1:50010 --modules 2 --images-per-train 4 --trains 100
   konkordia simulate xfel-train --to 127.0.0.1:50010 --model agipd --trains 50 --loss 0.001 --seed 7")]
     XfelTrain(XfelTrainArgs),
+    /// FEMs of an EXCALIBUR: stripes of 256 x 2048 random counts of 12 bits, one UDP port per FEM
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia simulate excalibur --to 127.0.0.1:50010
+  konkordia simulate excalibur --to 127.0.0.1:50010 --fems 6 --images 1000 --rate 50
+  konkordia simulate excalibur --to 127.0.0.1:50010 --images 50 --loss 0.001 --seed 7")]
+    Excalibur(ExcaliburArgs),
 }
 
 /// Faults of the link between a simulated detector and its receiver.
@@ -477,6 +483,34 @@ pub struct XfelTrainArgs {
     pub images_per_train: u32,
     /// Frame number of the first train
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "What to send")]
+    pub first_frame: u32,
+    #[command(flatten)]
+    pub faults: FaultArgs,
+    /// For programs: what was sent, as JSON on stdout
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+    /// No progress line
+    #[arg(long, short, help_heading = "Output")]
+    pub quiet: bool,
+}
+
+/// `konkordia simulate excalibur`
+#[derive(Debug, Args)]
+pub struct ExcaliburArgs {
+    /// Where to send: address and port of the first FEM; the others follow on consecutive ports
+    #[arg(long, value_name = "HOST:PORT", help_heading = "What to send")]
+    pub to: String,
+    /// Images to send
+    #[arg(long, value_name = "N", default_value_t = 100, help_heading = "What to send", value_parser = clap::value_parser!(u64).range(1..))]
+    pub images: u64,
+    /// Images per second; 0 = as fast as possible
+    #[arg(long, value_name = "HZ", default_value_t = 10.0, help_heading = "What to send")]
+    pub rate: f64,
+    /// Number of FEMs
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "What to send", value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub fems: u32,
+    /// Frame number of the first image
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "What to send", value_parser = clap::value_parser!(u32).range(..=0x7FFF_FFFF))]
     pub first_frame: u32,
     #[command(flatten)]
     pub faults: FaultArgs,

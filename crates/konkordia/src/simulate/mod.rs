@@ -1,7 +1,9 @@
 //! `konkordia simulate`: a detector that sends packets.
 
 pub mod detector;
+mod excalibur;
 pub mod feed;
+mod frames;
 mod link;
 pub mod send;
 pub mod setup;
@@ -36,6 +38,7 @@ pub fn command(detector: &SimulateDetector) -> Result<Exit, Failure> {
         SimulateDetector::Jungfrau(args) => jungfrau_command(&detectors::simulated(args)?),
         SimulateDetector::Eiger(args) => eiger_command(args),
         SimulateDetector::XfelTrain(args) => xfel_train::command(args),
+        SimulateDetector::Excalibur(args) => excalibur::command(args),
     }
 }
 

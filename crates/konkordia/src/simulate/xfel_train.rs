@@ -2,19 +2,16 @@
 
 use super::detector::wrong;
 use super::link::{address, fault_json, fault_model_of};
-use super::send::{Senders, Sent, failed, wait_until};
+use super::frames::{Pace, send};
+use super::send::{Senders, Sent};
 use crate::cli::XfelTrainArgs;
 use crate::console;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::text;
 use konkordia_core::tile::{TileFormat, XfelDetector};
-use konkordia_sim::fault::{Datagram, FaultCounts, FaultLink};
+use konkordia_sim::fault::{FaultCounts, FaultLink};
 use konkordia_sim::xfel_train::TrainModel;
 use serde_json::json;
-use std::time::Instant;
-
-/// The packets of a train are spread over this part of its period.
-const SPREAD: f64 = 0.8;
 
 /// Sends the trains.
 pub fn command(args: &XfelTrainArgs) -> Result<Exit, Failure> {
@@ -24,7 +21,8 @@ pub fn command(args: &XfelTrainArgs) -> Result<Exit, Failure> {
     let model = model(args)?;
     let mut senders = Senders::consecutive(address(&args.to)?, model.modules, &[])?;
     let mut link = FaultLink::new(&fault_model_of(&args.faults));
-    let sent = send(args, &model, &mut senders, &mut link)?;
+    let pace = Pace { frames: args.trains, rate_hz: args.rate, name: "trains", is_quiet: args.quiet || args.json };
+    let sent = send(&pace, model.modules, &mut senders, &mut link, |module, train| model.datagrams(module, train))?;
     report(args, &model, &sent, &link.log().counts);
     Ok(Exit::Complete)
 }
@@ -44,37 +42,6 @@ fn model(args: &XfelTrainArgs) -> Result<TrainModel, Failure> {
         seed: args.faults.seed,
         ..TrainModel::lpd(args.images_per_train as usize, args.modules as usize)
     })
-}
-
-/// Modules take turns packet by packet, as on a real network.
-fn send(args: &XfelTrainArgs, model: &TrainModel, senders: &mut Senders, link: &mut FaultLink) -> Result<Sent, Failure> {
-    let period = if args.rate > 0.0 { 1.0 / args.rate } else { 0.0 };
-    let (packets, start) = (model.packets(), Instant::now());
-    let (mut sent, mut error) = (Sent::default(), None);
-    let mut deliver = |datagram: Datagram<'_>| {
-        sent.packets += 1;
-        sent.bytes += datagram.bytes.len() as u64;
-        if let Err(e) = senders.send(datagram.stream, datagram.bytes) {
-            error.get_or_insert(e);
-        }
-    };
-    let mut progress = console::Progress::new(args.quiet || args.json);
-    for train in 0..args.trains {
-        progress.update(|| format!("sent {} of {} trains", text::count(train), text::count(args.trains)));
-        let modules: Vec<_> = (0..model.modules).map(|module| model.datagrams(module, train)).collect();
-        for packet in 0..packets {
-            wait_until(start, (train as f64 + SPREAD * packet as f64 / packets as f64) * period);
-            for (stream, datagrams) in modules.iter().enumerate() {
-                link.push(Datagram { stream, bytes: &datagrams[packet], is_other_sender: false }, &mut deliver);
-            }
-        }
-    }
-    link.flush(&mut deliver);
-    progress.end();
-    match error {
-        Some(e) => Err(failed(&e)),
-        None => Ok(Sent { images: args.trains, seconds: start.elapsed().as_secs_f64(), ..sent }),
-    }
 }
 
 fn report(args: &XfelTrainArgs, model: &TrainModel, sent: &Sent, faults: &FaultCounts) {

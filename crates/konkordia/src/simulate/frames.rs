@@ -1,0 +1,62 @@
+//! Sends frames whose datagrams are made one frame at a time: those of detectors that are not of PSI.
+
+use super::send::{Senders, Sent, failed, wait_until};
+use crate::console;
+use konkordia_core::failure::Failure;
+use konkordia_core::text;
+use konkordia_sim::fault::{Datagram, FaultLink};
+use std::time::Instant;
+
+/// The packets of a frame are spread over this part of its period.
+const SPREAD: f64 = 0.8;
+
+/// How many frames, and how fast.
+pub struct Pace {
+    /// Frames to send.
+    pub frames: u64,
+    /// Frames per second, 0 = as fast as possible.
+    pub rate_hz: f64,
+    /// What frames of this detector are called.
+    pub name: &'static str,
+    /// No progress line.
+    pub is_quiet: bool,
+}
+
+/// Sends frames of `streams` streams, which take turns packet by packet, as on a real network. `datagrams` makes those
+/// of a stream and frame; all frames have as many.
+pub fn send(
+    pace: &Pace,
+    streams: usize,
+    senders: &mut Senders,
+    link: &mut FaultLink,
+    datagrams: impl Fn(usize, u64) -> Vec<Vec<u8>>,
+) -> Result<Sent, Failure> {
+    let period = if pace.rate_hz > 0.0 { 1.0 / pace.rate_hz } else { 0.0 };
+    let start = Instant::now();
+    let (mut sent, mut error) = (Sent::default(), None);
+    let mut deliver = |datagram: Datagram<'_>| {
+        sent.packets += 1;
+        sent.bytes += datagram.bytes.len() as u64;
+        if let Err(e) = senders.send(datagram.stream, datagram.bytes) {
+            error.get_or_insert(e);
+        }
+    };
+    let mut progress = console::Progress::new(pace.is_quiet);
+    for frame in 0..pace.frames {
+        progress.update(|| format!("sent {} of {} {}", text::count(frame), text::count(pace.frames), pace.name));
+        let tiles: Vec<_> = (0..streams).map(|stream| datagrams(stream, frame)).collect();
+        let packets = tiles.iter().map(Vec::len).max().unwrap_or(0);
+        for packet in 0..packets {
+            wait_until(start, (frame as f64 + SPREAD * packet as f64 / packets as f64) * period);
+            for (stream, datagrams) in tiles.iter().enumerate() {
+                link.push(Datagram { stream, bytes: &datagrams[packet], is_other_sender: false }, &mut deliver);
+            }
+        }
+    }
+    link.flush(&mut deliver);
+    progress.end();
+    match error {
+        Some(e) => Err(failed(&e)),
+        None => Ok(Sent { images: pace.frames, seconds: start.elapsed().as_secs_f64(), ..sent }),
+    }
+}
