@@ -217,7 +217,7 @@ pub fn arm(mut parts: RunParts) -> Result<Armed, ArmError> {
         snapshot,
         tiles: plan.streams(),
         tile_bytes: format.tile_bytes() as usize,
-        section_bytes: format.section_bytes() as usize,
+        sections: format.sections as usize,
         payload_bytes: format.payload_bytes as usize,
         strip_bytes_max: plan.strips().map(packed_bytes_max).collect(),
         strip_numbers: numbers_of_strip(&plan),

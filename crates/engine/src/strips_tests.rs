@@ -77,7 +77,7 @@ impl Bench {
             packed_slots: plan.strip_slots(),
             tiles: plan.streams(),
             tile_bytes: format.tile_bytes() as usize,
-            section_bytes: format.section_bytes() as usize,
+            sections: format.sections as usize,
             payload_bytes: format.payload_bytes as usize,
             strip_bytes_max: vec![plan.packed_bytes_max(); plan.strips().count()],
             strip_numbers: numbers_of_strip(&plan),

@@ -14,7 +14,7 @@
 //!     packed_slots: 1,
 //!     tiles: 1,
 //!     tile_bytes: 128,
-//!     section_bytes: 128,
+//!     sections: 1,
 //!     payload_bytes: 64,
 //!     strip_bytes_max: vec![128],
 //!     strip_numbers: 0,

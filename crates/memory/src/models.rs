@@ -83,7 +83,7 @@ impl Case {
             packed_slots: self.packed_slots,
             tiles: self.tiles,
             tile_bytes: PAYLOAD,
-            section_bytes: PAYLOAD,
+            sections: 1,
             payload_bytes: PAYLOAD,
             strip_bytes_max: vec![8; self.workers],
             strip_numbers: 1,

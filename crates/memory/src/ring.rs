@@ -62,6 +62,7 @@ struct Shared {
     raw: Mapping,
     images: Images,
     tile_stride: usize,
+    section_bytes: usize,
     section_packets: usize,
     raw_accesses: Accesses,
     cells: Box<[Place<TileCell>]>,
@@ -106,7 +107,7 @@ impl Shared {
     /// # Panics
     /// If the packet lies outside of the tile.
     fn place_of(&self, packet: u16) -> Range<usize> {
-        let (packet, section_bytes) = (usize::from(packet), self.spec.section_bytes);
+        let (packet, section_bytes) = (usize::from(packet), self.section_bytes);
         // Most tiles have one section: no packet of theirs pays for a division.
         let section = if packet < self.section_packets { 0 } else { packet / self.section_packets };
         let first = (packet - section * self.section_packets) * self.spec.payload_bytes;
@@ -192,8 +193,8 @@ impl Ring {
     pub fn new(spec: RingSpec) -> io::Result<Self> {
         assert!(spec.slots > 1 && spec.packed_slots > 0 && spec.tiles > 0 && spec.workers > 0);
         assert!(!spec.strip_bytes_max.is_empty() && spec.payload_bytes > 0 && spec.tile_bytes > 0);
-        assert!(spec.section_bytes > 0 && spec.tile_bytes.is_multiple_of(spec.section_bytes), "sections are equal parts");
         let (tile_stride, raw_bytes) = spec.layout().ok_or_else(|| io::Error::other("the ring is larger than any memory"))?;
+        let (section_bytes, section_packets) = spec.section();
         let claims = CLAIMS.max(2 * spec.slots);
         let cursors = |n: usize| (0..n).map(|_| Cursor::default()).collect();
         let bells = |n: usize| (0..n).map(|_| Bell::default()).collect();
@@ -211,7 +212,8 @@ impl Ring {
             raw,
             images,
             tile_stride,
-            section_packets: spec.section_packets(),
+            section_bytes,
+            section_packets,
             raw_accesses: Accesses::new(spec.slots as usize * spec.tiles),
             cells: (0..spec.slots as usize * spec.tiles).map(|_| Place::new(TileCell::default())).collect(),
             claims: (0..claims).map(|_| AtomicU64::new(0)).collect(),
@@ -254,7 +256,7 @@ pub struct TileWriter {
 
 impl TileWriter {
     fn new(shared: Arc<Shared>, tile: usize) -> Self {
-        let packets = shared.spec.tile_bytes / shared.spec.section_bytes * shared.section_packets;
+        let packets = shared.spec.sections * shared.section_packets;
         Self { shared, tile, low: 0, limit: 0, now_ns: 0, loan: Loan::new(packets) }
     }
 

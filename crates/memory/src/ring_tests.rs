@@ -9,7 +9,7 @@ fn spec(slots: u64, tiles: usize, workers: usize) -> RingSpec {
         packed_slots: slots,
         tiles,
         tile_bytes: 4 * PAYLOAD,
-        section_bytes: 4 * PAYLOAD,
+        sections: 1,
         payload_bytes: PAYLOAD,
         strip_bytes_max: vec![8 * 4 * tiles; 3],
         strip_numbers: 2,
@@ -557,8 +557,7 @@ fn sizes_and_counts_that_overflow_are_refused() {
 /// Two sections of two packets each; the last packet of each has 24 bytes.
 #[test]
 fn packets_of_the_second_section_follow_the_first_section() {
-    let (section_bytes, tile_bytes) = (PAYLOAD + 24, 2 * (PAYLOAD + 24));
-    let Ring { mut receivers, .. } = Ring::new(RingSpec { tile_bytes, section_bytes, ..spec(4, 1, 1) }).unwrap();
+    let Ring { mut receivers, .. } = Ring::new(RingSpec { tile_bytes: 2 * (PAYLOAD + 24), sections: 2, ..spec(4, 1, 1) }).unwrap();
     let writer = receivers.remove(0);
     let places: Vec<_> = (0..4).map(|packet| writer.shared.place_of(packet)).collect();
     assert_eq!(places, [0..64, 64..88, 88..152, 152..176]);
@@ -569,5 +568,5 @@ fn packets_of_the_second_section_follow_the_first_section() {
 #[test]
 #[should_panic(expected = "sections are equal parts")]
 fn a_tile_is_whole_sections() {
-    let _ = Ring::new(RingSpec { section_bytes: 3 * PAYLOAD, ..spec(4, 1, 1) });
+    let _ = Ring::new(RingSpec { sections: 3, ..spec(4, 1, 1) });
 }

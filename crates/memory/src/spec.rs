@@ -13,9 +13,9 @@ pub struct RingSpec {
     pub tiles: usize,
     /// Bytes of a raw tile.
     pub tile_bytes: usize,
-    /// Bytes of each section of a tile, a whole part of `tile_bytes`; all of them if there is one section.
-    pub section_bytes: usize,
-    /// Payload bytes of every packet but the last of a section, which has the rest of `section_bytes`.
+    /// Sections of a tile: equal parts of its bytes, each divided into packets on its own.
+    pub sections: usize,
+    /// Payload bytes of every packet but the last of a section, which has the rest of the section.
     pub payload_bytes: usize,
     /// Most bytes of each packed strip.
     pub strip_bytes_max: Vec<usize>,
@@ -32,9 +32,11 @@ pub struct RingSpec {
 }
 
 impl RingSpec {
-    /// Packets of each section.
-    pub(crate) fn section_packets(&self) -> usize {
-        self.section_bytes.div_ceil(self.payload_bytes)
+    /// Bytes and packets of each section.
+    pub(crate) fn section(&self) -> (usize, usize) {
+        assert!(self.sections > 0 && self.tile_bytes.is_multiple_of(self.sections), "sections are equal parts");
+        let bytes = self.tile_bytes / self.sections;
+        (bytes, bytes.div_ceil(self.payload_bytes))
     }
 
     /// Bytes from tile to tile, on cache lines of their own, and of all tiles. `None` if any size or offset of the ring
