@@ -1,4 +1,5 @@
-//! Any bytes as a packet of an EXCALIBUR: they are refused, or the packet brings its own bytes of the tile and no others.
+//! Any bytes as a packet of an EXCALIBUR: they are refused, or the packet brings its own bytes of the tile and no
+//! others.
 #![no_main]
 
 use konkordia_core::tile::TileFormat;

@@ -218,8 +218,8 @@ impl TileFormat {
         one.with_images(images)
     }
 
-    /// The stripe of 8 chips that one FEM of an EXCALIBUR reads, with counters of 12 bits. The 8 bytes behind the pixels
-    /// of a subframe are not among the bytes of the tile (docs/protocols.md 9.1).
+    /// The stripe of 8 chips that one FEM of an EXCALIBUR reads, with counters of 12 bits. The 8 bytes behind the
+    /// pixels of a subframe are not among the bytes of the tile (docs/protocols.md 9.1).
     pub const fn excalibur() -> Self {
         Self {
             kind: DetectorKind::Excalibur,

@@ -1,5 +1,5 @@
-//! EXCALIBUR through the whole engine without sockets: simulated FEMs lose, repeat, delay and damage packets; every pixel,
-//! every bitmap and every header is compared with a naive reference, and every sum is checked.
+//! EXCALIBUR through the whole engine without sockets: simulated FEMs lose, repeat, delay and damage packets; every
+//! pixel, every bitmap and every header is compared with a naive reference, and every sum is checked.
 
 use konkordia_core::affinity::Affinity;
 use konkordia_core::geometry::{DoublePixels, ImageGeometry, Orientation, Placement, Quarter};

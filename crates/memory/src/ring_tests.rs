@@ -557,7 +557,8 @@ fn sizes_and_counts_that_overflow_are_refused() {
 /// Two sections of two packets each; the last packet of each has 24 bytes.
 #[test]
 fn packets_of_the_second_section_follow_the_first_section() {
-    let Ring { mut receivers, .. } = Ring::new(RingSpec { tile_bytes: 2 * (PAYLOAD + 24), sections: 2, ..spec(4, 1, 1) }).unwrap();
+    let Ring { mut receivers, .. } =
+        Ring::new(RingSpec { tile_bytes: 2 * (PAYLOAD + 24), sections: 2, ..spec(4, 1, 1) }).unwrap();
     let writer = receivers.remove(0);
     let places: Vec<_> = (0..4).map(|packet| writer.shared.place_of(packet)).collect();
     assert_eq!(places, [0..64, 64..88, 88..152, 152..176]);

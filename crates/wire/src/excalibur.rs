@@ -1,8 +1,8 @@
 //! EXCALIBUR: the packets in which a FEM (front-end module) sends the counts of its stripe of 8 Medipix3 chips. All
 //! integers are little-endian. Sources and layout: docs/protocols.md 9.
 //!
-//! Facts relied on for packets (9.1), with counters of 12 bits: a frame of a FEM is two subframes, one for 4 chips each.
-//! A datagram is a header of 8 bytes, the subframe counter and the packet word, and then data; the frame is the counter
+//! Facts relied on for packets (9.1), with counters of 12 bits: a frame of a FEM is two subframes of 4 chips each. A
+//! datagram is a header of 8 bytes, the subframe counter and the packet word, and then data; the frame is the counter
 //! divided by 2. Bits 0 to 29 of the packet word are the number of the packet in its subframe, bit 31 marks packet 0
 //! (start of the subframe), bit 30 the last one (end). A subframe is 65 primary packets with 8000 bytes of data and a
 //! tail packet with 4296, of which the last 8 are no pixels, but the trailer: the number of the frame, counted from 1.

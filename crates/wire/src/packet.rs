@@ -1,6 +1,6 @@
 //! What the receiver needs to know of a packet, whatever its format, and what a format has to provide for it.
 //!
-//! Facts relied on: a tile is one or more sections of equal length ([`TileFormat::sections`]), and the bytes of a section
+//! Facts relied on: a tile is one or more sections of equal length ([`TileFormat::sections`]). The bytes of a section
 //! are divided into payloads of one size ([`TileFormat::payload_bytes`]), of which only the last may be shorter. So the
 //! number of a packet says which bytes of the tile it brings ([`TileFormat::bytes_of`]), and the arrival bitmap shows
 //! which bytes came.

@@ -232,8 +232,8 @@ impl Gather {
     }
 }
 
-/// As [`ImageGeometry::for_each_run`], with tile pixels counted as they are sent. Runs of tiles that are sent in another
-/// order than row by row are cut where pixels that are neighbours in the image are none on the wire.
+/// As [`ImageGeometry::for_each_run`], with tile pixels counted as they are sent. Runs of tiles that are sent in
+/// another order than row by row are cut where pixels that are neighbours in the image are none on the wire.
 fn for_each_wire_run(geometry: &ImageGeometry, mut visit: impl FnMut(PixelRun)) {
     let format = geometry.format();
     geometry.for_each_run(|run| {

@@ -1,8 +1,8 @@
 //! `konkordia simulate xfel-train`: modules of European XFEL that send trains of random images.
 
 use super::detector::wrong;
-use super::link::{address, fault_json, fault_model_of};
 use super::frames::{Pace, send};
+use super::link::{address, fault_json, fault_model_of};
 use super::send::{Senders, Sent};
 use crate::cli::XfelTrainArgs;
 use crate::console;
