@@ -1,5 +1,5 @@
-"""An EXCALIBUR from its packets to the file, as a user runs it; h5py reads the file. numpy brings the pixels into the order
-of docs/protocols.md 9.2, and the packets are made here or by the simulator."""
+"""An EXCALIBUR from its packets to the file, as a user runs it; h5py reads the file. numpy brings the pixels into the
+order of docs/protocols.md 9.2, and the packets are made here or by the simulator."""
 
 import socket
 import struct
