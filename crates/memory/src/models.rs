@@ -586,9 +586,10 @@ fn who_sleeps_is_woken_for_images() {
 #[test]
 fn a_part_that_is_left_out_is_noticed() {
     let (touched, stuck, stale) = ("Causality violation", "deadlock", "cursors only move up");
+    let unready = "is not ready for the committer";
     for (part, model, expected) in [
         (Part::CursorRelease, FRAMES, touched),
-        (Part::CursorRelease, IMAGES, touched),
+        (Part::CursorRelease, IMAGES, unready),
         (Part::CursorAcquire, FRAMES, touched),
         (Part::CursorRelease, FILLED_FRAMES, touched),
         (Part::CursorAcquire, FILLED_FRAMES, touched),
