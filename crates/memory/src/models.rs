@@ -593,7 +593,7 @@ fn a_part_that_is_left_out_is_noticed() {
         (Part::CursorAcquire, FRAMES, touched),
         (Part::CursorRelease, FILLED_FRAMES, touched),
         (Part::CursorAcquire, FILLED_FRAMES, touched),
-        (Part::CursorAcquire, IMAGES, touched),
+        (Part::CursorAcquire, IMAGES, unready),
         (Part::RawHold, RAW_FRAMES, touched),
         (Part::ClaimRelease, CLAIMS, stale),
         (Part::ClaimAcquire, CLAIMS, stale),
