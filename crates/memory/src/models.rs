@@ -587,13 +587,14 @@ fn who_sleeps_is_woken_for_images() {
 #[test]
 fn a_part_that_is_left_out_is_noticed() {
     let (touched, stuck, stale) = ("Causality violation", "deadlock", "cursors only move up");
+    let unready = "is not ready for the committer";
     for (part, model, expected) in [
         (Part::CursorRelease, FRAMES, touched),
-        (Part::CursorRelease, IMAGES, touched),
+        (Part::CursorRelease, IMAGES, unready),
         (Part::CursorAcquire, FRAMES, touched),
         (Part::CursorRelease, FILLED_FRAMES, touched),
         (Part::CursorAcquire, FILLED_FRAMES, touched),
-        (Part::CursorAcquire, IMAGES, touched),
+        (Part::CursorAcquire, IMAGES, unready),
         (Part::RawHold, RAW_FRAMES, touched),
         (Part::ClaimRelease, CLAIMS, stale),
         (Part::ClaimAcquire, CLAIMS, stale),

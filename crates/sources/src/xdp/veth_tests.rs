@@ -232,6 +232,19 @@ fn streams_are_read_by_threads_of_their_own() {
     });
 }
 
+/// Waits until the other end of the cable refuses datagrams to a port of nobody. Until the link is up and its address is
+/// known, the kernel keeps a few datagrams and drops the others.
+fn wait_for_answer(nobody: SocketAddr) {
+    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+    socket.connect(nobody).unwrap();
+    let refused = |result: io::Result<usize>| result.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+    let start = Instant::now();
+    while !refused(socket.send(b"ready?")) && !refused(socket.recv(&mut [0; 8])) {
+        assert!(start.elapsed() < LONG, "the cable does not get ready");
+    }
+}
+
 /// A sender on the same machine may send several datagrams as one frame; the kernel divides it.
 #[test]
 fn datagrams_that_the_kernel_has_joined_are_divided() {
@@ -242,10 +255,7 @@ fn datagrams_that_the_kernel_has_joined_are_divided() {
             std::io::stdin().read_line(&mut String::new()).unwrap();
             set("address add 10.7.0.1/24 dev det");
             set("link set det up");
-            let start = Instant::now();
-            while !set("link show det").contains("state UP") && start.elapsed() < LONG {
-                std::thread::sleep(Duration::from_millis(10));
-            }
+            wait_for_answer(SocketAddr::new(addresses(V4).1.ip(), 9009));
             let mut sender = UdpSender::connect(to(&[PORT])[0]).unwrap();
             let all: Vec<u8> = (0..70).flat_map(|number| payload(8240, number)).collect();
             sender.send_segments(&all, 8240).unwrap();
