@@ -232,8 +232,8 @@ fn streams_are_read_by_threads_of_their_own() {
     });
 }
 
-/// Waits until the other end of the cable refuses datagrams to a port of nobody. Until the link is up and its address is
-/// known, the kernel keeps a few datagrams and drops the others.
+/// Waits until the other end of the cable refuses datagrams to a port of nobody. Until the link is up and the address
+/// of that end is known, the kernel keeps a few datagrams and drops the others.
 fn wait_for_answer(nobody: SocketAddr) {
     let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
     socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
