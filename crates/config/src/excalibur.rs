@@ -1,6 +1,7 @@
 //! The keys of an EXCALIBUR, whose FEMs send the counts of a stripe of chips each (docs/protocols.md 9).
 
 use super::diagnostics::Diagnostics;
+use super::not_sls::Refusals;
 use super::read::Document;
 use konkordia_core::geometry::{DoublePixels, GeometryError, ImageGeometry, Orientation, Placement, Quarter};
 use konkordia_core::tile::TileFormat;
@@ -11,37 +12,19 @@ pub const TYPE: &str = "excalibur";
 pub const COUNTER_BITS: u32 = 12;
 /// Keys of other types.
 const OTHERS: [&str; 6] = ["interfaces", "rows", "ten_giga", "double_pixels", "model", "images_per_train"];
-/// What packets do not say.
-const HEADER: [&str; 3] = ["header_row", "header_column", "module_id"];
-/// Flags by which frames are selected.
-const FLAGS: [&str; 2] = ["dark_flag_bit", "keep_flag_bit"];
 
 /// The tile of a FEM; reports what does not go with an EXCALIBUR.
 pub fn read(document: &Document, d: &mut Diagnostics) -> Option<TileFormat> {
     let t = document.table("detector");
-    for key in OTHERS.into_iter().filter(|key| t.has(key)) {
-        d.add(t.span(key), format!("detector.{key}: an EXCALIBUR has no such setting"), "", "remove the line");
-    }
-    for tile in document.array("detector.tile") {
-        for key in HEADER.into_iter().filter(|key| tile.has(key)) {
-            let why = "packets of an EXCALIBUR do not say which FEM they come from";
-            d.add(tile.span(key), format!("detector.tile.{key}: packets cannot be compared with it"), why, "remove the line");
-        }
-    }
-    let (frames, output) = (document.table("frames"), document.table("output"));
-    for key in FLAGS.into_iter().filter(|key| frames.has(key)) {
-        let why = "packets of an EXCALIBUR have no flags";
-        d.add(frames.span(key), format!("frames.{key}: frames cannot be selected by it"), why, "remove the line");
-    }
-    if output.flag("keep_raw") == Some(true) {
-        let why = "raw frames are stored as files of an SLS receiver";
-        d.add(output.span("keep_raw"), "output.keep_raw: an EXCALIBUR has no such files", why, "remove the line");
-    }
-    let calibration = document.table("calibration");
-    if calibration.has("kind") && calibration.text("kind") != Some("none") {
-        let why = "an EXCALIBUR counts photons itself";
-        d.add(calibration.span("kind"), "calibration of an EXCALIBUR", why, "remove [calibration]");
-    }
+    let refusals = Refusals {
+        settings: &OTHERS,
+        who: "an EXCALIBUR has",
+        header: ("packets", "packets of an EXCALIBUR do not say which FEM they come from"),
+        flags: ("frames", "packets of an EXCALIBUR have no flags"),
+        raw: ("an EXCALIBUR has", "raw frames are stored as files of an SLS receiver"),
+        calibration: ("an EXCALIBUR", "an EXCALIBUR counts photons itself"),
+    };
+    refusals.report(document, d);
     let bits = t.integer("bits").unwrap_or(COUNTER_BITS.into());
     if bits != i64::from(COUNTER_BITS) {
         let why = "frames of other counters have packets of other lengths, or more subframes";

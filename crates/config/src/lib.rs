@@ -18,6 +18,7 @@ mod excalibur;
 mod facts;
 pub mod geometry;
 pub mod model;
+mod not_sls;
 pub mod overrides;
 pub mod plan;
 pub mod processing;

@@ -1,6 +1,7 @@
 //! The keys of a detector of European XFEL, whose modules send the images of a train together (docs/protocols.md 7).
 
 use super::diagnostics::Diagnostics;
+use super::not_sls::Refusals;
 use super::read::Document;
 use super::shared_keys::required;
 use konkordia_core::tile::{TileFormat, XfelDetector};
@@ -11,10 +12,6 @@ pub const TYPE: &str = "xfel-train";
 const OWN: [&str; 2] = ["model", "images_per_train"];
 /// Keys of other types.
 const OTHERS: [&str; 5] = ["interfaces", "bits", "rows", "ten_giga", "double_pixels"];
-/// What packets of trains do not say.
-const HEADER: [&str; 3] = ["header_row", "header_column", "module_id"];
-/// Flags by which frames are selected.
-const FLAGS: [&str; 2] = ["dark_flag_bit", "keep_flag_bit"];
 
 /// Reports keys that only detectors of this type have.
 pub fn refuse_own(document: &Document, d: &mut Diagnostics) {
@@ -28,29 +25,15 @@ pub fn refuse_own(document: &Document, d: &mut Diagnostics) {
 /// The tile of a module; reports what does not go with trains.
 pub fn read(document: &Document, d: &mut Diagnostics) -> Option<TileFormat> {
     let t = document.table("detector");
-    for key in OTHERS.into_iter().filter(|key| t.has(key)) {
-        d.add(t.span(key), format!("detector.{key}: a train has no such setting"), "", "remove the line");
-    }
-    for tile in document.array("detector.tile") {
-        for key in HEADER.into_iter().filter(|key| tile.has(key)) {
-            let why = "packets of trains do not say which module they come from";
-            d.add(tile.span(key), format!("detector.tile.{key}: trains cannot be compared with it"), why, "remove the line");
-        }
-    }
-    let (frames, output) = (document.table("frames"), document.table("output"));
-    for key in FLAGS.into_iter().filter(|key| frames.has(key)) {
-        let why = "the header of a train has no flags";
-        d.add(frames.span(key), format!("frames.{key}: trains cannot be selected by it"), why, "remove the line");
-    }
-    if output.flag("keep_raw") == Some(true) {
-        let why = "raw frames are stored as files of an SLS receiver; the images of this run are raw words already";
-        d.add(output.span("keep_raw"), "output.keep_raw: trains have no such files", why, "remove the line");
-    }
-    let calibration = document.table("calibration");
-    if calibration.has("kind") && calibration.text("kind") != Some("none") {
-        let why = "the words of trains are stored as they come";
-        d.add(calibration.span("kind"), "calibration of trains", why, "remove [calibration]");
-    }
+    let refusals = Refusals {
+        settings: &OTHERS,
+        who: "a train has",
+        header: ("trains", "packets of trains do not say which module they come from"),
+        flags: ("trains", "the header of a train has no flags"),
+        raw: ("trains have", "raw frames are stored as files of an SLS receiver; the images of this run are raw words already"),
+        calibration: ("trains", "the words of trains are stored as they come"),
+    };
+    refusals.report(document, d);
     let model = required(document, d, "detector", "model");
     let images = t.integer("images_per_train");
     if images.is_none() && !t.has("images_per_train") {
