@@ -8,12 +8,11 @@
 //! tail packet with 4296, of which the last 8 are no pixels, but the trailer: the number of the frame, counted from 1.
 //! Nothing in a packet says which FEM sent it.
 
-use crate::packet::{Claims, Decoder, Description, TilePacket};
+use crate::packet::{Claims, Decoder, Description, TilePacket, array};
 use konkordia_core::frame_header::{ColumnType, ColumnValue, FrameColumn, FrameHeader};
 use konkordia_core::ledger::Malformed;
 use konkordia_core::setup::{HeaderFields, Port};
 use konkordia_core::tile::{DetectorKind, TileFormat};
-use std::ops::Range;
 
 /// Byte ranges of the header of a datagram.
 mod field {
@@ -110,12 +109,4 @@ impl Decoder for Excalibur {
         }
         found
     }
-}
-
-/// The bytes of one field; its range is inside `bytes`, whose length was checked.
-#[inline]
-fn array<const N: usize>(bytes: &[u8], range: Range<usize>) -> [u8; N] {
-    let mut field = [0; N];
-    field.copy_from_slice(&bytes[range]);
-    field
 }

@@ -148,3 +148,11 @@ pub trait Decoder {
         0
     }
 }
+
+/// The bytes of one field; its range is inside `bytes`, whose length was checked.
+#[inline]
+pub(crate) fn array<const N: usize>(bytes: &[u8], range: std::ops::Range<usize>) -> [u8; N] {
+    let mut field = [0; N];
+    field.copy_from_slice(&bytes[range]);
+    field
+}

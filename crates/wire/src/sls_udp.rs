@@ -6,7 +6,7 @@
 //! at 0 on each port and lie in payload order, except that a JUNGFRAU that reads part of its rows numbers their packets
 //! as if all were read (docs/protocols.md 1.3); frame numbers start at 1 and EIGER's have 48 bits.
 
-use crate::packet::{Claims, Decoder, Description, TilePacket};
+use crate::packet::{Claims, Decoder, Description, TilePacket, array};
 use konkordia_core::frame_header::FrameHeader;
 use konkordia_core::ledger::Malformed;
 use konkordia_core::setup::{HeaderFields, Port};
@@ -245,14 +245,6 @@ pub fn write_header(header: &SlsHeader, kind: DetectorKind, packet: u16, datagra
     d[field::DETECTOR_SPECIFIC_3].copy_from_slice(&header.daq_info.to_le_bytes());
     d[field::DETECTOR_TYPE] = detector_type(kind);
     d[field::VERSION] = HEADER_VERSION;
-}
-
-/// The bytes of one field; its range is inside the header, whose length was checked.
-#[inline]
-fn array<const N: usize>(datagram: &[u8], range: std::ops::Range<usize>) -> [u8; N] {
-    let mut bytes = [0; N];
-    bytes.copy_from_slice(&datagram[range]);
-    bytes
 }
 
 #[cfg(test)]

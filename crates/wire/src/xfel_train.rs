@@ -10,7 +10,7 @@
 //! states (u16) and lengths (u32) of the images, each list padded to 32 bytes, two sections whose lengths are in the
 //! header, and a trailer of 32 bytes. Nothing else tells where a section begins.
 
-use crate::packet::{Claims, Decoder, Description, TilePacket};
+use crate::packet::{Claims, Decoder, Description, TilePacket, array};
 use konkordia_core::frame_header::{ColumnType, ColumnValue, FrameColumn, FrameHeader};
 use konkordia_core::ledger::Malformed;
 use konkordia_core::setup::{HeaderFields, Port};
@@ -373,12 +373,4 @@ impl<'a> Train<'a> {
     pub fn train_status(&self) -> u64 {
         u64::from_le_bytes(array(self.trailer(), trailer::STATUS))
     }
-}
-
-/// The bytes of one field; its range is inside `bytes`, whose length was checked.
-#[inline]
-fn array<const N: usize>(bytes: &[u8], range: Range<usize>) -> [u8; N] {
-    let mut field = [0; N];
-    field.copy_from_slice(&bytes[range]);
-    field
 }
