@@ -1,10 +1,12 @@
 //! Sends frames whose datagrams are made one frame at a time: those of detectors that are not of PSI.
 
+use super::link::fault_json;
 use super::send::{Senders, Sent, failed, wait_until};
 use crate::console;
 use konkordia_core::failure::Failure;
 use konkordia_core::text;
-use konkordia_sim::fault::{Datagram, FaultLink};
+use konkordia_sim::fault::{Datagram, FaultCounts, FaultLink};
+use serde_json::json;
 use std::time::Instant;
 
 /// The packets of a frame are spread over this part of its period.
@@ -58,5 +60,31 @@ pub fn send(
     match error {
         Some(e) => Err(failed(&e)),
         None => Ok(Sent { images: pace.frames, seconds: start.elapsed().as_secs_f64(), ..sent }),
+    }
+}
+
+/// Prints what was sent, on so many streams with so many packets per frame. `own`: as JSON, with these numbers beside
+/// those that all have.
+pub fn report(pace: &Pace, (streams, packets): (usize, usize), sent: &Sent, faults: &FaultCounts, own: Option<&[(&str, u64)]>) {
+    let expected = sent.images * (streams * packets) as u64;
+    let rate = if sent.seconds > 0.0 { sent.images as f64 / sent.seconds } else { 0.0 };
+    if let Some(own) = own {
+        let mut value = json!({
+            "images": sent.images, "packets_sent": sent.packets, "packets_expected": expected, "bytes_sent": sent.bytes,
+            "seconds": sent.seconds, "rate_hz": rate, "streams": streams, "packets_per_tile": packets,
+        });
+        for (name, number) in own {
+            value[*name] = json!(number);
+        }
+        value["faults"] = fault_json(faults);
+        return console::json(&value, true);
+    }
+    let (frames, sent_packets) = (text::count(sent.images), text::count(sent.packets));
+    console::to_stdout(&format!("sent {frames} {}, {sent_packets} packets in {:.2} s: {rate:.1} Hz", pace.name, sent.seconds));
+    if sent.packets != expected {
+        console::to_stdout(&format!(
+            "{} packets were to be sent; the others fell victim to the faults asked for",
+            text::count(expected)
+        ));
     }
 }

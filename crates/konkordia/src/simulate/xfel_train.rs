@@ -1,17 +1,14 @@
 //! `konkordia simulate xfel-train`: modules of European XFEL that send trains of random images.
 
 use super::detector::wrong;
-use super::frames::{Pace, send};
-use super::link::{address, fault_json, fault_model_of};
-use super::send::{Senders, Sent};
+use super::frames::{Pace, report, send};
+use super::link::{address, fault_model_of};
+use super::send::Senders;
 use crate::cli::XfelTrainArgs;
-use crate::console;
 use konkordia_core::failure::{Exit, Failure};
-use konkordia_core::text;
 use konkordia_core::tile::{TileFormat, XfelDetector};
-use konkordia_sim::fault::{FaultCounts, FaultLink};
+use konkordia_sim::fault::FaultLink;
 use konkordia_sim::xfel_train::TrainModel;
-use serde_json::json;
 
 /// Sends the trains.
 pub fn command(args: &XfelTrainArgs) -> Result<Exit, Failure> {
@@ -23,7 +20,8 @@ pub fn command(args: &XfelTrainArgs) -> Result<Exit, Failure> {
     let mut link = FaultLink::new(&fault_model_of(&args.faults));
     let pace = Pace { frames: args.trains, rate_hz: args.rate, name: "trains", is_quiet: args.quiet || args.json };
     let sent = send(&pace, model.modules, &mut senders, &mut link, |module, train| model.datagrams(module, train))?;
-    report(args, &model, &sent, &link.log().counts);
+    let own = [("first_frame", u64::from(model.first_frame)), ("first_train_id", model.first_train_id)];
+    report(&pace, (model.modules, model.packets()), &sent, &link.log().counts, args.json.then_some(&own[..]));
     Ok(Exit::Complete)
 }
 
@@ -42,25 +40,4 @@ fn model(args: &XfelTrainArgs) -> Result<TrainModel, Failure> {
         seed: args.faults.seed,
         ..TrainModel::lpd(args.images_per_train as usize, args.modules as usize)
     })
-}
-
-fn report(args: &XfelTrainArgs, model: &TrainModel, sent: &Sent, faults: &FaultCounts) {
-    let expected = sent.images * (model.modules * model.packets()) as u64;
-    let rate = if sent.seconds > 0.0 { sent.images as f64 / sent.seconds } else { 0.0 };
-    if args.json {
-        let value = json!({
-            "images": sent.images, "packets_sent": sent.packets, "packets_expected": expected, "bytes_sent": sent.bytes,
-            "seconds": sent.seconds, "rate_hz": rate, "streams": model.modules, "packets_per_tile": model.packets(),
-            "first_frame": model.first_frame, "first_train_id": model.first_train_id, "faults": fault_json(faults),
-        });
-        return console::json(&value, true);
-    }
-    let (trains, packets) = (text::count(sent.images), text::count(sent.packets));
-    console::to_stdout(&format!("sent {trains} trains, {packets} packets in {:.2} s: {rate:.1} Hz", sent.seconds));
-    if sent.packets != expected {
-        console::to_stdout(&format!(
-            "{} packets were to be sent; the others fell victim to the faults asked for",
-            text::count(expected)
-        ));
-    }
 }
