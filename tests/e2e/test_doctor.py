@@ -248,17 +248,6 @@ def test_a_silent_stream_and_packets_of_another_kind_are_named(bench):
     assert causes[0]["place"] == "stream" and f":{bench.port + 1}" in causes[0]["why"], causes
 
 
-def wait_for_thread(pid, name):
-    """The number of the thread of a program with this name, which need not have begun."""
-    for _ in range(3000):
-        for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
-            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-                if (task / "comm").read_text().strip() == name:
-                    return int(task.name)
-        time.sleep(0.01)
-    raise AssertionError(f"no thread {name}")
-
-
 @contextlib.contextmanager
 def slow_thread(pid, name):
     """The thread of a program gets only what a busy program leaves of one processor: less than a hundredth."""
@@ -266,7 +255,8 @@ def slow_thread(pid, name):
     busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
         os.sched_setaffinity(busy.pid, {processor})
-        thread = wait_for_thread(pid, name)
+        tasks = pathlib.Path(f"/proc/{pid}/task").iterdir()
+        (thread,) = [int(task.name) for task in tasks if (task / "comm").read_text().strip() == name]
         os.sched_setscheduler(thread, os.SCHED_IDLE, os.sched_param(0))
         os.sched_setaffinity(thread, {processor})
         yield

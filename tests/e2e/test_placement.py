@@ -2,10 +2,10 @@
 
 import os
 import pathlib
-import time
 
 import pytest
 from driving import INTERRUPT, balanced, program, raw_tables, simulate
+from service import until
 
 FREE_PAGES = pathlib.Path("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")
 
@@ -27,14 +27,7 @@ def threads(process):
 
 def wait_for_threads(process, names, timeout=30):
     """Waits until the run has these threads; a thread has its name before it has its place."""
-    wait_until(lambda: set(names) <= threads(process).keys(), timeout)
-
-
-def wait_until(condition, timeout=30):
-    end = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < end, "not within the time limit"
-        time.sleep(0.01)
+    until(lambda: set(names) <= threads(process).keys(), f"threads {names}", timeout)
 
 
 def test_threads_are_bound_as_the_file_says_and_the_run_is_complete(bench):
@@ -49,7 +42,7 @@ def test_threads_are_bound_as_the_file_says_and_the_run_is_complete(bench):
     process = receiver.process.pid
     wanted = {"rx-0": (str(last), 19, 0), "work-0": (str(first), 19, 0)}
     wait_for_threads(process, [*wanted, "commit", "join"])
-    wait_until(lambda: {name: threads(process)[name] for name in wanted} == wanted)
+    until(lambda: {name: threads(process)[name] for name in wanted} == wanted, "places of the threads")
     # The others are left to the scheduler.
     assert threads(process)["commit"] == threads(process)["join"] != wanted["rx-0"]
 
@@ -99,7 +92,7 @@ def test_a_realtime_priority_is_had_or_refused_with_the_command(bench):
         assert "setcap cap_sys_nice" in notes and "LimitRTPRIO=1" in notes
         assert {threads(process)[name][2] for name in ("rx-0", "work-0")} == {0}
     else:
-        wait_until(lambda: {threads(process)[name][2] for name in ("rx-0", "work-0")} == {fifo})
+        until(lambda: {threads(process)[name][2] for name in ("rx-0", "work-0")} == {fifo}, "places of the threads")
     receiver.signal(INTERRUPT)
     receiver.finish()
 
