@@ -7,7 +7,7 @@ use crate::handle::{ArmRequest, Severity};
 use crate::paths::Place;
 use crate::readiness::{self, Demand};
 use crate::run::arm::{Additions, Ports, Prepared, prepare_with};
-use crate::run::opened::{Closed, Opened};
+use crate::run::opened::{ClosingLedger, Opened};
 use crate::run::raw_copy::RawCopy;
 use crate::run::report::Report;
 use crate::run::{angles, exit_of};
@@ -383,7 +383,7 @@ pub struct Closing {
 pub fn finish(closing: &Closing, outcome: &RunOutcome, images_seen: u64, reason: &Reason) -> Finished {
     let is_cancelled = reason.cancelled && outcome.ended == Ended::Stopped;
     let ended = if is_cancelled { Ended::Cancelled.name() } else { outcome.ended_name() };
-    let Closed { names, mut record, host } = closing.opened.closed(&closing.config, outcome);
+    let ClosingLedger { names, mut record, host } = closing.opened.closing_ledger(&closing.config, outcome);
     if reason.cancelled {
         record.ended = ended.into();
     }

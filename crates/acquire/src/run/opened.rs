@@ -27,8 +27,8 @@ pub struct Opened {
     pub host: Counters,
 }
 
-/// What the files and the report say of a run that is over.
-pub(crate) struct Closed {
+/// The ledger of a run that is over, as its files get it.
+pub(crate) struct ClosingLedger {
     pub names: Vec<String>,
     pub record: LedgerRecord,
     pub host: Vec<(String, u64)>,
@@ -36,13 +36,13 @@ pub(crate) struct Closed {
 
 impl Opened {
     /// The names of the streams, the ledger for the file, and what the host has counted since.
-    pub(crate) fn closed(&self, config: &Config, outcome: &RunOutcome) -> Closed {
+    pub(crate) fn closing_ledger(&self, config: &Config, outcome: &RunOutcome) -> ClosingLedger {
         let names: Vec<String> = self.addresses.iter().map(report::stream_name).collect();
         let mut record = report::ledger_record(config, &names, outcome, clock::now());
         report::add_refused(&mut record, &self.receiving);
         let host = host::rows(&self.host, &self.addresses, outcome);
         record.totals.extend(host.iter().cloned());
-        Closed { names, record, host }
+        ClosingLedger { names, record, host }
     }
 
     /// Closes the files and makes the report.
@@ -50,7 +50,7 @@ impl Opened {
     /// # Errors
     /// The files cannot be completed, for example because the disk is full.
     pub fn close(&self, config: &Config, outcome: &RunOutcome) -> Result<Report, Failure> {
-        let Closed { names, record, host } = self.closed(config, outcome);
+        let ClosingLedger { names, record, host } = self.closing_ledger(config, outcome);
         let file = self.files.finish(&record).transpose();
         let raw = self.raw_copy.as_ref().and_then(RawCopy::finish).transpose();
         Ok(Report::new(config, &names, outcome, file?).with_receiving(&self.receiving).with_raw(raw?).with_host(host))
