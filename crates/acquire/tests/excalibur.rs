@@ -1,13 +1,12 @@
 //! EXCALIBUR over real UDP sockets into real files: a run from its configuration to its report.
 
-use konkordia_acquire::run::arm::{Ports, prepare};
-use konkordia_core::plan::Compression;
-use konkordia_kernels::{ElementSize, Isa, codec};
-use konkordia_sim::excalibur::{ExcaliburModel, FRAME_PACKETS, PRIMARY_BYTES, SUBFRAME_PACKETS};
-use konkordia_sinks::hdf5::{Reader, Severity, check, repair};
-use std::net::UdpSocket;
+#[path = "common/run.rs"]
+mod run;
+
+use konkordia_sim::excalibur::{ExcaliburModel, PRIMARY_BYTES, SUBFRAME_PACKETS};
+use konkordia_sinks::hdf5::Reader;
+use run::{decode, run};
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 const FRAMES: u64 = 6;
 const FEMS: usize = 2;
@@ -15,8 +14,6 @@ const STRIPE_PIXELS: usize = 256 * 2048;
 /// Frame, FEM and packet of each packet that is not sent: a primary packet of either subframe, and tail packets: one of
 /// the first subframe, and both of a frame.
 const LOST: [(u64, usize, usize); 5] = [(1, 1, 7), (2, 0, 66 + 64), (3, 1, 65), (4, 0, 65), (4, 0, 131)];
-/// Datagrams between two looks at what was received, so that no socket buffer is too small.
-const AT_ONCE: u64 = 8;
 
 fn configuration(folder: &Path) -> String {
     format!(
@@ -25,33 +22,6 @@ fn configuration(folder: &Path) -> String {
          [output]\ndirectory = {:?}\nprefix = \"counts\"\n\n[run]\nimages = {FRAMES}\nfirst_frame = 5\nbuffer_mib = 64\n",
         folder.display().to_string()
     )
-}
-
-fn decode(compression: Compression, chunk: &[u8], element: usize, out: &mut [u8]) -> Result<(), String> {
-    assert_eq!(element, 2);
-    codec::decompress(compression, Isa::Scalar, chunk, ElementSize::Two, out).map_err(|why| why.to_string())
-}
-
-/// Sends all frames, one packet of each FEM in turn. `received` says how many datagrams the receivers have seen.
-fn send(model: &ExcaliburModel, sockets: &[UdpSocket], received: impl Fn() -> u64) -> u64 {
-    let mut sent = 0;
-    for frame in 0..FRAMES {
-        let fems: Vec<_> = (0..FEMS).map(|fem| model.datagrams(fem, frame)).collect();
-        for packet in 0..FRAME_PACKETS {
-            for (fem, (socket, datagrams)) in sockets.iter().zip(&fems).enumerate() {
-                if LOST.contains(&(frame, fem, packet)) {
-                    continue;
-                }
-                socket.send(&datagrams[packet]).unwrap();
-                sent += 1;
-                let until = Instant::now() + Duration::from_secs(30);
-                while sent % AT_ONCE == 0 && received() < sent && Instant::now() < until {
-                    std::thread::sleep(Duration::from_micros(200));
-                }
-            }
-        }
-    }
-    sent
 }
 
 /// The counts that the file must have: missing where a packet was not sent.
@@ -72,35 +42,9 @@ fn expected(model: &ExcaliburModel, frame: u64) -> Vec<u16> {
 fn counts_over_udp_are_in_the_file_where_they_belong() {
     let folder = tempfile::tempdir().unwrap();
     let model = ExcaliburModel { first_frame: 5, ..ExcaliburModel::new(FEMS) };
-    let path = folder.path().join("run.toml");
-    let config = konkordia_config::parse(&configuration(folder.path()), &path).unwrap_or_else(|why| panic!("{why:?}"));
-    let run = prepare(&config, Ports::Free, |note| eprintln!("{note}")).unwrap_or_else(|why| panic!("{why:?}"));
-    let connect = |address: &std::net::SocketAddr| {
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        socket.connect(address).unwrap();
-        socket
-    };
-    let sockets: Vec<UdpSocket> = run.opened.addresses.iter().map(connect).collect();
-    let (control, armed) = (run.armed.control(), run.armed);
-    let (outcome, sent) = std::thread::scope(|scope| {
-        let running = scope.spawn(|| armed.run());
-        let sent = send(&model, &sockets, || control.progress().packets.received);
-        (running.join().unwrap(), sent)
-    });
-    let report = run.opened.close(&config, &outcome).unwrap();
-    assert_eq!(outcome.ledger.imbalances(), [], "{}", report.to_text());
-    let packets = outcome.ledger.streams.iter().fold((0, 0), |sum, s| (sum.0 + s.received, sum.1 + s.placed));
-    assert_eq!(packets, (sent, sent), "{}", report.to_text());
-    assert_eq!(outcome.findings, []);
-
-    let master = folder.path().join("counts_master.h5");
-    let errors: Vec<_> = check(&master, &decode).into_iter().filter(|found| found.severity == Severity::Error).collect();
-    assert!(errors.is_empty(), "{errors:?}");
-    check_file(&master, &model);
-    // The data files alone say which columns they have.
-    std::fs::remove_file(&master).unwrap();
-    assert!(repair(&master).unwrap().master_written);
-    check_file(&master, &model);
+    let text = configuration(folder.path());
+    let datagrams = |tile, frame| model.datagrams(tile, frame);
+    run((folder.path(), "counts"), &text, FRAMES, &LOST, datagrams, |master| check_file(master, &model));
 }
 
 /// Compares images and columns with what was sent.

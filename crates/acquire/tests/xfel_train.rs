@@ -1,20 +1,17 @@
 //! Trains of European XFEL over real UDP sockets into real files: a run from its configuration to its report.
 
-use konkordia_acquire::run::arm::{Ports, prepare};
-use konkordia_core::plan::Compression;
-use konkordia_kernels::{ElementSize, Isa, codec};
+#[path = "common/run.rs"]
+mod run;
+
 use konkordia_sim::xfel_train::{DATA_BYTES, HEADER_BYTES, TrainModel};
-use konkordia_sinks::hdf5::{Reader, Severity, check, repair};
-use std::net::UdpSocket;
+use konkordia_sinks::hdf5::Reader;
+use run::{decode, run};
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 const TRAINS: u64 = 6;
 /// Train, module and packet of each packet that is not sent: the one with the header of the train, one of the others,
 /// and the last one, which has no pixels.
 const LOST: [(u64, usize, usize); 3] = [(2, 1, 0), (3, 0, 5), (4, 1, 32)];
-/// Datagrams between two looks at what was received, so that no socket buffer is too small.
-const AT_ONCE: u64 = 8;
 
 fn configuration(folder: &Path) -> String {
     format!(
@@ -23,33 +20,6 @@ fn configuration(folder: &Path) -> String {
          [output]\ndirectory = {:?}\nprefix = \"trains\"\n\n[run]\nimages = {TRAINS}\nfirst_frame = 1\nbuffer_mib = 16\n",
         folder.display().to_string()
     )
-}
-
-fn decode(compression: Compression, chunk: &[u8], element: usize, out: &mut [u8]) -> Result<(), String> {
-    assert_eq!(element, 2);
-    codec::decompress(compression, Isa::Scalar, chunk, ElementSize::Two, out).map_err(|why| why.to_string())
-}
-
-/// Sends all trains, one packet of each module in turn. `received` says how many datagrams the receivers have seen.
-fn send(model: &TrainModel, sockets: &[UdpSocket], received: impl Fn() -> u64) -> u64 {
-    let mut sent = 0;
-    for train in 0..TRAINS {
-        let modules: Vec<_> = (0..model.modules).map(|module| model.datagrams(module, train)).collect();
-        for packet in 0..model.packets() {
-            for (module, (socket, datagrams)) in sockets.iter().zip(&modules).enumerate() {
-                if LOST.contains(&(train, module, packet)) {
-                    continue;
-                }
-                socket.send(&datagrams[packet]).unwrap();
-                sent += 1;
-                let until = Instant::now() + Duration::from_secs(30);
-                while sent % AT_ONCE == 0 && received() < sent && Instant::now() < until {
-                    std::thread::sleep(Duration::from_micros(200));
-                }
-            }
-        }
-    }
-    sent
 }
 
 /// The words that the file must have: missing where a packet was not sent.
@@ -72,35 +42,9 @@ fn trains_over_udp_are_in_the_file_with_their_columns() {
     let folder = tempfile::tempdir().unwrap();
     let model = TrainModel::lpd(2, 2);
     assert_eq!(model.packets(), 33);
-    let path = folder.path().join("run.toml");
-    let config = konkordia_config::parse(&configuration(folder.path()), &path).unwrap_or_else(|why| panic!("{why:?}"));
-    let run = prepare(&config, Ports::Free, |note| eprintln!("{note}")).unwrap_or_else(|why| panic!("{why:?}"));
-    let connect = |address: &std::net::SocketAddr| {
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        socket.connect(address).unwrap();
-        socket
-    };
-    let sockets: Vec<UdpSocket> = run.opened.addresses.iter().map(connect).collect();
-    let (control, armed) = (run.armed.control(), run.armed);
-    let (outcome, sent) = std::thread::scope(|scope| {
-        let running = scope.spawn(|| armed.run());
-        let sent = send(&model, &sockets, || control.progress().packets.received);
-        (running.join().unwrap(), sent)
-    });
-    let report = run.opened.close(&config, &outcome).unwrap();
-    assert_eq!(outcome.ledger.imbalances(), [], "{}", report.to_text());
-    let packets = outcome.ledger.streams.iter().fold((0, 0), |sum, s| (sum.0 + s.received, sum.1 + s.placed));
-    assert_eq!(packets, (sent, sent), "{}", report.to_text());
-    assert_eq!(outcome.findings, []);
-
-    let master = folder.path().join("trains_master.h5");
-    let errors: Vec<_> = check(&master, &decode).into_iter().filter(|found| found.severity == Severity::Error).collect();
-    assert!(errors.is_empty(), "{errors:?}");
-    check_file(&master, &model);
-    // The data files alone say which columns they have.
-    std::fs::remove_file(&master).unwrap();
-    assert!(repair(&master).unwrap().master_written);
-    check_file(&master, &model);
+    let text = configuration(folder.path());
+    let datagrams = |tile, frame| model.datagrams(tile, frame);
+    run((folder.path(), "trains"), &text, TRAINS, &LOST, datagrams, |master| check_file(master, &model));
 }
 
 /// Compares images and columns with what was sent.
