@@ -12,6 +12,9 @@ pub(crate) fn keep_large() {
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED_FROM_BYTES);
         libc::mallopt(libc::M_TRIM_THRESHOLD, GIVE_BACK_FROM_BYTES);
+        // Heaps of other threads than the first are given back as soon as they are empty, whatever is set; so there is
+        // one heap for all.
+        libc::mallopt(libc::M_ARENA_MAX, 1);
     }
 }
 
