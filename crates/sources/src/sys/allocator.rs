@@ -13,7 +13,7 @@ pub(crate) fn keep_large() {
         libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED_FROM_BYTES);
         libc::mallopt(libc::M_TRIM_THRESHOLD, GIVE_BACK_FROM_BYTES);
         // Heaps of other threads than the first are given back as soon as they are empty, whatever is set; so there is
-        // one heap for all. In `bench stream` that takes half the memory (117 MiB instead of 213 to 265) and is as fast
+        // one heap for all. In `bench stream` that takes half the memory (116 MiB instead of 209 to 259) and is as fast
         // to a file; images of 20 kB that are only received come 4 % slower (benches/record, 2026-11-24,
         // stream-arenas-1 beside stream-arenas-0).
         libc::mallopt(libc::M_ARENA_MAX, 1);
