@@ -62,6 +62,9 @@ pub enum ToDisk {
     /// While the files are written, in a separate thread: closed files at once, growing files once per interval. `None`
     /// = only closed files. The end waits until it is done.
     Beside(Option<Duration>),
+    /// The same, for files in a spool, from which they move to where they belong: that they are on the disk of the spool
+    /// does not yet count.
+    InSpool(Option<Duration>),
 }
 
 /// An open file and its path.
@@ -84,13 +87,18 @@ impl SyncFailed {
 }
 
 /// The number up to which everything is on the disk, readable from any thread.
-#[derive(Clone, Debug)]
-pub struct Durable(Arc<Shared>);
+#[derive(Clone, Debug, Default)]
+pub struct Durable(Arc<AtomicU64>);
 
 impl Durable {
     /// Images (or frames) before this number survive a power cut.
     pub fn end(&self) -> u64 {
-        self.0.durable_end.load(Ordering::Acquire)
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Everything before `end` is on the disk. Returns the number that holds now: it never goes back.
+    pub fn raise_to(&self, end: u64) -> u64 {
+        self.0.fetch_max(end, Ordering::AcqRel).max(end)
     }
 }
 
@@ -106,7 +114,7 @@ struct Shared {
     directory: PathBuf,
     interval: Option<Duration>,
     written_end: AtomicU64,
-    durable_end: AtomicU64,
+    durable: Durable,
     todo: Mutex<Todo>,
     changed: Condvar,
     /// Locked after `todo`, and only while a few numbers are moved.
@@ -193,7 +201,7 @@ impl DiskSync {
             directory: directory.to_owned(),
             interval,
             written_end: AtomicU64::new(0),
-            durable_end: AtomicU64::new(0),
+            durable: Durable::default(),
             todo: Mutex::default(),
             changed: Condvar::new(),
             waiting: Mutex::default(),
@@ -205,7 +213,7 @@ impl DiskSync {
 
     /// The progress, for other threads.
     pub fn durable(&self) -> Durable {
-        Durable(Arc::clone(&self.shared))
+        self.shared.durable.clone()
     }
 
     /// Reports new files that grow from now on; they are synced in this order.
@@ -229,7 +237,7 @@ impl DiskSync {
         if waiting.meter.is_on() && received_ns > 0 {
             waiting.add(end, received_ns);
             // It may be there already; then the thread need not look at it again.
-            waiting.count(self.shared.durable_end.load(Ordering::Acquire));
+            waiting.count(self.shared.durable.end());
         }
     }
 
@@ -306,8 +314,8 @@ impl Shared {
             match done {
                 Ok(()) if todo.failed.is_none() => {
                     let end = work.closed.iter().map(|closed| closed.end).chain(work.end).max();
-                    let before = self.durable_end.fetch_max(end.unwrap_or(0), Ordering::AcqRel);
-                    self.waiting().count(before.max(end.unwrap_or(0)));
+                    let durable_end = self.durable.raise_to(end.unwrap_or(0));
+                    self.waiting().count(durable_end);
                 }
                 Ok(()) => {}
                 Err(error) => drop(todo.failed.get_or_insert(error)),

@@ -106,7 +106,7 @@ impl AppendFile {
         })?;
         file.flush().context(OPEN, &path)?;
         let disk = match spec.to_disk {
-            ToDisk::Beside(interval) => {
+            ToDisk::Beside(interval) | ToDisk::InSpool(interval) => {
                 let disk = DiskSync::start(path.parent().unwrap_or(Path::new(".")), interval).context(OPEN, &path)?;
                 disk.opened(GROUP, vec![(path.clone(), std::fs::File::open(&path).context(OPEN, &path)?.into())]);
                 Some(disk)

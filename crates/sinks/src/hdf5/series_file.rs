@@ -73,7 +73,9 @@ impl SeriesFiles {
         let mut writer = Writer::create(spec)?;
         writer.set_to_disk(self.spec.to_disk)?;
         writer.set_meter(self.start.meter.clone());
-        shared.is_durable_to(writer.durable());
+        if let Some(durable) = writer.durable() {
+            shared.is_durable_to(Some(durable));
+        }
         for (index, status, parts_missing) in self.early.drain(..) {
             let record = SeriesRecord { index, status, pieces: &[], times: None, parts_missing };
             match writer.write_series(&record) {

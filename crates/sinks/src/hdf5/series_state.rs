@@ -98,7 +98,8 @@ impl SharedState {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    pub(crate) fn is_durable_to(&self, durable: Option<Durable>) {
+    /// From now on this says what is on the disk, until the next run or series begins.
+    pub fn is_durable_to(&self, durable: Option<Durable>) {
         *locked(&self.durable) = durable;
     }
 

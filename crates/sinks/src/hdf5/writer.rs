@@ -212,13 +212,23 @@ impl Writer {
         if spec.overwrite == Overwrite::Refuse { patiently(|| clear_way(spec)) } else { Ok(()) }
     }
 
+    /// Refuses or removes older files of this prefix, as [`Writer::create`] does, and creates nothing: for files that
+    /// come to this directory later.
+    ///
+    /// # Errors
+    /// As [`Writer::create`].
+    pub fn make_way(spec: &FileSpec) -> Result<(), Error> {
+        check_directory(&spec.directory)?;
+        patiently(|| clear_way(spec))
+    }
+
     /// Sets when written data are brought to the disk; at the end unless set. To be called before the first image.
     ///
     /// # Errors
     /// If the machine has no threads left.
     pub fn set_to_disk(&mut self, to_disk: ToDisk) -> Result<(), Error> {
         self.to_disk = to_disk;
-        let ToDisk::Beside(interval) = to_disk else { return Ok(()) };
+        let (ToDisk::Beside(interval) | ToDisk::InSpool(interval)) = to_disk else { return Ok(()) };
         let disk = DiskSync::start(&self.spec.directory, interval).context(SYNC, &self.spec.directory)?;
         if let Some(pedestals) = &self.pedestals {
             let path = pedestals.path();
@@ -233,15 +243,19 @@ impl Writer {
     }
 
     /// Up to which image everything is on the disk, for other threads; `None` unless data are brought there while they
-    /// are written.
+    /// are written. What is in a spool does not count.
     pub fn durable(&self) -> Option<Durable> {
-        self.disk.as_ref().map(DiskSync::durable)
+        self.disk_that_counts().map(DiskSync::durable)
+    }
+
+    fn disk_that_counts(&self) -> Option<&DiskSync> {
+        self.disk.as_ref().filter(|_| !matches!(self.to_disk, ToDisk::InSpool(_)))
     }
 
     /// Counts at `meter` when images are written, and when they are on the disk if data are brought there meanwhile. To
     /// be called after [`Writer::set_to_disk`] and before the first image. The ledger gets what was counted.
     pub fn set_meter(&mut self, meter: Meter) {
-        if let Some(disk) = &self.disk {
+        if let Some(disk) = self.disk_that_counts() {
             disk.measure(meter.clone());
         }
         self.meter = meter;
@@ -250,7 +264,7 @@ impl Writer {
     /// Counts the latency of the image that was written last; its first byte was received at `received_ns`.
     pub fn count_latency(&self, received_ns: u64) {
         self.meter.reached(Stage::Written, received_ns);
-        if let Some(disk) = self.disk.as_ref().filter(|_| self.meter.is_on()) {
+        if let Some(disk) = self.disk_that_counts().filter(|_| self.meter.is_on()) {
             disk.wrote(self.next_index, received_ns);
         }
     }
