@@ -60,6 +60,23 @@ impl Job {
         Ok(job)
     }
 
+    /// One file alone, with the same name in `folder`. The files that it points to were repacked before, and lie where
+    /// it points to; they count as their own copies.
+    ///
+    /// # Errors
+    /// When it cannot be repacked, or would be written over.
+    pub fn alone(file: &Path, folder: &Path, settings: &Settings) -> Result<Self, Failure> {
+        let prefix = prefix_of(file)?;
+        let named = Stacks::open(file)?;
+        let files: Vec<(PathBuf, PathBuf)> = named.linked_files().into_iter().map(|copy| (copy.clone(), copy)).collect();
+        drop(named);
+        let mut job = Self { files, images: 0, prefix: prefix.clone(), old_prefix: prefix };
+        let target = folder.join(file.file_name().unwrap_or_default());
+        job.count(file, &target, false, settings)?;
+        job.files.push((file.to_owned(), target));
+        Ok(job)
+    }
+
     /// Checks one file and counts its images. `has_checksums`: the file given on the command line has checksums.
     fn count(&mut self, source: &Path, target: &Path, has_checksums: bool, settings: &Settings) -> Result<(), Failure> {
         if source.canonicalize().is_ok_and(|source| target.canonicalize().is_ok_and(|target| source == target)) {

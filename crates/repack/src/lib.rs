@@ -76,6 +76,22 @@ pub fn repack(
     Ok(Outcome { master, files, kept, totals, compared, complete })
 }
 
+/// Writes one file alone to `folder`, under its own name. The files that it points to were repacked before and have
+/// taken the place of their originals. False after `stop`.
+///
+/// # Errors
+/// As [`repack`].
+pub fn repack_alone(file: &Path, folder: &Path, settings: &Settings, stop: &AtomicBool) -> Result<bool, Failure> {
+    let job = Job::alone(file, folder, settings)?;
+    let progress = Progress { images_done: 0, images: job.images, bytes: 0, started: Instant::now() };
+    let mut show = Show { progress, show: &mut |_| () };
+    let target = folder.join(file.file_name().unwrap_or_default());
+    if files::is_finished(file, &target, settings)? {
+        return Ok(again(file, &target, settings, stop, &mut show)?.is_some());
+    }
+    Ok(anew(&job, file, &target, settings, stop, &mut show)?.is_some())
+}
+
 /// Handles a file that an earlier attempt finished. It is not known whether that attempt compared the file, or whether
 /// the file has changed since. So it is compared here, if that was asked for or if the original is to be deleted.
 /// `None` after Ctrl-C.
