@@ -64,6 +64,9 @@ pub struct DetectorStatus {
     pub images_durable: Option<u64>,
     /// The same for the raw frames that `keep_raw` writes beside the file; absent without.
     pub raw_frames_durable: Option<u64>,
+    /// The spool through which the files go; absent without.
+    #[serde(default)]
+    pub spool: Option<SpoolStatus>,
     /// Images lost, whole.
     pub images_lost: u64,
     /// Images that miss packets or parts.
@@ -81,6 +84,23 @@ pub struct DetectorStatus {
     pub state_age_s: f64,
     /// Where data are expected.
     pub listens: Vec<String>,
+}
+
+/// The spool of a detector: a place in memory or on a fast disk, from which finished files move to the output folder.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct SpoolStatus {
+    /// Its folder.
+    pub directory: String,
+    /// Bytes in it.
+    pub used_bytes: u64,
+    /// Most bytes that may lie in it. When it is full, images wait.
+    pub limit_bytes: u64,
+    /// Files that are still to move.
+    pub files_waiting: u64,
+    /// Bytes per second that left it with the newest file; absent before the first.
+    pub drain_bytes_per_s: Option<f64>,
+    /// Why files cannot move now; absent if they can.
+    pub problem: Option<String>,
 }
 
 impl DetectorStatus {
@@ -475,7 +495,7 @@ mod tests {
     /// The answer of HTTP, byte for byte: fields in the documented order, `state` and `draining` in their place.
     #[test]
     fn a_status_is_written_and_read_as_documented() {
-        let text = r#"{"detector":"eiger","kind":"udp","state":"running","draining":true,"message":"m","severity":"info","hint":null,"run":3,"progress":0.5,"images_expected":4,"images_committed":2,"images_written":1,"images_unwritten":0,"images_durable":null,"raw_frames_durable":null,"images_lost":0,"images_partial":0,"images_not_taken":0,"images_not_received":0,"file":"/data/a_master.h5","ended":null,"state_age_s":1.5,"listens":["udp://127.0.0.1:1"]}"#;
+        let text = r#"{"detector":"eiger","kind":"udp","state":"running","draining":true,"message":"m","severity":"info","hint":null,"run":3,"progress":0.5,"images_expected":4,"images_committed":2,"images_written":1,"images_unwritten":0,"images_durable":null,"raw_frames_durable":null,"spool":null,"images_lost":0,"images_partial":0,"images_not_taken":0,"images_not_received":0,"file":"/data/a_master.h5","ended":null,"state_age_s":1.5,"listens":["udp://127.0.0.1:1"]}"#;
         let status: DetectorStatus = serde_json::from_str(text).unwrap();
         assert_eq!((status.state, status.images_expected), (DetectorState::Draining, Some(4)));
         assert_eq!(serde_json::to_string(&status).unwrap(), text);

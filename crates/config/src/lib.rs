@@ -31,6 +31,7 @@ pub mod service;
 pub mod settings;
 mod setup;
 mod shared_keys;
+pub mod spool;
 pub mod stream;
 #[cfg(test)]
 mod tests;

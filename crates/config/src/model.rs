@@ -9,6 +9,7 @@ use super::processing::{self, PixelOptions};
 use super::read::{self, Document, Table};
 pub use super::shared_keys::resolve;
 use super::shared_keys::{check_prefix, layout, missing, overwrite, quarter_turns, required, start_timeout_ns, sync_interval};
+use super::spool::{self, Spool};
 use super::{excalibur, xfel_train};
 use konkordia_core::affinity::{Cpus, Pins, Priority, cpus_text};
 use konkordia_core::backend::Receive;
@@ -77,8 +78,10 @@ pub struct Config {
     pub prefix: String,
     /// Images in one data file.
     pub images_per_file: u32,
-    /// Compression of the chunks.
+    /// Compression of the chunks as they are written: in the spool, if there is one.
     pub compression: Compression,
+    /// Where files are written before they move to the output folder, if not there at once.
+    pub spool: Option<Spool>,
     /// How often data of open files are flushed to the disk; `None` = only when a file is closed.
     pub sync_interval: Option<Duration>,
     /// What to do with existing files.
@@ -179,6 +182,7 @@ impl Reader<'_> {
         let (directory, prefix) = (self.resolve(&names.0?), names.1?);
         let (file, asked, compression) = (self.file, (recipe, pixel), self.compression());
         let xds = super::xds_key::of_run(output, self.d, asked, compression);
+        let spool = spool::read(output, self.d, &|path| resolve(file, path), &directory, Some(compression));
         let archive_copy = archive_copy::read(self.document, self.d, &|path| resolve(file, path), asked, (&directory, &prefix));
         Some(Config {
             text: text.to_string(),
@@ -207,7 +211,8 @@ impl Reader<'_> {
             prefix,
             archive_copy,
             images_per_file: output.integer("images_per_file").unwrap_or(1000) as u32,
-            compression,
+            compression: spool::codec(output, compression),
+            spool,
             sync_interval: sync_interval(output),
             overwrite: overwrite(output),
             layout: layout(output),

@@ -525,6 +525,27 @@ const KEYS: &[Key] = &[
         "2",
         "how often the data of open files are flushed to the disk, in the background: about what a power cut can lose; a closed file is flushed at once; 0 = only closed files are flushed",
     ),
+    key(
+        "output",
+        "spool_directory",
+        Kind::Path,
+        "no spool",
+        "write files here first, in memory (/dev/shm/konkordia) or on a fast disk; finished files move to `directory` while the run goes on, the master last; needs spool_gib",
+    ),
+    key(
+        "output",
+        "spool_gib",
+        Kind::Number(0.001, 1e6),
+        "no spool",
+        "most that lies in the spool, in GiB; when it is full, images wait as for a slow disk. At least two data files of uncompressed images",
+    ),
+    key(
+        "output",
+        "spool_codec",
+        Kind::Choice(&Compression::NAMES),
+        "as compression",
+        "compression of the files in the spool, for example none; each data file is repacked to `compression` and compared before it moves",
+    ),
     key("output", "overwrite", Kind::Choice(&["refuse", "replace"]), "refuse", "what to do when files of this prefix exist"),
     key(
         "output",

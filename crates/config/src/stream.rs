@@ -6,6 +6,7 @@ use super::read::{Document, Table};
 use super::shared_keys::{
     check_prefix, layout, missing, overwrite, quarter_turns, required, resolve, start_timeout_ns, sync_interval,
 };
+use super::spool::Spool;
 use super::transform::{self, TransformOptions};
 use konkordia_core::experiment::Metadata;
 use konkordia_core::geometry::Placement;
@@ -113,6 +114,8 @@ pub struct StreamConfig {
     pub prefix: String,
     /// Images in one data file.
     pub images_per_file: u32,
+    /// Where files are written before they move to the output folder, if not there at once.
+    pub spool: Option<Spool>,
     /// How often data of open files are flushed to the disk; `None` = only when a file is closed.
     pub sync_interval: Option<Duration>,
     /// What to do with existing files.
@@ -138,6 +141,8 @@ const KEYS: &[(&str, &[&str])] = &[
             "prefix",
             "images_per_file",
             "sync_interval_s",
+            "spool_directory",
+            "spool_gib",
             "overwrite",
             "layout",
             "xds",
@@ -223,6 +228,8 @@ pub fn read(document: &Document, d: &mut Diagnostics, file: &Path, text: &str) -
     };
     let ms = |key: &str, otherwise: i64| source.integer(key).unwrap_or(otherwise) as u64 * 1_000_000;
     let mib = |key: &str, otherwise: i64| (source.integer(key).unwrap_or(otherwise) as u64) << 20;
+    let directory = resolve(file, &directory?);
+    let spool = super::spool::read(output, d, &|path| resolve(file, path), &directory, None);
     Some(StreamConfig {
         text: text.to_string(),
         protocol,
@@ -243,7 +250,8 @@ pub fn read(document: &Document, d: &mut Diagnostics, file: &Path, text: &str) -
         workers: document.table("processing").integer("workers").map(|n| n as usize),
         transform,
         metadata: facts(document),
-        directory: resolve(file, &directory?),
+        directory,
+        spool,
         prefix: prefix?,
         images_per_file: output.integer("images_per_file").unwrap_or(1000) as u32,
         sync_interval: sync_interval(output),

@@ -15,7 +15,7 @@ use utoipa::{IntoParams, ToSchema};
 /// State of one detector.
 #[utoipa::path(get, path = "/api/v1/status", tag = "state", params(DetectorQuery), responses((status = 200, description = "Its newest state", body = DetectorStatus, example = json!({
     "detector": "eiger", "kind": "stream", "state": "running", "draining": false, "message": "30512 of 50000 images", "severity": "info", "hint": null,
-    "run": 3, "progress": 0.61, "images_expected": 50000, "images_committed": 30512, "images_written": 30498, "images_unwritten": 0, "images_durable": 28000, "raw_frames_durable": null, "images_lost": 0, "images_partial": 0,
+    "run": 3, "progress": 0.61, "images_expected": 50000, "images_committed": 30512, "images_written": 30498, "images_unwritten": 0, "images_durable": 28000, "raw_frames_durable": null, "spool": null, "images_lost": 0, "images_partial": 0,
     "images_not_taken": 0, "images_not_received": 0,
     "file": "/data/run03_master.h5", "ended": null, "state_age_s": 15.2, "listens": ["tcp://10.0.0.2:31001"]
 }))))]

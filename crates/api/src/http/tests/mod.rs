@@ -96,6 +96,7 @@ fn status_of(name: &str, state: DetectorState) -> DetectorStatus {
         images_unwritten: 0,
         images_durable: Some(3),
         raw_frames_durable: Some(2),
+        spool: None,
         images_lost: 1,
         images_not_taken: 0,
         images_not_received: 0,
