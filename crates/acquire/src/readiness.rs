@@ -1,7 +1,10 @@
 //! Checks before a run, in addition to those of arming itself: free space and speed of the disk, compared with the
 //! plan.
 
+use konkordia_config::Config;
+use konkordia_config::spool::Spool;
 use konkordia_core::failure::{Exit, Failure};
+use konkordia_core::plan::{Compression, Plan};
 use konkordia_core::text;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -30,6 +33,17 @@ pub struct Demand {
 }
 
 impl Demand {
+    /// What a run will write.
+    pub fn of(config: &Config, plan: &Plan) -> Self {
+        let frames = f64::from(plan.processing.selection.sum_frames.max(1));
+        Self {
+            image_bytes: plan.image_bytes() as u64,
+            images: plan.images(),
+            rate_hz: config.metadata.frame_time_s.filter(|s| *s > 0.0).map(|s| 1.0 / (s * frames)),
+            is_compressed: plan.compression != Compression::None,
+        }
+    }
+
     fn least(&self, bytes: f64) -> f64 {
         if self.is_compressed { bytes / COMPRESSION_MAX } else { bytes }
     }
@@ -51,6 +65,47 @@ pub fn disk(directory: &Path, demand: &Demand) -> Result<Vec<String>, Failure> {
         notes.extend(judge_rate(directory, measured, wanted, demand)?);
     }
     Ok(notes)
+}
+
+/// As [`disk`], for files that go through a spool: the spool has to be fast enough, and the target large enough. The last
+/// note says for how long the spool absorbs the images.
+///
+/// # Errors
+/// As [`disk`].
+pub fn spooled(target: &Path, spool: &Spool, demand: &Demand) -> Result<Vec<String>, Failure> {
+    let mut notes = disk(target, &Demand { rate_hz: None, ..*demand })?;
+    // Its own folder is made when the spool is opened.
+    if spool.directory.is_dir() {
+        notes.extend(disk(&spool.directory, &Demand { images: None, ..*demand })?);
+    }
+    let free = konkordia_sinks::hdf5::free_bytes(target)
+        .map_err(|error| Failure::io("cannot ask for the free space of", target, &error))?;
+    notes.push(absorbs(spool, demand, write_test(target, free)?));
+    Ok(notes)
+}
+
+/// For how long a spool absorbs images that arrive faster than the target takes them.
+fn absorbs(spool: &Spool, demand: &Demand, target_bytes_per_s: f64) -> String {
+    let size = format!("the spool {} takes {}", spool.directory.display(), text::bytes(spool.limit_bytes));
+    let rate = |bytes_per_s: f64| format!("{}/s", text::bytes(bytes_per_s as u64));
+    let out = format!("the output folder took {} in a short test", rate(target_bytes_per_s));
+    let images = |bytes: f64| text::count((bytes / demand.image_bytes.max(1) as f64) as u64);
+    let limit = spool.limit_bytes as f64;
+    let Some(hz) = demand.rate_hz else {
+        let rate = "the rate of the images is not configured, so it is not known for how long it absorbs them";
+        return format!("{size}, {} images before compression; {out}; {rate}", images(limit));
+    };
+    let arrive = hz * demand.image_bytes as f64;
+    if arrive <= target_bytes_per_s {
+        let pause_s = limit / arrive.max(1.0);
+        return format!("{size}; {out}, and images need {} before compression: it bridges pauses up to {pause_s:.0} s", rate(arrive));
+    }
+    let absorbs_s = limit / (arrive - target_bytes_per_s);
+    format!(
+        "{size}; {out}, and images arrive at {} before compression: it absorbs {absorbs_s:.0} s, {} images; compressed ones longer",
+        rate(arrive),
+        images(absorbs_s * arrive)
+    )
 }
 
 fn judge_space(directory: &Path, free: u64, needed: u64, demand: &Demand) -> Result<Option<String>, Failure> {
@@ -135,6 +190,18 @@ mod tests {
         assert!(failed.what.contains("too slow") && failed.why.contains("/s"), "{failed}");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
         assert!(disk(Path::new("/no/such"), &demand).is_err());
+    }
+
+    #[test]
+    fn a_spool_says_for_how_long_it_absorbs() {
+        let spool = Spool { directory: "/s".into(), limit_bytes: 10 * GIB, repack_to: None };
+        let demand = Demand { image_bytes: GIB / 10, images: None, rate_hz: Some(20.0), is_compressed: true };
+        let said = absorbs(&spool, &demand, GIB as f64);
+        assert!(said.contains("it absorbs 10 s, 200 images"), "{said}");
+        let said = absorbs(&spool, &demand, 3.0 * GIB as f64);
+        assert!(said.contains("bridges pauses up to 5 s"), "{said}");
+        let said = absorbs(&spool, &Demand { rate_hz: None, ..demand }, GIB as f64);
+        assert!(said.contains("100 images") && said.contains("not known"), "{said}");
     }
 
     #[test]

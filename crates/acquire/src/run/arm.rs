@@ -4,7 +4,8 @@
 use super::opened::Opened;
 use super::raw_copy::{RawCopy, RawSpec};
 use super::{memory_limit, placement, recorded};
-use crate::readiness;
+use crate::readiness::{self, Demand};
+use crate::spool::{News, Slot, Spool, SpoolRun, SpooledSink};
 use konkordia_calibration::guard::Note;
 use konkordia_calibration::{self as calibration, Loaded};
 use konkordia_config::{Config, plan};
@@ -84,6 +85,8 @@ pub type CheckDisk<'a> = dyn Fn(&Plan) -> Result<Vec<String>, Failure> + 'a;
 pub struct Additions<'a> {
     /// Whether files are written.
     pub write: bool,
+    /// The spool through which its files go, if it has one.
+    pub spool: Option<&'a Arc<Spool>>,
     /// Checks the disk before anything is made. `None`: only its free space is compared with the images.
     pub disk: Option<&'a CheckDisk<'a>>,
     /// Gets remarks on the images while the run goes on.
@@ -101,9 +104,19 @@ pub struct Additions<'a> {
 /// One of these is not possible; the failure says which and what to do. Nothing is left behind, except files without
 /// images if they had been created already.
 pub fn prepare(config: &Config, ports: Ports, note: fn(&str)) -> Result<Prepared, Failure> {
-    let plain =
-        Additions { write: true, disk: None, note: &|| Box::new(note), consumers: &Consumers::default, wrap: &|source| source };
-    prepare_with(config, ports, &plain)
+    let tell = move |news: &News| news.to_text().iter().for_each(|text| note(text));
+    let spool = config.spool.as_ref().map(|settings| Spool::open(settings, Box::new(tell))).transpose()?;
+    let plain = Additions {
+        write: true,
+        spool: spool.as_ref(),
+        disk: None,
+        note: &|| Box::new(note),
+        consumers: &Consumers::default,
+        wrap: &|source| source,
+    };
+    let mut prepared = prepare_with(config, ports, &plain)?;
+    prepared.opened.spool = spool;
+    Ok(prepared)
 }
 
 /// As [`prepare`], with the changes of a service.
@@ -130,29 +143,62 @@ pub fn prepare_with(config: &Config, ports: Ports, additions: &Additions<'_>) ->
     let begin = clock::now();
     let raw = (config.keep_raw && additions.write).then(|| RawSpec::of(config, &plan, begin.clone()));
     let raw_copy = raw.clone().map(RawCopy::create).transpose()?;
+    let mut spooled = None;
     let files = if additions.write {
         let mut spec = file_spec(config, &plan, &loaded);
         spec.conversion.push(("received_through".into(), receiving.line()));
         spec.metadata.start_time = Some(begin);
-        let mut writer = Writer::create(spec)?;
-        writer.set_to_disk(ToDisk::Beside(config.sync_interval))?;
-        if additions.disk.is_none() {
+        if let (Some(spool), Some(settings)) = (additions.spool, &config.spool) {
+            if additions.disk.is_none() {
+                notes.extend(readiness::spooled(&spec.directory, settings, &Demand::of(config, &plan))?);
+            }
+            spooled = Some(spool.begin(&spec, Some(plan.image_bytes() as u64))?);
+        }
+        let writer = create(spec, config, spooled.as_ref())?;
+        if additions.disk.is_none() && spooled.is_none() {
             notes.extend(space_note(&writer));
         }
         notes.extend(unknown::notes(&config.metadata));
         notes.extend(raw.and_then(|raw| raw_space_note(&raw, writer.space().free)));
-        RunFiles::new(writer)
+        let files = RunFiles::new(writer);
+        if let Some(run) = &spooled {
+            files.shared().is_durable_to(Some(run.durable()));
+        }
+        files
     } else {
         RunFiles::default()
     };
+    let sink: Box<dyn Sink> = match &spooled {
+        None => Box::new(files.sink()),
+        Some(run) => Box::new(SpooledSink { inner: files.sink(), slot: Slot::of(Arc::clone(run)), closes: false }),
+    };
     let sources = streams.into_iter().map(|stream| (additions.wrap)(stream.source)).collect();
     let frame_sinks = raw_copy.iter().map(|copy| Box::new(copy.clone()) as Box<dyn FrameSink>).collect();
-    let parts =
-        Parts { sources, sinks: (Box::new(files.sink()), frame_sinks), consumers: (additions.consumers)(), isa: Isa::detect() };
-    let armed = arm_all(&plan, loaded, parts, (additions.note)())?;
+    let parts = Parts { sources, sinks: (sink, frame_sinks), consumers: (additions.consumers)(), isa: Isa::detect() };
+    let armed = arm_all(&plan, loaded, parts, (additions.note)()).inspect_err(|_| abandon(spooled.as_ref()))?;
     let host = super::host::counters(&addresses);
-    let opened = Opened { files, raw_copy, addresses, receiving, host };
+    let opened = Opened { files, spool: None, spooled, raw_copy, addresses, receiving, host };
     Ok(Prepared { armed, plan, opened, receive_buffer_bytes: given, notes })
+}
+
+/// Creates the files of a run: in the spool, if it has one.
+fn create(mut spec: FileSpec, config: &Config, spooled: Option<&Arc<SpoolRun>>) -> Result<Writer, Failure> {
+    let mut to_disk = ToDisk::Beside(config.sync_interval);
+    if let Some(run) = spooled {
+        to_disk = ToDisk::InSpool(config.sync_interval);
+        run.directory().clone_into(&mut spec.directory);
+    }
+    let made = Writer::create(spec).and_then(|mut writer| {
+        writer.set_to_disk(to_disk)?;
+        Ok(writer)
+    });
+    Ok(made.inspect_err(|_| abandon(spooled))?)
+}
+
+fn abandon(spooled: Option<&Arc<SpoolRun>>) {
+    if let Some(run) = spooled {
+        run.abandon();
+    }
 }
 
 /// What a run is made of besides its plan and calibration.

@@ -3,20 +3,26 @@
 use super::host;
 use super::raw_copy::RawCopy;
 use super::report::{self, Report};
+use crate::spool::{Spool, SpoolRun};
 use konkordia_config::Config;
 use konkordia_core::failure::Failure;
 use konkordia_doctor::counters::Counters;
 use konkordia_engine::run::RunOutcome;
 use konkordia_sinks::clock;
-use konkordia_sinks::hdf5::{LedgerRecord, RunFiles};
+use konkordia_sinks::hdf5::{Error, FileReport, LedgerRecord, RunFiles};
 use konkordia_sources::backend::Receiving;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 /// The files and the streams of a run.
 #[derive(Clone)]
 pub struct Opened {
     /// Its files.
     pub files: RunFiles,
+    /// The spool of a run that has one for itself; that of a service belongs to its detector.
+    pub spool: Option<Arc<Spool>>,
+    /// The run in the spool, if its files go through one.
+    pub spooled: Option<Arc<SpoolRun>>,
     /// Closes the files of raw frames, if raw frames are kept.
     pub raw_copy: Option<RawCopy>,
     /// The address on which each stream is received.
@@ -45,13 +51,25 @@ impl Opened {
         ClosingLedger { names, record, host }
     }
 
+    /// Closes the files; `None` if there are none. Files in a spool are named as they are when all have moved, which
+    /// takes longer ([`SpoolRun::wait`]).
+    pub(crate) fn finish(&self, record: &LedgerRecord) -> Option<Result<FileReport, Error>> {
+        let done = self.files.finish(record)?;
+        let Some(run) = &self.spooled else { return Some(done) };
+        match &done {
+            Ok(file) => run.over(file.images),
+            Err(_) => run.leave(),
+        }
+        Some(done.map(|file| run.in_target(file)))
+    }
+
     /// Closes the files and makes the report.
     ///
     /// # Errors
     /// The files cannot be completed, for example because the disk is full.
     pub fn close(&self, config: &Config, outcome: &RunOutcome) -> Result<Report, Failure> {
         let ClosingLedger { names, record, host } = self.closing_ledger(config, outcome);
-        let file = self.files.finish(&record).transpose();
+        let file = self.finish(&record).transpose();
         let raw = self.raw_copy.as_ref().and_then(RawCopy::finish).transpose();
         Ok(Report::new(config, &names, outcome, file?).with_receiving(&self.receiving).with_raw(raw?).with_host(host))
     }

@@ -191,7 +191,8 @@ impl RunFolder {
         let remove = || -> io::Result<()> {
             for entry in std::fs::read_dir(&self.path)? {
                 let entry = entry?;
-                if entry.file_type()?.is_symlink() {
+                // Hidden files are temporary ones of a writer that was killed.
+                if entry.file_type()?.is_symlink() || entry.file_name().as_encoded_bytes().starts_with(b".") {
                     std::fs::remove_file(entry.path())?;
                 }
             }

@@ -10,7 +10,6 @@ mod folder;
 pub mod left_over;
 mod moving;
 mod note;
-pub mod readiness;
 mod sink;
 #[cfg(test)]
 mod tests;
