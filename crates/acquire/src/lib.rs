@@ -97,6 +97,7 @@ mod public_state;
 mod readiness;
 pub mod run;
 pub mod service;
+pub mod spool;
 mod statistics;
 pub mod stopper;
 mod tables;

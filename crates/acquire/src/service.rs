@@ -3,6 +3,7 @@
 use crate::detector::{self, Handle};
 use crate::events::EventLog;
 use crate::handle::{Detector, Fleet, Severity};
+use crate::spool::left_over;
 use konkordia_config::service::{DetectorConfig, DetectorKindConfig, ServiceConfig};
 use konkordia_config::settings::ServiceSettings;
 use konkordia_core::failure::{Exit, Failure};
@@ -93,8 +94,15 @@ fn end_all(handles: &[Arc<Handle>]) {
 
 /// Reports unfinished files of a service that was killed. It does not change them.
 fn report_unfinished(service: &ServiceConfig, events: &EventLog) {
-    let mut seen = Vec::new();
+    let (mut seen, mut spools) = (Vec::new(), Vec::new());
     for detector in &service.detectors {
+        if let Some(spool) = detector.spool().filter(|spool| !spools.contains(&&spool.directory)) {
+            spools.push(&spool.directory);
+            for left in left_over::list(&spool.directory).unwrap_or_default() {
+                let (message, folder) = (left_over::words(&left, &spool.directory), left.folder.display().to_string());
+                events.add(Some(&detector.name), "warning", Severity::Warning, message, json!({ "folder": folder }));
+            }
+        }
         let directory = detector.directory();
         if seen.contains(&directory) {
             continue;

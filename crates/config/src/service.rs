@@ -4,6 +4,7 @@ use super::diagnostics::Diagnostics;
 use super::model::Config;
 use super::read::{self, Document, Table};
 use super::shared_keys::resolve;
+use super::spool::Spool;
 use super::stream::{self, StreamConfig};
 use crate::settings::{CompatSettings, HttpSettings, ServiceSettings, TlsFiles};
 use konkordia_core::failure::{Exit, Failure};
@@ -56,6 +57,14 @@ impl DetectorConfig {
         match &self.kind {
             DetectorKindConfig::Udp(config) => &config.directory,
             DetectorKindConfig::Stream(config) => &config.directory,
+        }
+    }
+
+    /// Where its files are written before they move to the output folder, if not there at once.
+    pub fn spool(&self) -> Option<&Spool> {
+        match &self.kind {
+            DetectorKindConfig::Udp(config) => config.spool.as_ref(),
+            DetectorKindConfig::Stream(config) => config.spool.as_ref(),
         }
     }
 }

@@ -66,12 +66,15 @@ impl Handle {
         let _ = (self.send)(Request::Shutdown);
     }
 
-    /// Waits until the actor has ended.
+    /// Waits until the actor has ended, and stops its spool: what is in there stays.
     pub fn join(&self) {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             // The actor contains its own panics.
             let _ = thread.join();
+        }
+        if let Some(spool) = self.shared.spool() {
+            spool.stop();
         }
     }
 }

@@ -3,15 +3,19 @@
 use crate::events::EventLog;
 use crate::fanout::Fanout;
 use crate::handle::{DetectorStatistics, DetectorStatus, FileEntry, PublicState, Refusal, RefusalCode, Severity};
+use crate::spool::{News, Spool};
 use crate::statistics::{Rates, Totals};
 use konkordia_config::service::DetectorConfig;
+use konkordia_core::failure::Failure;
 use konkordia_core::latency::{self, Meter};
 use konkordia_core::ledger::ImageLedger;
 use konkordia_core::series::Ended;
 use konkordia_core::state::{Action, Event, Refused, State, next};
 use konkordia_core::text;
+use konkordia_sinks::durable::Durable;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
@@ -33,6 +37,8 @@ pub struct Look {
     pub durable: Option<u64>,
     /// Raw frames before this one are on the disk.
     pub raw_durable: Option<u64>,
+    /// Says the same of images whose files go through a spool, also after the end of the run.
+    pub moves: Option<Durable>,
     /// Images lost, whole.
     pub lost: u64,
     /// Images with missing parts.
@@ -127,6 +133,9 @@ pub struct Shared {
     status: Mutex<(DetectorStatus, Instant)>,
     account: Mutex<Account>,
     files: Mutex<VecDeque<FileEntry>>,
+    spool: OnceLock<Arc<Spool>>,
+    /// Closed files of which some are still in the spool. They are listed as being written.
+    spooled: Mutex<Vec<FileEntry>>,
     /// Set for detectors that also receive while there is no run.
     between: OnceLock<CountBetween>,
 }
@@ -153,6 +162,7 @@ impl Shared {
             images_unwritten: 0,
             images_durable: None,
             raw_frames_durable: None,
+            spool: None,
             images_lost: 0,
             images_partial: 0,
             images_not_taken: 0,
@@ -169,6 +179,8 @@ impl Shared {
             status: Mutex::new((status, Instant::now())),
             account: Mutex::default(),
             files: Mutex::default(),
+            spool: OnceLock::new(),
+            spooled: Mutex::default(),
             between: OnceLock::new(),
         }
     }
@@ -188,7 +200,9 @@ impl Shared {
         status.images_committed = look.committed;
         status.images_written = look.written;
         status.images_unwritten = look.unwritten;
-        (status.images_durable, status.raw_frames_durable) = (look.durable, look.raw_durable);
+        let durable = look.moves.as_ref().map(Durable::end).or(look.durable);
+        (status.images_durable, status.raw_frames_durable) = (durable, look.raw_durable);
+        status.spool = self.spool().map(|spool| spool.status());
         status.images_lost = look.lost;
         status.images_partial = look.partial;
         status.images_not_taken = look.not_taken;
@@ -300,6 +314,53 @@ impl Shared {
                 files.push_back(entry);
             }
         }
+    }
+
+    /// Opens the spool of a detector that has one. What happens there becomes events.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn open_spool(shared: &Arc<Self>, config: &DetectorConfig, events: &EventLog) -> Result<(), Failure> {
+        let Some(settings) = config.spool() else { return Ok(()) };
+        let (weak, events) = (Arc::downgrade(shared), events.clone());
+        let tell = move |news: &News| {
+            let Some(shared) = weak.upgrade() else { return };
+            let name = Some(shared.name.as_str());
+            if let News::Moved(master) = news {
+                for entry in shared.take_spooled(&master.display().to_string()) {
+                    events.add(name, "file", Severity::Info, format!("{} is closed", entry.master), json!(entry));
+                    shared.enter_file(entry);
+                }
+            }
+            if let Some(text) = news.to_text() {
+                let severity = if matches!(news, News::Failing(_)) { Severity::Error } else { Severity::Warning };
+                events.add(name, "spool", severity, text, json!({ "spool": shared.spool().map(|spool| spool.status()) }));
+            }
+        };
+        let spool = Spool::open(settings, Box::new(tell))?;
+        let _ = shared.spool.set(spool);
+        Ok(())
+    }
+
+    /// Its spool, if it has one.
+    pub fn spool(&self) -> Option<&Arc<Spool>> {
+        self.spool.get()
+    }
+
+    fn take_spooled(&self, master: &str) -> Vec<FileEntry> {
+        lock(&self.spooled).extract_if(.., |entry| entry.master == master).collect()
+    }
+
+    /// Enters closed files. False while some of them are in the spool: then they are entered when all have moved.
+    fn enter_closed(&self, entry: &FileEntry) -> bool {
+        let mut spooled = lock(&self.spooled);
+        if self.spool().is_some_and(|spool| spool.has(Path::new(&entry.master))) {
+            spooled.push(entry.clone());
+            return false;
+        }
+        drop(spooled);
+        self.enter_file(entry.clone());
+        true
     }
 
     /// Forgets the file of a run that left none.
@@ -434,9 +495,8 @@ impl Machine {
         ledger: &BTreeMap<String, u64>,
         status_message: &StatusMessage,
     ) {
-        if let Some(entry) = file {
+        if let Some(entry) = file.filter(|entry| self.shared.enter_closed(entry)) {
             self.report("file", Severity::Info, format!("{} is closed", entry.master), json!(entry));
-            self.shared.enter_file(entry);
         }
         let data = json!({ "run": run, "ended": ended, "ledger": ledger });
         self.report("run_ended", status_message.severity, status_message.message.clone(), data);

@@ -15,6 +15,7 @@ use crate::fanout::{Fanout, Ring};
 use crate::handle::{ArmRequest, FileEntry, Severity};
 use crate::hooks::About;
 use crate::paths::Place;
+use crate::spool::{Slot, Spool, SpooledSink};
 use arc_swap::ArcSwap;
 use konkordia_config::service::{DetectorConfig, DetectorKindConfig};
 use konkordia_config::settings::ServiceSettings;
@@ -29,7 +30,8 @@ use konkordia_core::state::{Event, State};
 use konkordia_engine::deliver::{self, Reports};
 use konkordia_engine::output_queue::{OutputQueue, OutputQueueSpec, OutputQueues};
 use konkordia_engine::series::{ArmOrder, Notice, Series, SeriesControl, SeriesSpec, Upstream};
-use konkordia_sinks::hdf5::{FileSink, SharedState};
+use konkordia_sinks::durable::ToDisk;
+use konkordia_sinks::hdf5::{FileSink, SeriesTarget, SharedState};
 use serde_json::json;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -177,6 +179,7 @@ impl Reports for FileReports {
 pub fn open(config: Arc<DetectorConfig>, settings: Arc<ServiceSettings>, events: EventLog) -> Result<Handle, Failure> {
     let fanout = Arc::new(Fanout::open(&config, &settings, &events)?);
     let shared = Arc::new(Shared::new(&config, "stream", Arc::clone(&fanout)));
+    Shared::open_spool(&shared, &config, &events)?;
     let patience = actor::patience(&settings, &config);
     let machine = Machine::new(Arc::clone(&shared), events);
     let base = Base { machine, config, settings, fanout: Arc::clone(&fanout), runs: 0 };
@@ -211,15 +214,20 @@ impl Stream {
             spent: 0,
             series: 0,
         };
-        let reports = outbox.clone();
-        let file = FileSink::of_series(Box::new(move |start| {
+        let (reports, slot, spool) = (outbox.clone(), Slot::default(), base.machine.shared.spool().cloned());
+        let chosen = slot.clone();
+        let inner = FileSink::of_series(Box::new(move |start| {
             let target = namer.target(start)?.filter(|_| start.store);
             if let Some(target) = &target {
                 reports.report(Report::File(FileReport::Opened(target.main_file().display().to_string())));
             }
-            Ok(target)
+            match (target, &spool) {
+                (Some(target), Some(spool)) => Ok(Some(in_spool(target, spool, &chosen)?)),
+                (target, _) => Ok(target),
+            }
         }));
-        let files = file.shared();
+        let files = inner.shared();
+        let file = SpooledSink { inner, slot, closes: true };
         let output_queues = &base.fanout.output_queues;
         let service = ServiceLevel::Reliable;
         let spec_of_file = OutputQueueSpec {
@@ -424,6 +432,7 @@ impl Stream {
     fn ended(&mut self, base: &mut Base, end: &Arc<SeriesEnd>) {
         let mut look = look_of(end);
         (look.written, look.durable, look.unwritten) = (self.files.images(), self.files.durable_end(), self.files.unwritten());
+        look.moves = self.files.durable().filter(|_| base.machine.shared.spool().is_some());
         let waited_for = self.waited_for.take();
         match self.open.iter_mut().find(|open| open.end.is_none()) {
             Some(open) => {
@@ -489,6 +498,22 @@ impl Stream {
             }
         }
     }
+}
+
+/// Has the files of a series written in the spool.
+fn in_spool(target: SeriesTarget, spool: &Spool, slot: &Slot) -> Result<SeriesTarget, Failure> {
+    let mut spec = match target {
+        SeriesTarget::Files(spec) => spec,
+        // The configuration has refused a spool for the layout of MAX IV.
+        other @ SeriesTarget::Append(_) => return Ok(other),
+    };
+    let run = spool.begin(&spec.file, None)?;
+    run.directory().clone_into(&mut spec.file.directory);
+    if let ToDisk::Beside(interval) = spec.to_disk {
+        spec.to_disk = ToDisk::InSpool(interval);
+    }
+    slot.put(Some(run));
+    Ok(SeriesTarget::Files(spec))
 }
 
 impl Driver for Stream {

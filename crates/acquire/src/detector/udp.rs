@@ -101,6 +101,7 @@ pub struct Udp {
 pub fn open(config: Arc<DetectorConfig>, settings: Arc<ServiceSettings>, events: EventLog) -> Result<Handle, Failure> {
     let fanout = Arc::new(Fanout::open(&config, &settings, &events)?);
     let shared = Arc::new(Shared::new(&config, "udp", Arc::clone(&fanout)));
+    Shared::open_spool(&shared, &config, &events)?;
     let ring = Ring::new(Arc::clone(&fanout.preview), Box::new(|start| Some(start.series)));
     let patience = actor::patience(&settings, &config);
     let machine = Machine::new(Arc::clone(&shared), events);
@@ -114,7 +115,7 @@ impl Driver for Udp {
     type Report = Report;
 
     fn prepare(&self, base: &Base, request: &ArmRequest) -> Result<(About, Preparation<Ready>), Failure> {
-        let (run, fanout) = (base.runs + 1, Arc::clone(&base.fanout));
+        let (run, fanout, spool) = (base.runs + 1, Arc::clone(&base.fanout), base.machine.shared.spool().cloned());
         let parameters = parameters(&base.config, base.settings.data_root.as_ref(), run, request)?;
         let about =
             About { detector: base.config.name.clone(), run, images: parameters.config.images, file: parameters.master() };
@@ -123,7 +124,7 @@ impl Driver for Udp {
             let (events, detector) = (events.clone(), detector.clone());
             Box::new(move |note| events.add(Some(&detector), "warning", Severity::Warning, note.into(), json!({ "run": run })))
         };
-        Ok((about, Box::new(move || ready(parameters, &fanout, run, &note))))
+        Ok((about, Box::new(move || ready(parameters, &fanout, spool.as_ref(), run, &note))))
     }
 
     fn discard(ready: Ready) {
@@ -175,7 +176,11 @@ impl Driver for Udp {
             output_queues.end(&finished.end);
             let master = finished.file.as_ref().map(|(master, ..)| master.clone());
             outbox.report(Report::Closed(run, Box::new(finished)));
-            if let (Some(archive_copy), Some(master)) = (&closing.config.archive_copy, master) {
+            // The copy is made of the files where they belong. What stays in a spool gets none.
+            let is_there = || closing.opened.spooled.as_ref().is_none_or(|run| run.wait_till_moved());
+            if let (Some(archive_copy), Some(master)) = (&closing.config.archive_copy, master)
+                && is_there()
+            {
                 let made = contain(|| archive_copy::make(archive_copy, closing.config.overwrite, &master, &mut |_| ()));
                 let made = made.unwrap_or_else(|panic| Err((&panic).into()));
                 let (severity, message, data) = report_of_copy(run, archive_copy, made);

@@ -10,6 +10,7 @@ use crate::run::arm::{Additions, Ports, Prepared, prepare_with};
 use crate::run::opened::{ClosingLedger, Opened};
 use crate::run::raw_copy::RawCopy;
 use crate::run::report::Report;
+use crate::spool::Spool;
 use crate::run::{angles, exit_of};
 use konkordia_calibration::guard::Note;
 use konkordia_config::service::{DetectorConfig, DetectorKindConfig};
@@ -19,7 +20,7 @@ use konkordia_core::experiment::Experiment;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::ledger::{ImageLedger, RunLedger, StreamLedger};
 use konkordia_core::pixel::PixelType;
-use konkordia_core::plan::{Compression, Plan};
+use konkordia_core::plan::Plan;
 use konkordia_core::ports::Source;
 use konkordia_core::protocol::Protocol;
 use konkordia_core::sender::Sender;
@@ -152,6 +153,7 @@ impl Live for UdpLive {
             unwritten: 0,
             durable: self.files.shared().durable_end(),
             raw_durable: self.raw_copy.as_ref().map(RawCopy::durable_end),
+            moves: None,
             lost,
             partial,
             not_taken: 0,
@@ -273,19 +275,20 @@ pub struct Ready {
 /// Does everything that can fail before the first packet. On an error nothing is left behind.
 ///
 /// `note` gets remarks on the images while the run goes on.
-pub fn ready(parameters: ArmParameters, fanout: &Fanout, run: u64, note: &dyn Fn() -> Note) -> Result<Ready, Failure> {
+pub fn ready(
+    parameters: ArmParameters,
+    fanout: &Fanout,
+    spool: Option<&Arc<Spool>>,
+    run: u64,
+    note: &dyn Fn() -> Note,
+) -> Result<Ready, Failure> {
     let config = &parameters.config;
     let disk = |plan: &Plan| {
-        let demand = Demand {
-            image_bytes: plan.image_bytes() as u64,
-            images: plan.images(),
-            rate_hz: config.metadata.frame_time_s.filter(|s| *s > 0.0).map(|s| {
-                let frames = f64::from(plan.processing.selection.sum_frames.max(1));
-                1.0 / (s * frames)
-            }),
-            is_compressed: plan.compression != Compression::None,
+        let demand = Demand::of(config, plan);
+        let notes = match &config.spool {
+            None => readiness::disk(&config.directory, &demand)?,
+            Some(spool) => readiness::spooled(&config.directory, spool, &demand)?,
         };
-        let notes = readiness::disk(&config.directory, &demand)?;
         if let Some(archive_copy) = &config.archive_copy {
             konkordia_repack::archive_copy::check(archive_copy, config.overwrite)?;
         }
@@ -300,6 +303,7 @@ pub fn ready(parameters: ArmParameters, fanout: &Fanout, run: u64, note: &dyn Fn
     let wrap = |inner| -> Box<dyn Source> { Box::new(ArmedSource { inner, common: Arc::clone(&sources), is_drained: false }) };
     let additions = Additions {
         write: parameters.write,
+        spool,
         disk: parameters.write.then_some(&disk as _),
         note,
         consumers: &consumers,
@@ -387,9 +391,11 @@ pub fn finish(closing: &Closing, outcome: &RunOutcome, images_seen: u64, reason:
     if reason.cancelled {
         record.ended = ended.into();
     }
-    let file = closing.opened.files.finish(&record).transpose();
-    // A raw copy without frames removes its files when it is dropped unfinished.
     let is_nothing = reason.cancelled && outcome.images == 0;
+    let spooled = closing.opened.spooled.as_ref();
+    let closed = if is_nothing { closing.opened.files.finish(&record) } else { closing.opened.finish(&record) };
+    let file = closed.transpose();
+    // A raw copy without frames removes its files when it is dropped unfinished.
     let copy = closing.opened.raw_copy.as_ref().filter(|_| !is_nothing);
     let raw = copy.and_then(RawCopy::finish).transpose();
     let (_, mut failure) = exit_of(outcome, closing.config.images.is_some(), false);
@@ -404,8 +410,12 @@ pub fn finish(closing: &Closing, outcome: &RunOutcome, images_seen: u64, reason:
         report.file().into_iter().for_each(remove);
         kept = None;
     }
+    if let Some(run) = spooled.filter(|_| is_nothing) {
+        if failure.is_none() { run.abandon() } else { run.leave() }
+    }
     let (first, mut look, end) = (outcome.first_frame, last_look(outcome), end_of_run(outcome));
     look.durable = closing.opened.files.shared().durable_end();
+    look.moves = spooled.map(|run| run.durable());
     look.raw_durable = closing.opened.raw_copy.as_ref().map(RawCopy::durable_end);
     if !closing.writes {
         look.written = 0;
@@ -462,6 +472,9 @@ pub fn discard(ready: Ready) {
     let record = LedgerRecord { ended: "cancelled".into(), ..LedgerRecord::default() };
     if let Some(Ok(file)) = opened.files.finish(&record) {
         remove(&file);
+    }
+    if let Some(run) = &opened.spooled {
+        run.abandon();
     }
 }
 

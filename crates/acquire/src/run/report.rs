@@ -3,6 +3,7 @@
 use super::raw_copy::RawReport;
 use super::setup::{self, SetupReport};
 use crate::machine;
+use crate::spool::SpoolReport;
 use konkordia_config::{Config, plan};
 use konkordia_core::backend::Backend;
 use konkordia_core::failure::Exit;
@@ -35,6 +36,7 @@ pub struct Report {
     unit: &'static str,
     file: Option<FileReport>,
     raw: Option<RawReport>,
+    spool: Option<SpoolReport>,
     /// What the host counted during the run, see [`super::host`].
     host: Vec<(String, u64)>,
     setup: Vec<SetupReport>,
@@ -146,6 +148,7 @@ impl Report {
             unit: plan::unit(config),
             file,
             raw: None,
+            spool: None,
             host: Vec::new(),
             setup: setup::reports(config, names, &outcome.findings),
             senders: (0..names.len()).map(|n| outcome.seen.get(n).map_or_else(Default::default, senders)).collect(),
@@ -230,6 +233,11 @@ impl Report {
         Self { raw, ..self }
     }
 
+    /// Adds what the run needed of its spool.
+    pub fn with_spool(self, spool: Option<SpoolReport>) -> Self {
+        Self { spool, ..self }
+    }
+
     /// Adds what the host counted during the run.
     pub fn with_host(self, host: Vec<(String, u64)>) -> Self {
         Self { host, ..self }
@@ -307,6 +315,7 @@ impl Report {
                 raw.files
             ));
         }
+        out.extend(self.spool.as_ref().map(|spool| format!("\nspool     {}", spool.to_text())));
         out.extend(self.host_line());
         out.push_str(&format!("\nended     {}", self.ended));
         let shown_first = usize::from(self.setup.is_empty());
@@ -420,7 +429,7 @@ impl Report {
             "chunk_bytes": self.file.as_ref().map(|f| f.chunk_bytes), "advice": self.advice, "notes": self.notes,
             "setup": self.setup.iter().map(SetupReport::to_json).collect::<Vec<_>>(), "headline": self.headline(),
             "host": self.host.iter().map(|(name, n)| (name.clone(), json!(n))).collect::<Map<_, _>>(),
-            "receive": self.receiving,
+            "receive": self.receiving, "spool": self.spool.as_ref().map(SpoolReport::to_json),
         })
     }
 }

@@ -11,6 +11,7 @@ use konkordia_core::text;
 use konkordia_engine::contain::contain;
 use konkordia_sinks::durable::Durable;
 use konkordia_sinks::hdf5::{FileReport, FileSpec, Writer, free_bytes};
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -33,8 +34,25 @@ pub enum News {
     Failing(Failure),
     /// They move again.
     Moving(PathBuf),
-    /// The program ends, and the files of this master stay in the spool.
-    Left(PathBuf),
+    /// The files of a master stay in a spool: those of this master, in this spool.
+    Left(PathBuf, PathBuf),
+}
+
+impl News {
+    /// What people should know of it, as a warning; `None` if all is well.
+    pub fn to_text(&self) -> Option<String> {
+        match self {
+            Self::Moved(_) => None,
+            Self::Failing(failure) => {
+                let Failure { what, why, fix, .. } = failure;
+                Some(format!("files cannot move from the spool: {what}: {why}; fix: {fix}; it is tried again"))
+            }
+            Self::Moving(master) => Some(format!("the files of {} move again", master.display())),
+            Self::Left(master, spool) => {
+                Some(format!("files of {} stay in the spool; later, {}", master.display(), repair_command(spool)))
+            }
+        }
+    }
 }
 
 /// Gets what happens.
@@ -53,6 +71,33 @@ pub struct SpoolReport {
     pub moving: Duration,
     /// For how long images waited because the spool was full.
     pub full: Duration,
+}
+
+impl SpoolReport {
+    /// Bytes per second that left the spool, while files moved; `None` if none has moved.
+    pub fn drain_bytes_per_s(&self) -> Option<f64> {
+        (self.moved_bytes > 0).then(|| self.moved_bytes as f64 / self.moving.as_secs_f64().max(1e-6))
+    }
+
+    /// In words.
+    pub fn to_text(&self) -> String {
+        let moved = self.drain_bytes_per_s().map_or(String::new(), |rate| {
+            format!("; {} moved at {}/s", text::bytes(self.moved_bytes), text::bytes(rate as u64))
+        });
+        let full = match self.full {
+            Duration::ZERO => String::new(),
+            full => format!("; it was full for {:.1} s, and images waited for the disk", full.as_secs_f64()),
+        };
+        format!("at most {} of {}{moved}{full}", text::bytes(self.peak_bytes), text::bytes(self.limit_bytes))
+    }
+
+    /// For programs.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "peak_bytes": self.peak_bytes, "limit_bytes": self.limit_bytes, "moved_bytes": self.moved_bytes,
+            "drain_bytes_per_s": self.drain_bytes_per_s(), "full_s": self.full.as_secs_f64(),
+        })
+    }
 }
 
 /// The spool of a detector. Dropping it ends its thread; what has not moved stays.
@@ -180,12 +225,15 @@ impl Spool {
     pub fn stop(&self) {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(thread) = thread else { return };
+        // With the lock, so that nobody looks at the flag and then misses the call.
+        let state = self.common.locked();
         self.common.stop.store(true, Ordering::Release);
+        drop(state);
         self.common.changed.notify_all();
         // The panic hook has reported a panic.
         let _ = thread.join();
         let left: Vec<PathBuf> = self.common.locked().runs.iter().map(|entry| entry.run.folder.target_master()).collect();
-        left.into_iter().for_each(|master| (self.common.tell)(&News::Left(master)));
+        left.into_iter().for_each(|master| self.common.tell_left(master));
         self.common.changed.notify_all();
     }
 }
@@ -256,7 +304,7 @@ impl SpoolRun {
     /// The files could not be closed: they stay for `konkordia repair --spool`.
     pub fn leave(&self) {
         self.common.locked().runs.retain(|entry| entry.run.folder.path != self.folder.path);
-        (self.common.tell)(&News::Left(self.folder.target_master()));
+        self.common.tell_left(self.folder.target_master());
     }
 
     /// Removes everything of a run that nobody wants.
@@ -291,6 +339,14 @@ impl SpoolRun {
             Some(_) if self.common.stop.load(Ordering::Acquire) => Err(self.left("the program ends")),
             Some(_) => Ok(None),
         }
+    }
+
+    /// Waits until all files have moved, whatever happens meanwhile. False if the spool was stopped before.
+    pub fn wait_till_moved(&self) -> bool {
+        let state = self.common.locked();
+        let goes_on = |state: &mut State| !self.common.stop.load(Ordering::Acquire) && state.entry(self).is_some();
+        let mut state = self.common.changed.wait_while(state, goes_on).unwrap_or_else(PoisonError::into_inner);
+        state.entry(self).is_none()
     }
 
     /// What it has needed so far.
@@ -365,6 +421,10 @@ impl Common {
             }
         }
         Ok(())
+    }
+
+    fn tell_left(&self, master: PathBuf) {
+        (self.tell)(&News::Left(master, self.settings.directory.clone()));
     }
 
     fn repair(&self) -> String {

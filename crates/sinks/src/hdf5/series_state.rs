@@ -74,6 +74,11 @@ impl SharedState {
         locked(&self.durable).as_ref().map(Durable::end)
     }
 
+    /// Where it is read up to which position images are on the disk, also after the end.
+    pub fn durable(&self) -> Option<Durable> {
+        locked(&self.durable).clone()
+    }
+
     /// Runs or series with a file since the sink was made.
     pub fn series(&self) -> u64 {
         self.series.load(Ordering::Relaxed)
