@@ -12,7 +12,7 @@ use crate::http::extract::{NoQuery, Query};
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use konkordia_acquire::handle::{Detector, DetectorStatistics, DetectorStatus, PublicState, StateWord};
+use konkordia_acquire::handle::{Detector, DetectorStatistics, DetectorStatus, PublicState, SpoolStatus, StateWord};
 use konkordia_core::latency::QUANTILES;
 use konkordia_core::pixel::Number;
 use prometheus_client::collector::Collector;
@@ -101,7 +101,7 @@ impl Collector for Snapshot {
 type Labels = Vec<(&'static str, String)>;
 
 /// Families in the order of export. A family is exported even while it has no value.
-const FAMILIES: [(&str, Kind, &str); 38] = [
+const FAMILIES: [(&str, Kind, &str); 42] = [
     ("build_info", Kind::Gauge, "Version of the program, always 1"),
     ("uptime_seconds", Kind::Gauge, "Seconds since the service began"),
     ("detectors", Kind::Gauge, "Detectors of the service"),
@@ -113,6 +113,10 @@ const FAMILIES: [(&str, Kind, &str); 38] = [
     ("run_images_expected", Kind::Gauge, "Images that the run is to have"),
     ("run_images_durable", Kind::Gauge, "Images before this position are on the disk and survive a power cut"),
     ("run_raw_frames_durable", Kind::Gauge, "Raw frames before this one are on the disk and survive a power cut"),
+    ("spool_used_bytes", Kind::Gauge, "Bytes in the spool"),
+    ("spool_limit_bytes", Kind::Gauge, "Most bytes that may lie in the spool"),
+    ("spool_files_waiting", Kind::Gauge, "Files in the spool that are still to move"),
+    ("spool_drain_bytes_per_second", Kind::Gauge, "Bytes per second that left the spool with the newest file"),
     ("run_images", Kind::Gauge, "Images of the run, by what became of them"),
     ("run_ledger", Kind::Gauge, "Ledger of the run by entry"),
     ("images", Kind::Counter, "Images since the service began, by state"),
@@ -198,11 +202,16 @@ impl Snapshot {
         self.add("draining", vec![detector()], f64::from(u8::from(public.draining)));
         self.add("run", vec![detector()], status.run as f64);
         let count = |n: Option<u64>| n.map(|n| n as f64);
+        let spool = |value: fn(&SpoolStatus) -> f64| status.spool.as_ref().map(value);
         let known = [
             ("run_progress_ratio", status.progress),
             ("run_images_expected", count(status.images_expected)),
             ("run_images_durable", count(status.images_durable)),
             ("run_raw_frames_durable", count(status.raw_frames_durable)),
+            ("spool_used_bytes", spool(|spool| spool.used_bytes as f64)),
+            ("spool_limit_bytes", spool(|spool| spool.limit_bytes as f64)),
+            ("spool_files_waiting", spool(|spool| spool.files_waiting as f64)),
+            ("spool_drain_bytes_per_second", status.spool.as_ref().and_then(|spool| spool.drain_bytes_per_s)),
         ];
         for (name, value) in known {
             if let Some(value) = value {

@@ -170,12 +170,14 @@ pub enum Command {
   konkordia check run01_master.h5 --json
   konkordia check run01_data_000001.h5")]
     Check(FileArgs),
-    /// Makes a file that a killed run left behind readable again.
+    /// Makes a file that a killed run left behind readable again, or moves what it left in a spool.
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia repair run01_master.h5
   konkordia repair run01_master.h5 && konkordia check run01_master.h5
-  konkordia repair run01_data_000003.h5 --json")]
-    Repair(FileArgs),
+  konkordia repair run01_data_000003.h5 --json
+  konkordia repair --spool /dev/shm/konkordia
+  konkordia repair --spool /dev/shm/konkordia --to /data2")]
+    Repair(RepairArgs),
     /// Creates, lists and removes the access tokens of the service.
     #[command(subcommand, help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia token create alice --role operate --file tokens
@@ -597,7 +599,25 @@ pub struct InspectArgs {
     pub json: bool,
 }
 
-/// `konkordia check` and `konkordia repair`
+/// `konkordia repair`
+#[derive(Debug, Args)]
+pub struct RepairArgs {
+    /// A master or data file
+    #[arg(required_unless_present = "spool", conflicts_with = "spool")]
+    pub file: Option<PathBuf>,
+    /// Finish the runs that are left in this spool ([output] spool_directory): repair their files and move them to
+    /// where they belong
+    #[arg(long, value_name = "DIR")]
+    pub spool: Option<PathBuf>,
+    /// With --spool: move the files to this folder instead
+    #[arg(long, value_name = "FOLDER", requires = "spool")]
+    pub to: Option<PathBuf>,
+    /// For programs: the result as JSON on stdout
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `konkordia check`
 #[derive(Debug, Args)]
 pub struct FileArgs {
     /// A master or data file

@@ -32,10 +32,11 @@ impl Task {
                 let picture = args.png.as_ref().map(|path| path.canonicalize().unwrap_or_else(|_| path.clone()));
                 Some(Self { folders: picture.iter().map(|path| folder_of(path)).collect(), ..Self::read([&args.file]) })
             }
-            Command::Repair(args) => Some(Self {
-                folders: vec![folder_of(&args.file)],
+            // Without a file it works on a spool, where only files of this program lie.
+            Command::Repair(args) => args.file.as_ref().map(|file| Self {
+                folders: vec![folder_of(file)],
                 left: "finished repairs are kept; run the same command again, if possible with a good copy of the file".into(),
-                ..Self::read([&args.file])
+                ..Self::read([file])
             }),
             Command::Repack(args) => Some(Self {
                 folders: vec![if args.output.is_dir() { args.output.clone() } else { folder_of(&args.output) }],
@@ -127,7 +128,7 @@ mod tests {
             let task = task(&format!("konkordia {line}")).expect(line);
             assert!(task.folders.is_empty() && task.files[0] == Path::new("a.h5") && !task.deletes_originals, "{line}");
         }
-        for line in ["receive a.toml", "serve -c a.toml", "pedestal a.toml -o b.h5", "demo", "status", "doctor", "version"] {
+        for line in ["repair --spool a", "receive a.toml", "serve -c a.toml", "pedestal a.toml -o b.h5", "demo", "status", "doctor", "version"] {
             assert_eq!(task(&format!("konkordia {line}")), None, "{line}");
         }
     }

@@ -1,32 +1,98 @@
 //! `konkordia repair`: makes readable what a killed run left behind, and what can still be read of damaged files.
 
-use crate::cli::FileArgs;
+use crate::cli::RepairArgs;
 use crate::console;
+use crate::run::signals;
+use konkordia_acquire::spool::left_over::{self, Finished};
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::text;
 use konkordia_sinks::hdf5;
-use serde_json::json;
+use serde_json::{Value, json};
+use std::path::Path;
 
 /// Largest number of ranges of images that are listed.
 const LISTED_MAX: usize = 10;
 
-/// `konkordia repair FILE`
-pub fn command(args: &FileArgs) -> Result<Exit, Failure> {
-    let report = hdf5::repair(&args.file)?;
-    let exit = if report.missing.is_empty() && !report.mask_missing { Exit::Complete } else { Exit::Incomplete };
+/// `konkordia repair FILE` or `konkordia repair --spool DIR`
+pub fn command(args: &RepairArgs) -> Result<Exit, Failure> {
+    match (&args.spool, &args.file) {
+        (Some(spool), _) => of_spool(spool, args),
+        (None, Some(file)) => of_file(file, args.json),
+        (None, None) => Err(Failure::new(Exit::Usage, "there is nothing to repair", "", "give a file, or --spool DIR")),
+    }
+}
+
+fn of_file(file: &Path, as_json: bool) -> Result<Exit, Failure> {
+    let report = hdf5::repair(file)?;
+    if as_json {
+        console::json(&to_json(&report), false);
+    } else {
+        show(&report);
+    }
+    Ok(exit_of(&report))
+}
+
+/// Repairs and moves what was left in a spool.
+fn of_spool(spool: &Path, args: &RepairArgs) -> Result<Exit, Failure> {
+    let stop = signals::stop_flag()?;
+    let mut show_file = |file: &Path| {
+        if !args.json {
+            console::to_stderr(&format!("moving {}", file.display()));
+        }
+    };
+    let runs = left_over::finish(spool, args.to.as_deref(), &stop, &mut show_file)?;
+    let exits = runs.iter().map(|run| match run {
+        Ok(done) => done.repaired.as_ref().map_or(Exit::Complete, exit_of),
+        Err(failure) => failure.exit,
+    });
+    let exit = exits.fold(Exit::Complete, |worst, exit| if worst == Exit::Complete { exit } else { worst });
     if args.json {
-        let missing = |m: &hdf5::MissingImages| {
-            let ranges: Vec<_> = m.ranges.iter().map(|range| [range.start, range.end - 1]).collect();
-            json!({ "images": m.images, "first_and_last": ranges, "why": m.why, "fix": m.fix })
+        let run = |run: &Result<Finished, Failure>| match run {
+            Ok(Finished { folder, master, files, repaired }) => json!({
+                "folder": folder, "master": master, "files": files, "in_use": master.is_none(),
+                "repair": repaired.as_ref().map(to_json),
+            }),
+            Err(failure) => json!({ "error": failure.what, "why": failure.why, "fix": failure.fix }),
         };
-        let value = json!({
-            "master": report.master, "rebuilt": report.rebuilt, "rescued": report.rescued, "master_written": report.master_written,
-            "images": report.images, "images_missing": report.images_missing(),
-            "missing": report.missing.iter().map(missing).collect::<Vec<_>>(), "mask_missing": report.mask_missing, "notes": report.notes,
-        });
-        console::json(&value, false);
+        console::json(&json!({ "spool": spool, "runs": runs.iter().map(run).collect::<Vec<_>>() }), false);
         return Ok(exit);
     }
+    for run in &runs {
+        match run {
+            Ok(Finished { folder, master: None, .. }) => {
+                console::to_stdout(&format!("{}: a program works on it", folder.display()));
+            }
+            Ok(Finished { master: Some(master), files, repaired, .. }) => {
+                repaired.iter().for_each(show);
+                console::to_stdout(&format!("{}: {} file(s) moved out of the spool", master.display(), files.len()));
+            }
+            Err(failure) => console::to_stderr(&failure.to_string()),
+        }
+    }
+    if runs.is_empty() {
+        console::to_stdout(&format!("{}: no run is left in this spool", spool.display()));
+    }
+    Ok(exit)
+}
+
+fn exit_of(report: &hdf5::RepairReport) -> Exit {
+    if report.missing.is_empty() && !report.mask_missing { Exit::Complete } else { Exit::Incomplete }
+}
+
+fn to_json(report: &hdf5::RepairReport) -> Value {
+    let missing = |m: &hdf5::MissingImages| {
+        let ranges: Vec<_> = m.ranges.iter().map(|range| [range.start, range.end - 1]).collect();
+        json!({ "images": m.images, "first_and_last": ranges, "why": m.why, "fix": m.fix })
+    };
+    json!({
+        "master": report.master, "rebuilt": report.rebuilt, "rescued": report.rescued, "master_written": report.master_written,
+        "images": report.images, "images_missing": report.images_missing(),
+        "missing": report.missing.iter().map(missing).collect::<Vec<_>>(), "mask_missing": report.mask_missing, "notes": report.notes,
+    })
+}
+
+/// Prints what was repaired.
+fn show(report: &hdf5::RepairReport) {
     for (what, files) in [("rebuilt", &report.rebuilt), ("rescued", &report.rescued)] {
         files.iter().for_each(|file| console::to_stdout(&format!("{what} {}", file.display())));
     }
@@ -51,7 +117,6 @@ pub fn command(args: &FileArgs) -> Result<Exit, Failure> {
         n => format!(", {} of them missing", text::count(n)),
     };
     console::to_stdout(&format!("{}: {what}; {} images{missing}", report.master.display(), text::count(report.images)));
-    Ok(exit)
 }
 
 /// Which images, counted from 0.

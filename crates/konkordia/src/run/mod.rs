@@ -13,6 +13,8 @@ use konkordia_acquire::run::opened::Opened;
 use konkordia_acquire::run::raw_copy::RawCopy;
 use konkordia_acquire::run::report::{self, Report};
 use konkordia_acquire::run::setup::SetupReporter;
+use konkordia_acquire::spool::{Spool, SpoolRun};
+use konkordia_acquire::stopper::Stopper;
 use konkordia_config::{self, Config, plan};
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::plan::Plan;
@@ -55,19 +57,47 @@ pub fn command(args: &ReceiveArgs) -> Result<Exit, Failure> {
     }
     let (exit, failure) = exit_of(&outcome, plan.images().is_some(), stopper.is_stopped());
     let report = opened.close(&config, &outcome).map(|report| report.with_stray(stray, &outcome));
+    let moved = opened.spooled.as_ref().filter(|_| report.is_ok()).map_or(Ok(()), |run| drain(run, &opened, &stopper, args));
+    let report = report.map(|report| report.with_spool(opened.spooled.as_ref().map(|run| run.report())));
     match &report {
         Ok(report) if args.json => console::json(&report.to_json(exit), true),
         Ok(report) => console::to_stdout(&report.to_text()),
         Err(_) => {}
     }
-    if let (Some(archive_copy), Some(master)) = (&config.archive_copy, report.as_ref().ok().and_then(Report::master)) {
+    let master = report.as_ref().ok().and_then(Report::master).filter(|_| moved.is_ok());
+    if let (Some(archive_copy), Some(master)) = (&config.archive_copy, master) {
         repack_verb::archive_copy(archive_copy, config.overwrite, master, args.quiet, args.json);
     }
     // The failure that ended the run is reported first. A failure to close the file is then only its consequence.
     match (failure, report) {
         (Some(failure), _) | (None, Err(failure)) => Err(failure),
-        (None, Ok(_)) => Ok(exit),
+        (None, Ok(_)) => moved.map(|()| exit),
     }
+}
+
+/// Waits until the files of the run have moved out of the spool. A Ctrl-C after the end of the run ends the wait.
+fn drain(run: &SpoolRun, opened: &Opened, stopper: &Stopper, args: &ReceiveArgs) -> Result<(), Failure> {
+    let was_stopped = stopper.is_stopped();
+    let mut progress = console::Progress::new(args.quiet || args.json);
+    let done = loop {
+        progress.update(|| format!("the run has ended; {}", opened.spool.as_ref().map_or(String::new(), |spool| words(spool))));
+        match run.wait(Duration::from_millis(200)) {
+            Ok(Some(())) => break Ok(()),
+            Ok(None) if stopper.is_stopped() && !was_stopped => break Err(run.left("it was stopped while they moved")),
+            Ok(None) => {}
+            Err(failure) => break Err(failure),
+        }
+    };
+    progress.end();
+    done
+}
+
+/// How full a spool is, for a line of progress.
+fn words(spool: &Spool) -> String {
+    let status = spool.status();
+    let rate = status.drain_bytes_per_s.map_or(String::new(), |rate| format!(", {}/s out", text::bytes(rate as u64)));
+    let (used, limit, files) = (text::bytes(status.used_bytes), text::bytes(status.limit_bytes), status.files_waiting);
+    format!("spool {used} of {limit}, {files} file(s) to move{rate}")
 }
 
 /// Applies the options of the command line, which override the configuration.
@@ -120,7 +150,10 @@ fn with_progress<T>(control: &Arc<Control>, live: &mut Live<'_>, args: &ReceiveA
             let mut rate = Rate::new();
             while !done.load(Ordering::Acquire) {
                 std::thread::park_timeout(Duration::from_millis(100));
-                progress.update(|| rate.line(control, planned, live.opened.files.shared().durable_end()));
+                progress.update(|| {
+                    let line = rate.line(control, planned, live.opened.files.shared().durable_end());
+                    live.opened.spool.as_ref().map_or(line.clone(), |spool| format!("{line}, {}", words(spool)))
+                });
                 live.report(&konkordia_engine::setup::findings(live.plan, control));
                 if args.json && events.elapsed() > Duration::from_secs(1) {
                     events = Instant::now();
@@ -131,6 +164,7 @@ fn with_progress<T>(control: &Arc<Control>, live: &mut Live<'_>, args: &ReceiveA
                         "raw_frames_durable": live.opened.raw_copy.as_ref().map(RawCopy::durable_end),
                         "packets_received": p.packets.received, "packets_placed": p.packets.placed,
                         "kernel_dropped": p.packets.kernel_dropped, "slots_used": p.slots_used, "images_waiting": p.images_waiting,
+                        "spool": live.opened.spool.as_ref().map(|spool| spool.status()),
                     });
                     console::json(&event, true);
                 }
