@@ -4,7 +4,7 @@ use super::Config;
 use super::plan::plan;
 use konkordia_core::affinity::{Pins, Priority, cpus_text};
 use konkordia_core::backend::Receive;
-use konkordia_core::plan::{FirstFrame, Recipe};
+use konkordia_core::plan::{Compression, FirstFrame, Recipe};
 use std::path::Path;
 
 /// A valid configuration to break.
@@ -94,6 +94,30 @@ error: output.xds: XDS would misread the files (dtype)
   why: in int16 images, neggia reads counts below zero and all special values as counts of 32767 and more, and durin reads saturated pixels as 32767 counts
   fix: set dtype = \"uint32\", or remove xds = true",
     );
+}
+
+#[test]
+fn a_spool_needs_its_limit_and_a_place_of_its_own() {
+    let said = |lines: &str| parse(&GOOD.replacen("[output]\n", &format!("[output]\n{lines}\n"), 1));
+    let config = said("spool_directory = \"/dev/shm/k\"\nspool_gib = 0.5").unwrap();
+    let spool = config.spool.expect("a spool");
+    assert_eq!((spool.directory.as_path(), spool.limit_bytes, spool.repack_to), (Path::new("/dev/shm/k"), 1 << 29, None));
+    let config =
+        said("spool_directory = \"s\"\nspool_gib = 2\nspool_codec = \"none\"\ncompression = \"bszstd\"\ncompression_level = 3")
+            .unwrap();
+    let last = Compression::Bszstd { level: 3 };
+    assert_eq!((config.compression, config.spool.and_then(|spool| spool.repack_to)), (Compression::None, Some(last)));
+    for (lines, expected) in [
+        ("spool_directory = \"s\"", "output.spool_directory without spool_gib"),
+        ("spool_gib = 1", "output.spool_gib without spool_directory"),
+        ("spool_codec = \"none\"", "output.spool_codec without a spool"),
+        ("spool_directory = \"out\"\nspool_gib = 1", "output.spool_directory is the output folder"),
+        ("spool_directory = \"s\"\nspool_gib = 1\nkeep_raw = true", "output.keep_raw does not go with a spool"),
+        ("spool_directory = \"s\"\nspool_gib = 0", "spool_gib"),
+    ] {
+        let error = said(lines).expect_err(lines);
+        assert!(error.contains(expected), "{lines}: {error}");
+    }
 }
 
 #[test]

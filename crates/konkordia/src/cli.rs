@@ -172,11 +172,9 @@ pub enum Command {
     Check(FileArgs),
     /// Makes a file that a killed run left behind readable again, or moves what it left in a spool.
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
-  konkordia repair run01_master.h5
   konkordia repair run01_master.h5 && konkordia check run01_master.h5
   konkordia repair run01_data_000003.h5 --json
-  konkordia repair --spool /dev/shm/konkordia
-  konkordia repair --spool /dev/shm/konkordia --to /data2")]
+  konkordia repair --spool /dev/shm/konkordia")]
     Repair(RepairArgs),
     /// Creates, lists and removes the access tokens of the service.
     #[command(subcommand, help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:

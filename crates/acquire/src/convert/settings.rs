@@ -258,7 +258,10 @@ fn output(root: &mut Table, request: &Request) -> Result<(), Failure> {
     // Not part of the text, which must be the same when the conversion is resumed.
     output.remove("overwrite");
     // The input is raw already.
-    output.remove("keep_raw");
+    // A conversion waits for its disk, so it needs no spool.
+    for key in ["keep_raw", "spool_directory", "spool_gib", "spool_codec"] {
+        output.remove(key);
+    }
     let given = [
         ("compression", request.compression.clone().map(Value::String)),
         ("compression_level", request.compression_level.map(|n| Value::Integer(n.into()))),

@@ -214,7 +214,7 @@ pub fn bytes_in(folder: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
     let bytes = |entry: std::fs::DirEntry| match entry.metadata() {
         Ok(facts) if facts.is_dir() => bytes_in(&entry.path()),
-        Ok(facts) if facts.is_file() => facts.blocks() * 512,
+        Ok(facts) if facts.is_file() => facts.len().max(facts.blocks() * 512),
         _ => 0,
     };
     entries.filter_map(Result::ok).map(bytes).sum()
