@@ -9,6 +9,7 @@
 pub use crate::dark::StageChoice;
 pub use crate::events::{EventLog, News, ServiceEvent, Severity, Subscription};
 pub use crate::public_state::{PublicState, StateWord};
+pub use crate::spool::status::SpoolStatus;
 /// The states of the one state machine.
 pub use konkordia_core::state::State as DetectorState;
 /// Called by the threads of a server: a panic there costs one request, and not the service.
@@ -84,23 +85,6 @@ pub struct DetectorStatus {
     pub state_age_s: f64,
     /// Where data are expected.
     pub listens: Vec<String>,
-}
-
-/// The spool of a detector: a place in memory or on a fast disk, from which finished files move to the output folder.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct SpoolStatus {
-    /// Its folder.
-    pub directory: String,
-    /// Bytes in it.
-    pub used_bytes: u64,
-    /// Most bytes that may lie in it. When it is full, images wait.
-    pub limit_bytes: u64,
-    /// Files that are still to move.
-    pub files_waiting: u64,
-    /// Bytes per second that left it with the newest file; absent before the first.
-    pub drain_bytes_per_s: Option<f64>,
-    /// Why files cannot move now; absent if they can.
-    pub problem: Option<String>,
 }
 
 impl DetectorStatus {

@@ -67,8 +67,8 @@ pub fn disk(directory: &Path, demand: &Demand) -> Result<Vec<String>, Failure> {
     Ok(notes)
 }
 
-/// As [`disk`], for files that go through a spool: the spool has to be fast enough, and the target large enough. The last
-/// note says for how long the spool absorbs the images.
+/// As [`disk`], for files that go through a spool: the spool has to be fast enough, and the target large enough. The
+/// last note says for how long the spool absorbs the images.
 ///
 /// # Errors
 /// As [`disk`].
@@ -98,7 +98,10 @@ fn absorbs(spool: &Spool, demand: &Demand, target_bytes_per_s: f64) -> String {
     let arrive = hz * demand.image_bytes as f64;
     if arrive <= target_bytes_per_s {
         let pause_s = limit / arrive.max(1.0);
-        return format!("{size}; {out}, and images need {} before compression: it bridges pauses up to {pause_s:.0} s", rate(arrive));
+        return format!(
+            "{size}; {out}, and images need {} before compression: it bridges pauses up to {pause_s:.0} s",
+            rate(arrive)
+        );
     }
     let absorbs_s = limit / (arrive - target_bytes_per_s);
     format!(

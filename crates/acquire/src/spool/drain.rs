@@ -3,7 +3,7 @@
 use super::folder::{RunFolder, Step, bytes_in};
 use super::moving::move_file;
 use super::note::Note;
-use crate::handle::SpoolStatus;
+use super::status::SpoolStatus;
 use konkordia_config::spool::Spool as Settings;
 use konkordia_core::failure::{Exit, Failure, reason};
 use konkordia_core::ports::SinkError;
@@ -81,9 +81,9 @@ impl SpoolReport {
 
     /// In words.
     pub fn to_text(&self) -> String {
-        let moved = self.drain_bytes_per_s().map_or(String::new(), |rate| {
-            format!("; {} moved at {}/s", text::bytes(self.moved_bytes), text::bytes(rate as u64))
-        });
+        let moved = self
+            .drain_bytes_per_s()
+            .map_or(String::new(), |rate| format!("; {} moved at {}/s", text::bytes(self.moved_bytes), text::bytes(rate as u64)));
         let full = match self.full {
             Duration::ZERO => String::new(),
             full => format!("; it was full for {:.1} s, and images waited for the disk", full.as_secs_f64()),

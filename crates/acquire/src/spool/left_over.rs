@@ -80,12 +80,7 @@ pub fn finish(
     Ok(runs.iter().map(|folder| finish_one(folder, to.as_deref(), stop, show)).collect())
 }
 
-fn finish_one(
-    folder: &Path,
-    to: Option<&Path>,
-    stop: &AtomicBool,
-    show: &mut dyn FnMut(&Path),
-) -> Result<Finished, Failure> {
+fn finish_one(folder: &Path, to: Option<&Path>, stop: &AtomicBool, show: &mut dyn FnMut(&Path)) -> Result<Finished, Failure> {
     let mut done = Finished { folder: folder.to_owned(), master: None, files: Vec::new(), repaired: None };
     let Some(mut run) = RunFolder::open(folder)? else { return Ok(done) };
     if let Some(to) = to {
@@ -117,7 +112,12 @@ fn finish_one(
             Step::Done => break,
             Step::Unfinished(file) => {
                 let what = format!("{} cannot be moved", file.display());
-                return Err(Failure::new(Exit::Incomplete, what, "it is not whole after the repair", "konkordia check says more"));
+                return Err(Failure::new(
+                    Exit::Incomplete,
+                    what,
+                    "it is not whole after the repair",
+                    "konkordia check says more",
+                ));
             }
             Step::Wait => unreachable!("a run that is over waits for nothing"),
         }

@@ -11,6 +11,7 @@ pub mod left_over;
 mod moving;
 mod note;
 mod sink;
+pub mod status;
 #[cfg(test)]
 mod tests;
 

@@ -1,8 +1,8 @@
 //! Moves one finished file to its target. At every moment the file is whole in the spool or in the target: it is copied
 //! to a temporary name, brought to the disk, and gets its name; then a link takes its place in the spool.
 //!
-//! A file that is repacked is first written anew in the spool. So libhdf5, which takes one thread at a time, never waits
-//! for the target, and the writer of the run never waits for libhdf5 because of it.
+//! A file that is repacked is first written anew in the spool. So libhdf5, which takes one thread at a time, never
+//! waits for the target, and the writer of the run never waits for libhdf5 because of it.
 
 use super::folder::RunFolder;
 use konkordia_core::failure::{Exit, Failure};

@@ -5,7 +5,7 @@ use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::plan::Compression;
 use serde::{Deserialize, Serialize};
 use std::fs::{File, TryLockError};
-use std::io::Write;
+use std::io::{Seek, Write};
 use std::path::{Path, PathBuf};
 
 /// Its name.
@@ -76,11 +76,8 @@ impl Note {
     /// # Errors
     /// It cannot be written.
     pub fn replace(&self, folder: &Path, lock: &File) -> Result<(), Failure> {
-        let done = lock.set_len(0).and_then(|()| {
-            use std::io::Seek;
-            let mut lock = lock;
-            lock.rewind()
-        });
+        let mut file = lock;
+        let done = lock.set_len(0).and_then(|()| file.rewind());
         done.and_then(|()| self.fill(lock)).map_err(|error| Failure::io("cannot write", &folder.join(NAME), &error))
     }
 

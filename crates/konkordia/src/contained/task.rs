@@ -128,7 +128,16 @@ mod tests {
             let task = task(&format!("konkordia {line}")).expect(line);
             assert!(task.folders.is_empty() && task.files[0] == Path::new("a.h5") && !task.deletes_originals, "{line}");
         }
-        for line in ["repair --spool a", "receive a.toml", "serve -c a.toml", "pedestal a.toml -o b.h5", "demo", "status", "doctor", "version"] {
+        for line in [
+            "repair --spool a",
+            "receive a.toml",
+            "serve -c a.toml",
+            "pedestal a.toml -o b.h5",
+            "demo",
+            "status",
+            "doctor",
+            "version",
+        ] {
             assert_eq!(task(&format!("konkordia {line}")), None, "{line}");
         }
     }

@@ -29,6 +29,11 @@ pub fn line(status: &DetectorStatus) -> String {
     if let Some(file) = status.file.as_ref().filter(|_| status.images_written > 0 || runs) {
         text.push_str(&format!("\n  file: {file}"));
     }
+    if let Some(spool) = status.spool.as_ref().filter(|spool| spool.files_waiting > 0) {
+        let (used, limit) = (text::bytes(spool.used_bytes), text::bytes(spool.limit_bytes));
+        let problem = spool.problem.as_ref().map_or(String::new(), |problem| format!("; they cannot move: {problem}"));
+        text.push_str(&format!("\n  spool: {used} of {limit}, {} file(s) to move{problem}", spool.files_waiting));
+    }
     if let Some(hint) = &status.hint {
         text.push_str(&format!("\n  fix: {hint}"));
     }
