@@ -181,7 +181,6 @@ impl Reader<'_> {
         self.check_ports(first_port, geometry.placements().len());
         let (directory, prefix) = (self.resolve(&names.0?), names.1?);
         let (file, asked, compression) = (self.file, (recipe, pixel), self.compression());
-        let xds = super::xds_key::of_run(output, self.d, asked, compression);
         let spool = spool::read(output, self.d, &|path| resolve(file, path), &directory, Some(compression));
         let archive_copy = archive_copy::read(self.document, self.d, &|path| resolve(file, path), asked, (&directory, &prefix));
         Some(Config {
@@ -217,7 +216,7 @@ impl Reader<'_> {
             overwrite: overwrite(output),
             layout: layout(output),
             each_module: output.text("modules") != Some("one"),
-            xds,
+            xds: super::xds_key::of_run(output, self.d, asked, compression),
             images: run.integer("images").map(|n| n as u64),
             first_frame: match (run.integer("first_frame"), run.text("first_frame")) {
                 (Some(number), None) => FirstFrame::Number(number as u64),

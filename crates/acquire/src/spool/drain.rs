@@ -319,25 +319,25 @@ impl SpoolRun {
         Failure::new(Exit::Io, what, why, repair_command(&self.common.settings.directory))
     }
 
-    /// Waits until all files have moved, or for `longest`. `Ok(None)`: not yet.
+    /// Waits until all files have moved, or for `longest`; returns whether they have.
     ///
     /// # Errors
     /// They cannot move now, or the spool was stopped.
-    pub fn wait(&self, longest: Duration) -> Result<Option<()>, Failure> {
+    pub fn wait(&self, longest: Duration) -> Result<bool, Failure> {
         let state = self.common.locked();
         let goes_on = |state: &mut State| {
             !self.common.stop.load(Ordering::Acquire) && state.entry(self).is_some_and(|entry| entry.failure.is_none())
         };
-        let waited = self.common.changed.wait_timeout_while(state, longest, |state| goes_on(state));
+        let waited = self.common.changed.wait_timeout_while(state, longest, goes_on);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
         match state.entry(self) {
-            None => Ok(Some(())),
+            None => Ok(true),
             Some(Entry { failure: Some(failure), .. }) => {
                 let why = format!("{}: {}", failure.what, failure.why);
                 Err(self.left(why))
             }
             Some(_) if self.common.stop.load(Ordering::Acquire) => Err(self.left("the program ends")),
-            Some(_) => Ok(None),
+            Some(_) => Ok(false),
         }
     }
 

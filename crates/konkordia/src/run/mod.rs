@@ -82,9 +82,9 @@ fn drain(run: &SpoolRun, opened: &Opened, stopper: &Stopper, args: &ReceiveArgs)
     let done = loop {
         progress.update(|| format!("the run has ended; {}", opened.spool.as_ref().map_or(String::new(), |spool| words(spool))));
         match run.wait(Duration::from_millis(200)) {
-            Ok(Some(())) => break Ok(()),
-            Ok(None) if stopper.is_stopped() && !was_stopped => break Err(run.left("it was stopped while they moved")),
-            Ok(None) => {}
+            Ok(true) => break Ok(()),
+            Ok(false) if stopper.is_stopped() && !was_stopped => break Err(run.left("it was stopped while they moved")),
+            Ok(false) => {}
             Err(failure) => break Err(failure),
         }
     };
