@@ -1,6 +1,7 @@
 //! Makes the plan of a run from the configuration, with every limit of its memory.
 
 use super::model::Config;
+use super::spool::Spool;
 use konkordia_core::affinity::{Affinity, Cpus, cpus_text};
 use konkordia_core::geometry::{Orientation, Placement};
 use konkordia_core::plan::{FirstFrame, Plan, Recipe};
@@ -91,6 +92,7 @@ pub fn describe(config: &Config, plan: &Plan) -> String {
         ("threads", format!("{streams} stream(s), {} worker(s)", plan.workers)),
         ("ring", format!("{} images, window {} images", plan.slots, plan.window_images)),
     ];
+    rows.extend(config.spool.as_ref().map(|spool| ("spool", spool.to_text())));
     rows.extend(plan.affinity.to_text().map(|text| ("placement", text)));
     let memory = plan.memory();
     rows.push(("memory", text::bytes(memory.iter().map(|m| m.bytes).sum())));
@@ -154,6 +156,6 @@ pub fn to_json(config: &Config, plan: &Plan) -> Value {
         "images": plan.images(), "slots": plan.slots, "window_images": plan.window_images, "workers": plan.workers,
         "placement": placement(plan),
         "master": config.directory.join(format!("{}_master.h5", config.prefix)),
-        "memory_bytes": memory, "memory_bytes_total": plan.memory().iter().map(|m| m.bytes).sum::<u64>(),
+        "spool": config.spool.as_ref().map(Spool::to_json), "memory_bytes": memory, "memory_bytes_total": plan.memory().iter().map(|m| m.bytes).sum::<u64>(),
     })
 }

@@ -3,6 +3,8 @@
 use super::diagnostics::Diagnostics;
 use super::read::Table;
 use konkordia_core::plan::Compression;
+use konkordia_core::text;
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
 /// Where files are written before they move to the output folder.
@@ -14,6 +16,20 @@ pub struct Spool {
     pub limit_bytes: u64,
     /// How images are packed when they leave it; `None` = as they are.
     pub repack_to: Option<Compression>,
+}
+
+impl Spool {
+    /// In words.
+    pub fn to_text(&self) -> String {
+        let repacked = self.repack_to.map_or(String::new(), |to| format!(", repacked to {} on the way out", to.name()));
+        format!("at most {} in {}{repacked}", text::bytes(self.limit_bytes), self.directory.display())
+    }
+
+    /// For programs.
+    pub fn to_json(&self) -> Value {
+        let repack_to = self.repack_to.map(Compression::name);
+        json!({ "directory": self.directory, "limit_bytes": self.limit_bytes, "repack_to": repack_to })
+    }
 }
 
 /// Reads the keys; `directory` is the output folder. `compression` is that of the files in the end.

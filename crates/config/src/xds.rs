@@ -7,7 +7,8 @@ use konkordia_core::xds::{self, XdsProblem};
 
 /// Notes on what XDS would misread; empty if `output.xds` is set.
 pub fn notes(config: &Config) -> Vec<String> {
-    let problems = xds::of_run(config.pixel, config.recipe == Recipe::Raw, config.compression, config.layout);
+    let compression = config.spool.as_ref().and_then(|spool| spool.repack_to).unwrap_or(config.compression);
+    let problems = xds::of_run(config.pixel, config.recipe == Recipe::Raw, compression, config.layout);
     notes_on(config.xds, &problems)
 }
 
