@@ -278,3 +278,26 @@ fn a_run_that_another_start_of_the_machine_finds_may_lack_its_last_images() {
     assert!(report.missing[0].why.contains("power cut"), "{report:?}");
     assert_eq!(repair(&master).unwrap().missing, [], "it is said once: the file is what there is");
 }
+
+#[test]
+fn what_is_on_the_disk_of_a_spool_does_not_count_although_its_journals_go() {
+    let scratch = Scratch::new("in-spool");
+    let mut sample = sample(&scratch.0, "d", PixelType::Int16);
+    sample.spec.images_per_file = 4;
+    let mut writer = Writer::create(sample.spec.clone()).unwrap();
+    writer.set_to_disk(ToDisk::InSpool(Some(Duration::from_millis(20)))).unwrap();
+    assert!(writer.durable().is_none());
+    for image in 0..6 {
+        write_image(&mut writer, image, false).unwrap();
+    }
+    wait_until("the closed file has no journal", || journals(&scratch.0) == ["d_data_000002.h5.journal"]);
+    // Somebody moves the first data file, and leaves a link to it.
+    let (first, moved) = (scratch.0.join("d_data_000001.h5"), scratch.0.join("moved.h5"));
+    std::fs::rename(&first, &moved).unwrap();
+    std::os::unix::fs::symlink(&moved, &first).unwrap();
+    let mut record = ledger(&sample);
+    record.images_expected = 6;
+    let report = writer.finish(&record).unwrap();
+    let images = konkordia_sinks::hdf5::inspect(&report.master).unwrap().images;
+    assert_eq!((report.images, images, journals(&scratch.0)), (6, 6, vec![]));
+}
