@@ -189,6 +189,8 @@ impl RunFolder {
     /// Something else lies in the folder, or it cannot be removed.
     pub fn remove(&self) -> Result<(), Failure> {
         let remove = || -> io::Result<()> {
+            // First, so that a crash leaves no run that looks as if its files were lost.
+            std::fs::remove_file(self.path.join(NAME))?;
             for entry in std::fs::read_dir(&self.path)? {
                 let entry = entry?;
                 // Hidden files are temporary ones of a writer that was killed.
@@ -197,7 +199,6 @@ impl RunFolder {
                 }
             }
             let _ = std::fs::remove_dir(self.path.join(PACKED));
-            std::fs::remove_file(self.path.join(NAME))?;
             std::fs::remove_dir(&self.path)
         };
         remove().map_err(|error| Failure::io("the run has moved, but cannot remove its folder in the spool:", &self.path, &error))
