@@ -84,15 +84,17 @@ pub(crate) fn write(
     put: impl FnOnce(&File, &[u8], u64) -> io::Result<()>,
 ) -> Result<u64, Failed> {
     let _announced = Announced::new(bytes, writes);
-    store().map_err(Failed::Library)?;
+    let stored = store();
     let place = CHUNK.get().and_then(|chunk| chunk.place);
-    let place = place.ok_or_else(|| Failed::Library("libhdf5 wrote the chunk past the driver".into()))?;
-    if place.is_left {
+    // Also after an error of libhdf5, whose index may have the chunk nevertheless.
+    if let Some(place) = place.filter(|place| place.is_left) {
         // SAFETY: the descriptor is that of the file of the data set, which is open as long as the data set is. It is
         // not closed here.
         let file = ManuallyDrop::new(unsafe { File::from_raw_fd(place.descriptor) });
         put(&file, bytes, place.offset).map_err(Failed::Data)?;
     }
+    stored.map_err(Failed::Library)?;
+    let place = place.ok_or_else(|| Failed::Library("libhdf5 wrote the chunk past the driver".into()))?;
     Ok(place.offset)
 }
 
@@ -130,7 +132,7 @@ fn unwritten() -> MutexGuard<'static, Vec<usize>> {
     UNWRITTEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn is_done(file: usize) {
+fn no_longer_left(file: usize) {
     let mut files = unwritten();
     let at = files.iter().position(|unwritten| *unwritten == file);
     files.swap_remove(at.expect("a chunk that was left to a thread is in the list"));
@@ -151,7 +153,7 @@ impl Announced {
 impl Drop for Announced {
     fn drop(&mut self) {
         if let Some(place) = CHUNK.take().and_then(|chunk| chunk.place).filter(|place| place.is_left) {
-            is_done(place.file);
+            no_longer_left(place.file);
         }
     }
 }
@@ -197,7 +199,7 @@ unsafe extern "C" fn write_or_leave(
                 return code;
             }
             CHUNK.set(Some(Chunk { place: Some(Place { is_left: false, ..place }), ..chunk }));
-            is_done(id);
+            no_longer_left(id);
         }
         _ => {}
     }
