@@ -57,7 +57,7 @@ fn who_writes_the_chunks_makes_no_difference() {
 #[test]
 fn child_with_short_files() {
     let Ok(folder) = std::env::var(CHILD) else { return };
-    let runs = [("in", ChunkWrites::InsideLock), ("out", ChunkWrites::OutsideLock)].map(|(prefix, writes)| {
+    let runs = [("in", ChunkWrites::InsideLock), ("ex", ChunkWrites::OutsideLock)].map(|(prefix, writes)| {
         let mut sample = sample(Path::new(&folder), prefix, PixelType::Uint32);
         (sample.spec.images_per_file, sample.spec.images_planned) = (100, Some(100));
         let mut writer = Writer::create(sample.spec.clone()).unwrap();
