@@ -192,6 +192,9 @@ pub struct BenchDiskArgs {
     /// Bits of noise in the frames of the compression table
     #[arg(long, value_name = "BITS", num_args = 1.., default_values_t = [0, 1, 2, 4, 8, 12], value_parser = clap::value_parser!(u32).range(0..=16))]
     pub noise_bits: Vec<u32>,
+    /// Numbers of runs that are written at the same time, each by a thread of its own
+    #[arg(long, value_name = "N", num_args = 0.., default_values_t = [1, 2, 4], value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub writers: Vec<u32>,
     /// Amount of data of each measurement, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 512)]
     pub mib: usize,

@@ -1,7 +1,9 @@
 //! `konkordia bench disk`: the cost of HDF5. The first table compares frames that are written as a run writes them with
 //! the same frames written by plain `write`, one call per frame, and in large blocks as `dd` writes them. The second
-//! table has frames that are compressed before they are written, for several amounts of noise. The HDF5 files of the
-//! first repeat are read back and compared.
+//! table has frames that are compressed before they are written, for several amounts of noise. The third has several
+//! runs at the same time, whose chunks are written inside and outside the lock of libhdf5
+//! (docs/decisions/0031-file-data-outside-the-hdf5-lock.md). The HDF5 files of the first repeat are read back and
+//! compared.
 
 use super::args::BenchDiskArgs;
 use super::frames::in_folder;
@@ -16,7 +18,9 @@ use konkordia_core::text;
 use konkordia_kernels::codec;
 use konkordia_kernels::{ElementSize, Isa};
 use konkordia_sinks::durable::ToDisk;
-use konkordia_sinks::hdf5::{FileSpec, LedgerRecord, Overwrite, Reader, SeriesInfo, SeriesRecord, Writer};
+use konkordia_sinks::hdf5::{
+    ChunkWrites, FileSpec, LedgerRecord, Overwrite, Reader, SeriesInfo, SeriesRecord, Writer, master_path,
+};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::Write;
@@ -29,6 +33,8 @@ const FRAMES: usize = 8;
 const BLOCK_BYTES: usize = 8 << 20;
 /// Bytes of a strip that is compressed at once.
 const STRIP_BYTES: usize = 128 << 10;
+/// Prefix of the runs that are written alone.
+const PREFIX: &str = "bench";
 /// Bits of noise of the frames that are written uncompressed.
 const PLAIN_NOISE_BITS: u32 = 8;
 
@@ -40,9 +46,10 @@ pub fn command(args: &BenchDiskArgs) -> Result<Exit, Failure> {
         let edge = args.sizes.iter().copied().max().unwrap_or(1024).min(2048);
         let packed = args.noise_bits.iter().map(|&bits| Packed::measure(args, folder, edge, bits));
         let packed = packed.collect::<Result<Vec<_>, _>>()?;
-        let verified = plain.iter().all(|line| line.verified) && packed.iter().all(|line| line.verified);
-        output.print(to_json(args, &plain, &packed, edge, verified), &to_text(args, &plain, &packed, edge));
-        Ok(if verified { Exit::Complete } else { Exit::Bug })
+        let parallel = args.writers.iter().map(|&writers| Parallel::measure(args, folder, edge, writers));
+        let tables = Tables { edge, plain, packed, parallel: parallel.collect::<Result<Vec<_>, _>>()? };
+        output.print(tables.to_json(args), &tables.to_text(args));
+        Ok(if tables.is_verified() { Exit::Complete } else { Exit::Bug })
     })
 }
 
@@ -88,11 +95,11 @@ impl Plain {
         for repeat in 0..args.repeats.max(1) {
             let write = by_write(&folder.join("plain"), &frames, images, args.sync, frames[0].len())?;
             let blocks = by_write(&folder.join("blocks"), &frames, images, args.sync, BLOCK_BYTES)?;
-            let mut run = Run::new(folder, edge, Compression::None, args.sync)?;
+            let mut run = Run::new(folder, PREFIX, edge, Compression::None, args.sync)?;
             (0..images).try_for_each(|n| run.write(n, &frames[n % FRAMES]))?;
             let [hdf5, whole] = run.finish(images * frames[0].len())?;
             if repeat == 0 {
-                verified = is_right(folder, &frames, images)?;
+                verified = is_right(folder, PREFIX, &frames, images)?;
             }
             for (rates, rate) in rates.iter_mut().zip([write, blocks, hdf5, whole, hdf5 / write]) {
                 rates.push(rate);
@@ -125,16 +132,77 @@ impl Packed {
             let begin = Instant::now();
             bytes = (0..images).map(|n| pack(n).len()).sum();
             alone.push(rate(images * frames[0].len(), begin));
-            let mut run = Run::new(folder, edge, Compression::Bslz4, args.sync)?;
+            let mut run = Run::new(folder, PREFIX, edge, Compression::Bslz4, args.sync)?;
             (0..images).try_for_each(|n| run.write(n, &pack(n)))?;
             written.push(run.finish(images * frames[0].len())?[0]);
             if repeat == 0 {
-                verified = is_right(folder, &frames, images)?;
+                verified = is_right(folder, PREFIX, &frames, images)?;
             }
         }
         let bits_per_pixel = bytes as f64 * 8.0 / (images * edge * edge) as f64;
         Ok(Self { noise_bits, bits_per_pixel, pack: median(&mut alone), hdf5: median(&mut written), verified })
     }
+}
+
+/// Several runs written at the same time, uncompressed, with the data of one run in all: GB/s, median of the repeats.
+struct Parallel {
+    writers: u32,
+    /// libhdf5 writes the chunks, which locks out the other runs.
+    inside: f64,
+    /// The threads of the runs write them.
+    outside: f64,
+    /// Outside over inside, median of the ratios of the repeats.
+    ratio: f64,
+    verified: bool,
+}
+
+impl Parallel {
+    fn measure(args: &BenchDiskArgs, folder: &Path, edge: usize, writers: u32) -> Result<Self, Failure> {
+        let frames = frames(edge, PLAIN_NOISE_BITS);
+        let images = (args.mib << 20).div_ceil(frames[0].len() * writers as usize).max(FRAMES);
+        let prefixes: Vec<String> = (0..writers).map(|n| format!("{PREFIX}_{n}")).collect();
+        let mut rates: [Vec<f64>; 3] = Default::default();
+        let mut verified = true;
+        for repeat in 0..args.repeats.max(1) {
+            let mut once = [0.0; 2];
+            for (rate, writes) in once.iter_mut().zip([ChunkWrites::InsideLock, ChunkWrites::OutsideLock]) {
+                *rate = together(args, folder, &prefixes, &frames, images, writes)?;
+                if repeat == 0 {
+                    for prefix in &prefixes {
+                        verified &= is_right(folder, prefix, &frames, images)?;
+                    }
+                }
+            }
+            let [inside, outside] = once;
+            rates.iter_mut().zip([inside, outside, outside / inside]).for_each(|(rates, rate)| rates.push(rate));
+        }
+        let [inside, outside, ratio] = rates.map(|mut rates| median(&mut rates));
+        Ok(Self { writers, inside, outside, ratio, verified })
+    }
+}
+
+/// Writes a run with each prefix at the same time; GB/s of all, from the first image to the last one.
+fn together(
+    args: &BenchDiskArgs,
+    folder: &Path,
+    prefixes: &[String],
+    frames: &[Vec<u8>],
+    images: usize,
+    writes: ChunkWrites,
+) -> Result<f64, Failure> {
+    let edge = (frames[0].len() / 2).isqrt();
+    let runs = prefixes.iter().map(|prefix| Run::new(folder, prefix, edge, Compression::None, args.sync));
+    let mut runs = runs.collect::<Result<Vec<_>, _>>()?;
+    runs.iter_mut().for_each(|run| run.writer.set_chunk_writes(writes));
+    let write = |run: &mut Run| (0..images).try_for_each(|n| run.write(n, &frames[n % FRAMES]));
+    let begin = Instant::now();
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = runs.iter_mut().map(|run| scope.spawn(move || write(run))).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().expect("the thread of a run does not panic"))
+    })?;
+    let rate = rate(prefixes.len() * images * frames[0].len(), begin);
+    runs.into_iter().try_for_each(|run| run.finish(1).map(drop))?;
+    Ok(rate)
 }
 
 /// A run that is being written.
@@ -145,12 +213,12 @@ struct Run {
 }
 
 impl Run {
-    fn new(folder: &Path, edge: usize, compression: Compression, sync: bool) -> Result<Self, Failure> {
+    fn new(folder: &Path, prefix: &str, edge: usize, compression: Compression, sync: bool) -> Result<Self, Failure> {
         let made = Instant::now();
         let size = edge as u32;
         let spec = FileSpec {
             directory: folder.to_owned(),
-            prefix: "bench".into(),
+            prefix: prefix.into(),
             overwrite: Overwrite::Replace,
             rows: size,
             columns: size,
@@ -206,11 +274,11 @@ fn by_write(path: &Path, frames: &[Vec<u8>], images: usize, sync: bool, block_by
 }
 
 /// Reads the run back; true if its images are right.
-fn is_right(folder: &Path, frames: &[Vec<u8>], images: usize) -> Result<bool, Failure> {
+fn is_right(folder: &Path, prefix: &str, frames: &[Vec<u8>], images: usize) -> Result<bool, Failure> {
     let decode = |compression: Compression, chunk: &[u8], _: usize, out: &mut [u8]| {
         codec::decompress(compression, Isa::detect(), chunk, ElementSize::Two, out).map_err(|error| error.to_string())
     };
-    let reader = Reader::open(&folder.join("bench_master.h5"))?;
+    let reader = Reader::open(&master_path(folder, prefix))?;
     for n in 0..images {
         if reader.read_image(n as u64, &decode)? != frames[n % frames.len()] {
             return Ok(false);
@@ -223,47 +291,84 @@ fn rate(bytes: usize, begin: Instant) -> f64 {
     bytes as f64 / 1e9 / begin.elapsed().as_secs_f64().max(1e-9)
 }
 
-fn to_json(args: &BenchDiskArgs, plain: &[Plain], packed: &[Packed], edge: usize, verified: bool) -> Value {
-    let plain = plain.iter().map(|line| {
-        json!({
-            "edge_pixels": line.edge, "images": line.images, "write_gb_per_s": line.write, "blocks_gb_per_s": line.blocks,
-            "hdf5_gb_per_s": line.hdf5, "hdf5_whole_gb_per_s": line.hdf5_whole, "hdf5_of_write": line.ratio,
-            "hdf5_images_per_second": line.hdf5 * 1e9 / (2 * line.edge * line.edge) as f64, "verified": line.verified,
-        })
-    });
-    let packed = packed.iter().map(|line| {
-        json!({
-            "noise_bits": line.noise_bits, "edge_pixels": edge, "bits_per_pixel": line.bits_per_pixel, "pack_gb_per_s": line.pack,
-            "pack_and_hdf5_gb_per_s": line.hdf5, "verified": line.verified,
-        })
-    });
-    json!({
-        "bench": "disk", "machine": machine::facts(), "sync": args.sync, "repeats": args.repeats, "mib": args.mib,
-        "plain": plain.collect::<Vec<_>>(), "compressed": packed.collect::<Vec<_>>(), "verified": verified,
-    })
+/// What was measured.
+struct Tables {
+    /// Edge length of the frames of the second and third table.
+    edge: usize,
+    plain: Vec<Plain>,
+    packed: Vec<Packed>,
+    parallel: Vec<Parallel>,
 }
 
-fn to_text(args: &BenchDiskArgs, plain: &[Plain], packed: &[Packed], edge: usize) -> String {
-    let word = |verified: bool| if verified { "equal" } else { "WRONG" }.to_owned();
-    let row = |cells: [&str; 7]| cells.map(str::to_owned).to_vec();
-    let head = row(["uint16 frame", "write GB/s", "8 MiB blocks", "HDF5 GB/s", "with open, close", "HDF5 / write", "read back"]);
-    let lines = plain.iter().map(|line| {
-        let cells = [line.write, line.blocks, line.hdf5, line.hdf5_whole, line.ratio].map(|value| format!("{value:.2}"));
-        std::iter::once(format!("{0} x {0}", line.edge)).chain(cells).chain([word(line.verified)]).collect()
-    });
-    let first = text::table(&std::iter::once(head).chain(lines).collect::<Vec<Vec<String>>>());
-    let head = ["noise", "bit/pixel", "bslz4 GB/s", "bslz4 + HDF5 GB/s", "read back"].map(str::to_owned).to_vec();
-    let lines = packed.iter().map(|line| {
-        let cells = [line.bits_per_pixel, line.pack, line.hdf5].map(|value| format!("{value:.2}"));
-        std::iter::once(format!("{} bit", line.noise_bits)).chain(cells).chain([word(line.verified)]).collect()
-    });
-    let second = text::table(&std::iter::once(head).chain(lines).collect::<Vec<Vec<String>>>());
-    let (mib, repeats, sync) = (args.mib, args.repeats.max(1), if args.sync { ", synced to the disk" } else { "" });
-    format!(
-        "frames uncompressed, {mib} MiB each time, median of {repeats}{sync}; {}\n\n{first}\n\nframes of {edge} x {edge} compressed by one core, GB/s of \
-         pixels\n\n{second}",
-        machine::line()
-    )
+impl Tables {
+    fn is_verified(&self) -> bool {
+        let (mut plain, mut packed, mut parallel) = (self.plain.iter(), self.packed.iter(), self.parallel.iter());
+        plain.all(|line| line.verified) && packed.all(|line| line.verified) && parallel.all(|line| line.verified)
+    }
+
+    fn to_json(&self, args: &BenchDiskArgs) -> Value {
+        let plain = self.plain.iter().map(|line| {
+            json!({
+                "edge_pixels": line.edge, "images": line.images, "write_gb_per_s": line.write, "blocks_gb_per_s": line.blocks,
+                "hdf5_gb_per_s": line.hdf5, "hdf5_whole_gb_per_s": line.hdf5_whole, "hdf5_of_write": line.ratio,
+                "hdf5_images_per_second": line.hdf5 * 1e9 / (2 * line.edge * line.edge) as f64, "verified": line.verified,
+            })
+        });
+        let packed = self.packed.iter().map(|line| {
+            json!({
+                "noise_bits": line.noise_bits, "edge_pixels": self.edge, "bits_per_pixel": line.bits_per_pixel,
+                "pack_gb_per_s": line.pack, "pack_and_hdf5_gb_per_s": line.hdf5, "verified": line.verified,
+            })
+        });
+        let parallel = self.parallel.iter().map(|line| {
+            json!({
+                "writers": line.writers, "edge_pixels": self.edge, "inside_lock_gb_per_s": line.inside,
+                "outside_lock_gb_per_s": line.outside, "outside_of_inside": line.ratio, "verified": line.verified,
+            })
+        });
+        json!({
+            "bench": "disk", "machine": machine::facts(), "sync": args.sync, "repeats": args.repeats, "mib": args.mib,
+            "plain": plain.collect::<Vec<_>>(), "compressed": packed.collect::<Vec<_>>(),
+            "parallel": parallel.collect::<Vec<_>>(), "verified": self.is_verified(),
+        })
+    }
+
+    fn to_text(&self, args: &BenchDiskArgs) -> String {
+        let edge = self.edge;
+        let lines = self.plain.iter().map(|line| {
+            let rates = [line.write, line.blocks, line.hdf5, line.hdf5_whole, line.ratio];
+            cells(format!("{0} x {0}", line.edge), &rates, line.verified)
+        });
+        let head = ["uint16 frame", "write GB/s", "8 MiB blocks", "HDF5 GB/s", "with open, close", "HDF5 / write", "read back"];
+        let plain = table(&head, lines);
+        let lines = self
+            .packed
+            .iter()
+            .map(|line| cells(format!("{} bit", line.noise_bits), &[line.bits_per_pixel, line.pack, line.hdf5], line.verified));
+        let packed = table(&["noise", "bit/pixel", "bslz4 GB/s", "bslz4 + HDF5 GB/s", "read back"], lines);
+        let lines = self
+            .parallel
+            .iter()
+            .map(|line| cells(line.writers.to_string(), &[line.inside, line.outside, line.ratio], line.verified));
+        let parallel = table(&["runs", "inside the lock GB/s", "outside GB/s", "outside / inside", "read back"], lines);
+        let (mib, repeats, sync) = (args.mib, args.repeats.max(1), if args.sync { ", synced to the disk" } else { "" });
+        format!(
+            "frames uncompressed, {mib} MiB each time, median of {repeats}{sync}; {}\n\n{plain}\n\nframes of {edge} x {edge} \
+             compressed by one core, GB/s of pixels\n\n{packed}\n\nframes of {edge} x {edge}, runs at the same time, chunks \
+             written inside and outside the lock of libhdf5\n\n{parallel}",
+            machine::line()
+        )
+    }
+}
+
+fn cells(first: String, rates: &[f64], verified: bool) -> Vec<String> {
+    let rates = rates.iter().map(|value| format!("{value:.2}"));
+    std::iter::once(first).chain(rates).chain([if verified { "equal" } else { "WRONG" }.to_owned()]).collect()
+}
+
+fn table(head: &[&str], lines: impl Iterator<Item = Vec<String>>) -> String {
+    let head = head.iter().map(|&name| name.to_owned()).collect();
+    text::table(&std::iter::once(head).chain(lines).collect::<Vec<Vec<String>>>())
 }
 
 #[cfg(test)]
@@ -273,8 +378,8 @@ mod tests {
     #[test]
     fn everything_is_written_and_read_back() {
         let output = crate::bench::args::OutputArgs { json: true, compare: None };
-        let args =
-            BenchDiskArgs { dir: None, sizes: vec![64, 100], noise_bits: vec![0, 3], mib: 1, repeats: 2, sync: true, output };
+        let (sizes, noise_bits, writers) = (vec![64, 100], vec![0, 3], vec![3]);
+        let args = BenchDiskArgs { dir: None, sizes, noise_bits, writers, mib: 1, repeats: 2, sync: true, output };
         let folder = std::env::temp_dir().join(format!("konkordia-bench-disk-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let plain = Plain::measure(&args, &folder, 100).unwrap();
@@ -282,8 +387,10 @@ mod tests {
         let packed = [0, 3].map(|bits| Packed::measure(&args, &folder, 64, bits).unwrap());
         assert!(packed.iter().all(|line| line.verified));
         assert!(packed[0].bits_per_pixel < 1.0 && (3.0..5.0).contains(&packed[1].bits_per_pixel), "{}", packed[1].bits_per_pixel);
+        let parallel = Parallel::measure(&args, &folder, 64, 3).unwrap();
+        assert!(parallel.verified && parallel.inside > 0.0 && parallel.outside > 0.0);
         // Other frames than those that were written are noticed.
-        assert!(!is_right(&folder, &frames(64, 4), 8).unwrap());
+        assert!(!is_right(&folder, PREFIX, &frames(64, 4), 8).unwrap());
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -18,6 +18,7 @@ use konkordia_core::series::{SeriesEnd, SeriesStart};
 
 use super::columns::{Column, ColumnType};
 use super::error::{Context, Error, ErrorKind};
+use super::handoff::ChunkWrites;
 use super::low;
 use super::open_files::OpenFiles;
 use super::packing;
@@ -239,14 +240,16 @@ impl OpenFiles for AppendFile {
             low::set_extent(&stack.dataset, local + 1, &stack.shape).context(WRITE, path)?;
             for (start, piece) in stack.starts.iter_mut().zip(pieces) {
                 start[0] = local;
-                low::write_chunk(&stack.dataset, start, piece).context(WRITE, path)?;
+                let offset = low::hand_off_chunk(&stack.dataset, start, piece, ChunkWrites::OutsideLock);
+                offset.map_err(|failed| failed.at(WRITE, path))?;
             }
             Ok(())
         });
         match written {
             Err(why) => shared.refuse(format!("image {}: {why}", image.number)),
             Ok(Err(error)) => {
-                // libhdf5 may refuse that too; the earlier images are there in any case.
+                // A chunk that was not written must not stay in the index. Of a chunk that libhdf5 itself could not store
+                // it may refuse that too; the earlier images are there in any case.
                 let _ = low::set_extent(&stack.dataset, local, &stack.shape);
                 return Err(error);
             }

@@ -1,6 +1,5 @@
 //! One growing data file: the image stack, the per-image columns, and the journal beside it.
 
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,7 +9,8 @@ use super::channels;
 use super::checksum;
 use super::columns::Columns;
 use super::constant::{LostBudget, MissingChunk};
-use super::error::{Context, Error, ErrorKind};
+use super::error::{Context, Error};
+use super::handoff::{ChunkWrites, Failed};
 use super::journal::{Journal, NO_CHUNK, places_bytes};
 use super::low::{self, Format};
 use super::names::{data_file_name, journal_path, temporary_path};
@@ -29,7 +29,7 @@ pub(crate) struct DataFile {
     pub(crate) path: PathBuf,
     pub(crate) number: u64,
     file: File,
-    /// The same file, to read bytes that libhdf5 wrote.
+    /// The same file, to bring it to the disk.
     raw: Arc<std::fs::File>,
     stack: Dataset,
     columns: Vec<Dataset>,
@@ -51,6 +51,9 @@ pub(crate) struct DataFile {
     /// Offset and size of the chunks of one image, for the journal.
     places: Vec<(u64, u64)>,
     pub(crate) chunk_bytes: u64,
+    pub(crate) chunk_writes: ChunkWrites,
+    /// Set when the index names a chunk that could not be written, and cannot be corrected.
+    is_ahead: Option<Error>,
 }
 
 /// What a closed data file holds.
@@ -126,7 +129,7 @@ impl DataFile {
     ) -> Result<Self, Error> {
         let doing = "create the data file";
         let format = if spec.series.is_some() { Format::V18SmallChunks } else { Format::V18 };
-        let file = low::create_file(&path, format).context(doing, &path)?;
+        let file = low::create_data_file(&path, format).context(doing, &path)?;
         let (stack, columns) = Self::begin(&file, spec, layout, first, number == 1).context(doing, &path)?;
         file.flush().context(doing, &path)?;
         let raw = Arc::new(std::fs::File::open(&path).context(doing, &path)?);
@@ -152,6 +155,8 @@ impl DataFile {
             has_chunk: vec![false; spec.images_per_file as usize],
             places: Vec::new(),
             chunk_bytes: 0,
+            chunk_writes: ChunkWrites::default(),
+            is_ahead: None,
         })
     }
 
@@ -229,12 +234,10 @@ impl DataFile {
     fn write_chunks(&mut self, local: u64, chunks: &[&[u8]], row: &[u8]) -> Result<(), Error> {
         self.places.clear();
         for (piece, chunk) in chunks.iter().enumerate() {
-            let end = low::end_of_file(&self.file).context(WRITE, &self.path)?;
             self.starts[piece][0] = local;
-            low::write_chunk(&self.stack, &self.starts[piece], chunk).context(WRITE, &self.path)?;
-            if self.journal.is_some() {
-                self.places.push((self.find(piece, chunk, end)?, chunk.len() as u64));
-            }
+            let written = low::hand_off_chunk(&self.stack, &self.starts[piece], chunk, self.chunk_writes);
+            let offset = written.map_err(|failed| self.take_back(local, failed))?;
+            self.places.push((offset, chunk.len() as u64));
             self.chunk_bytes += chunk.len() as u64;
         }
         self.places.resize(self.starts.len(), (NO_CHUNK, NO_CHUNK));
@@ -244,33 +247,17 @@ impl DataFile {
         }
     }
 
-    /// The offset of the chunk just written. libhdf5 finds it only by walking through all chunks. So this first looks
-    /// where the chunk must be if the file grew by it: at the previous end of the file.
-    fn find(&self, piece: usize, chunk: &[u8], end_before: u64) -> Result<u64, Error> {
-        const SAMPLE: usize = 64;
-        let grown = low::end_of_file(&self.file).context(WRITE, &self.path)? - end_before;
-        // A node of the index takes 3 KB, and an image adds at most four. So growth by a larger chunk is growth by this
-        // chunk, and if the file grew by nothing else, nothing lies before it.
-        let is_large = chunk.len() > 16 << 10;
-        if is_large && grown == chunk.len() as u64 {
-            return Ok(end_before);
+    /// If libhdf5 has a chunk of image `local` in its index that could not be written, removes the chunks of the image
+    /// from the index.
+    fn take_back(&mut self, local: u64, failed: Failed) -> Error {
+        let is_ahead = matches!(failed, Failed::Data(_));
+        let error = failed.at(WRITE, &self.path);
+        let extents = [local, local + 1];
+        let set = || extents.into_iter().try_for_each(|images| low::set_extent(&self.stack, images, &self.image_shape));
+        if is_ahead && set().is_err() {
+            self.is_ahead = Some(error.clone());
         }
-        if grown == chunk.len() as u64 || (is_large && grown > chunk.len() as u64) {
-            let mut sample = [0u8; SAMPLE];
-            let sample = &mut sample[..SAMPLE.min(chunk.len())];
-            let same = |at: usize, sample: &mut [u8]| {
-                self.raw.read_exact_at(sample, end_before + at as u64).is_ok() && sample[..] == chunk[at..at + sample.len()]
-            };
-            let last = chunk.len() - sample.len();
-            if [0, last / 2, last].into_iter().all(|at| same(at, sample)) {
-                return Ok(end_before);
-            }
-        }
-        let place = low::chunk_place(&self.stack, &self.starts[piece]).context(WRITE, &self.path)?;
-        place.map(|(offset, _)| offset).ok_or_else(|| {
-            let cause = "libhdf5 does not find the chunk that it has just written";
-            Error::new(ErrorKind::Io, WRITE, &self.path, cause)
-        })
+        error
     }
 
     /// Extends the file to `images` positions; the new ones are lost images.
@@ -292,8 +279,12 @@ impl DataFile {
     }
 
     /// Writes everything so far into the file, in a state that stock readers open. After an error libhdf5 1.14 refuses
-    /// every further flush of this file ("slist already enabled"): then only its journal helps.
+    /// every further flush of this file ("slist already enabled"): then only its journal helps, and also where the index
+    /// is wrong.
     pub(crate) fn flush(&mut self) -> Result<(), Error> {
+        if let Some(error) = &self.is_ahead {
+            return Err(error.clone());
+        }
         self.store_rows()?;
         self.file.flush().context("flush the data file", &self.path)
     }
@@ -337,6 +328,7 @@ impl DataFile {
     fn fill(&mut self, local: u64, missing: &[u8]) -> bool {
         self.starts.iter_mut().all(|start| {
             start[0] = local;
+            // libhdf5 writes these itself, so that its index names none that cannot be written.
             low::write_chunk(&self.stack, start, missing).is_ok()
         })
     }

@@ -4,6 +4,7 @@
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::ptr::null;
 use std::sync::OnceLock;
@@ -31,6 +32,7 @@ use konkordia_core::pixel::PixelType;
 
 use super::bounded::zeros_for;
 use super::columns::{Column, ColumnType};
+use super::handoff::{self, ChunkWrites, Failed};
 use super::packing::{self, BITSHUFFLE, LZ4, SZ3, ZSTD};
 use super::spec::FileSpec;
 
@@ -89,8 +91,7 @@ fn register_filters() -> hdf5::Result<()> {
 pub(crate) enum Format {
     /// HDF5 1.8: superblock 2 and the B-tree chunk index that neggia knows (docs/decisions/0003).
     V18,
-    /// As V18, for chunks that may be smaller than 2 KiB: each gets its own space at the end of the file, where it can
-    /// be found again.
+    /// As V18, for chunks that may be smaller than 2 KiB: each gets its own space at the end of the file.
     V18SmallChunks,
     /// As V18, but virtual data sets (HDF5 1.10) are allowed.
     V18WithVirtual,
@@ -120,8 +121,19 @@ fn name_of(path: &Path) -> hdf5::Result<CString> {
 // The builder of the high-level crate copies the access list without its locking property, hence these direct calls.
 
 pub(crate) fn create_file(path: &Path, format: Format) -> hdf5::Result<File> {
+    create_with(&access(Some(format))?, path, format)
+}
+
+/// As [`create_file`], for a file that takes images by [`hand_off_chunk`].
+pub(crate) fn create_data_file(path: &Path, format: Format) -> hdf5::Result<File> {
+    let access = access(Some(format))?;
+    handoff::choose(&access)?;
+    create_with(&access, path, format)
+}
+
+fn create_with(access: &FileAccess, path: &Path, format: Format) -> hdf5::Result<File> {
     register_filters()?;
-    let (access, name) = (access(Some(format))?, name_of(path)?);
+    let name = name_of(path)?;
     let newest =
         if matches!(format, Format::V18WithVirtual) { H5F_libver_t::H5F_LIBVER_V110 } else { H5F_libver_t::H5F_LIBVER_V18 };
     // SAFETY: a terminated name and open lists; the new id is given to exactly one `File`.
@@ -161,10 +173,12 @@ pub(crate) fn open_file(path: &Path) -> hdf5::Result<File> {
     sync(|| unsafe { from_id(h5check(H5Fopen(name.as_ptr(), H5F_ACC_RDONLY, access.id()))?) })
 }
 
-/// Opens a file to append to it, or creates it, in the earliest format that its content allows.
+/// Opens a file to append images to it by [`hand_off_chunk`], or creates it, in the earliest format that its content
+/// allows.
 pub(crate) fn open_to_append(path: &Path) -> hdf5::Result<File> {
     register_filters()?;
     let (access, name) = (access(None)?, name_of(path)?);
+    handoff::choose(&access)?;
     // SAFETY: a terminated name and an open list; the new id is given to exactly one `File`.
     sync(|| unsafe {
         let id = if path.exists() {
@@ -326,36 +340,19 @@ pub(crate) fn write_chunk(dataset: &Dataset, start: &[u64], bytes: &[u8]) -> hdf
     Ok(())
 }
 
+/// As [`write_chunk`], for a file of [`create_data_file`] or [`open_to_append`]: the bytes are written without the lock
+/// of the library. Returns where they are in the file.
+pub(crate) fn hand_off_chunk(dataset: &Dataset, start: &[u64], bytes: &[u8], writes: ChunkWrites) -> Result<u64, Failed> {
+    let store = || write_chunk(dataset, start, bytes);
+    handoff::write(dataset, bytes, writes, store, |file, bytes, offset| file.write_all_at(bytes, offset))
+}
+
 unsafe extern "C" {
-    /// Of libhdf5 (H5Fpublic.h, since 1.10.2), like the other two; the bindings leave them out.
+    /// Of libhdf5 (H5Fpublic.h, since 1.10.2), like the other one; the bindings leave them out.
     fn H5Fset_libver_bounds(file: hid_t, low: H5F_libver_t, high: H5F_libver_t) -> i32;
-    fn H5Fget_eoa(file: hid_t, end: *mut u64) -> i32;
     /// Of libhdf5 (H5Dpublic.h, since 1.10.2): looks up one chunk, where `H5Dget_chunk_info_by_coord` walks through all
     /// of them.
     fn H5Dget_chunk_storage_size(dataset: hid_t, offset: *const hsize_t, bytes: *mut hsize_t) -> i32;
-}
-
-/// End of the space that the library has allocated in the file.
-pub(crate) fn end_of_file(file: &File) -> hdf5::Result<u64> {
-    let mut end = 0u64;
-    // SAFETY: an open file and an output that is valid for writes.
-    h5check(sync(|| unsafe { H5Fget_eoa(file.id(), &raw mut end) }))?;
-    Ok(end)
-}
-
-/// File offset and size of one chunk (walks through all chunks); `None` when it was never written.
-pub(crate) fn chunk_place(dataset: &Dataset, start: &[u64]) -> hdf5::Result<Option<(u64, u64)>> {
-    let offset: &[hsize_t] = start;
-    assert_eq!(offset.len(), dataset.ndim(), "one number per dimension");
-    let (mut mask, mut address, mut size) = (0u32, u64::MAX, 0u64);
-    // SAFETY: one number per dimension (asserted above) and the outputs are valid for writes.
-    h5check(sync(|| unsafe {
-        H5Dget_chunk_info_by_coord(dataset.id(), offset.as_ptr(), &raw mut mask, &raw mut address, &raw mut size)
-    }))?;
-    if mask != 0 {
-        return Err("a chunk was stored without its filter".into());
-    }
-    Ok((address != u64::MAX && size != 0).then_some((address, size)))
 }
 
 /// Bytes of the chunk at `offset`, of any data set; 0 when it was never written.

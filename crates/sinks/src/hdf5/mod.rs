@@ -28,6 +28,9 @@ mod file_sink;
 pub mod foreign;
 mod foreign_low;
 mod goniometer;
+mod handoff;
+#[cfg(test)]
+mod handoff_tests;
 mod image_times;
 mod journal;
 mod ledger;
@@ -73,6 +76,7 @@ pub use decode::Decode;
 pub use error::{Error, ErrorKind};
 pub use extra_column::ExtraColumn;
 pub use file_sink::{FileSink, SeriesTarget, SeriesTargets};
+pub use handoff::ChunkWrites;
 pub use names::{data_file_name, master_file_name, master_path, pedestal_file_name};
 pub use pedestals::Snapshots;
 pub use reader::{Reader, Summary, inspect};

@@ -9,6 +9,7 @@ use super::columns::{Columns, ImageRecord, ImageStatus, SeriesRecord};
 use super::constant::{LostBudget, MissingChunk};
 use super::datafile::{Closed, DataFile, remove};
 use super::error::{Context, Error, ErrorKind};
+use super::handoff::ChunkWrites;
 use super::journal::refuse_if_alive;
 use super::ledger::NOT_RESCUED;
 use super::master::{self, State};
@@ -96,6 +97,7 @@ pub struct Writer {
     to_disk: ToDisk,
     disk: Option<DiskSync>,
     meter: Meter,
+    chunk_writes: ChunkWrites,
 }
 
 impl Writer {
@@ -196,6 +198,7 @@ impl Writer {
             to_disk: ToDisk::AtEnd,
             disk: None,
             meter: Meter::default(),
+            chunk_writes: ChunkWrites::default(),
             columns,
             spec,
         }
@@ -240,6 +243,12 @@ impl Writer {
         }
         self.disk = Some(disk);
         Ok(())
+    }
+
+    /// Sets who writes the bytes of images, for comparisons. To be called before the first image.
+    pub fn set_chunk_writes(&mut self, writes: ChunkWrites) {
+        self.chunk_writes = writes;
+        self.current.iter_mut().for_each(|file| file.chunk_writes = writes);
     }
 
     /// Up to which image everything is on the disk, for other threads; `None` unless data are brought there while they
@@ -465,7 +474,8 @@ impl Writer {
             file.extend(ipf)?;
             self.close_current()?;
             let next = self.closed.last().map_or(1, |closed| closed.number + 1);
-            let next = patiently(|| DataFile::create(&self.spec, &self.columns, next))?;
+            let mut next = patiently(|| DataFile::create(&self.spec, &self.columns, next))?;
+            next.chunk_writes = self.chunk_writes;
             if let Some(disk) = &self.disk {
                 next.sync_with(disk);
             }
