@@ -61,7 +61,7 @@ fn without_a_figure_there_is_no_number() {
         assert_eq!(sizing.value(name), None, "{name}");
     }
     let line = |sizing: &Sizing, name: &str| sizing.lines.iter().find(|line| line.name == name).unwrap().clone();
-    let today = line(&size(&request("jungfrau-10m"), &Records::shipped().without_runs()), "cores_receive").rests_on;
+    let today = line(&size(&request("jungfrau-10m"), &Records::shipped().without_threads()), "cores_receive").rests_on;
     assert!(today.contains("bench pipeline --json") && today.contains(" has none"), "{today}");
     let cores = line(&sizing, "cores");
     assert!(cores.is_at_least && cores.value == Some(0.0) && cores.formula.starts_with("? + ? + ? + ?"), "{cores:?}");
@@ -78,7 +78,7 @@ fn cores_grow_with_rate_and_headroom() {
         let mut request = request("jungfrau-4m");
         change(&mut request);
         // Figures of kernels: runs know one codec only.
-        size(&request, &Records::shipped().without_runs()).value("cores_work").unwrap()
+        size(&request, &Records::shipped().without_threads()).value("cores_work").unwrap()
     };
     let one = cores(&|_| {});
     assert!((cores(&|request| request.rate_hz *= 2.0) / one - 2.0).abs() < 1e-9);

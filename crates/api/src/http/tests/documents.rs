@@ -106,6 +106,10 @@ async fn metrics_are_exported_under_the_documented_names() {
     assert!(value("konkordia_output_free_bytes{detector=\"eiger\"}").parse::<f64>().unwrap() > 0.0);
     assert!(value("konkordia_process_resident_memory_bytes").parse::<f64>().unwrap() > 1e6);
     assert!(value("konkordia_process_open_fds").parse::<f64>().unwrap() >= 3.0);
+    assert_eq!(value("konkordia_spool_used_bytes{detector=\"eiger\"}"), "3145728.0");
+    assert_eq!(value("konkordia_spool_limit_bytes{detector=\"eiger\"}"), "1073741824.0");
+    assert_eq!(value("konkordia_spool_files_waiting{detector=\"eiger\"}"), "2.0");
+    assert_eq!(value("konkordia_spool_drain_bytes_per_second{detector=\"eiger\"}"), "150000000.0");
     let names: BTreeSet<String> = text
         .lines()
         .filter(|line| !line.starts_with('#'))

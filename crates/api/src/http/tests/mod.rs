@@ -18,7 +18,7 @@ use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, Request, StatusCode};
 use konkordia_acquire::handle::{
     Command, ConsumerStatistics, Detector, DetectorState, DetectorStatistics, DetectorStatus, EventLog, FileEntry, FileState,
-    Fleet, ImageRing, Refusal, RefusalCode, Reply, RingImage, Severity, SharedPlanes,
+    Fleet, ImageRing, Refusal, RefusalCode, Reply, RingImage, Severity, SharedPlanes, SpoolStatus,
 };
 use konkordia_core::image::CommittedImage;
 use konkordia_core::results::ImageResults;
@@ -96,7 +96,14 @@ fn status_of(name: &str, state: DetectorState) -> DetectorStatus {
         images_unwritten: 0,
         images_durable: Some(3),
         raw_frames_durable: Some(2),
-        spool: None,
+        spool: Some(SpoolStatus {
+            directory: "/dev/shm/konkordia".into(),
+            used_bytes: 3 << 20,
+            limit_bytes: 1 << 30,
+            files_waiting: 2,
+            drain_bytes_per_s: Some(1.5e8),
+            problem: None,
+        }),
         images_lost: 1,
         images_not_taken: 0,
         images_not_received: 0,
