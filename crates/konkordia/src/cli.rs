@@ -704,8 +704,8 @@ pub enum BenchCommand {
   konkordia bench table4 --seconds 0.1 --json
   konkordia bench table4 --raw raw_00.u16 raw_01.u16 --calibration calibration --seconds 2")]
     Table4(BenchKernelsArgs),
-    /// HDF5 compared with plain write: uncompressed frames of 1k, 2k and 4k square, compressed frames by noise, and runs
-    /// that are written at the same time
+    /// HDF5 compared with plain write: uncompressed frames of 1k, 2k and 4k square, compressed frames by noise, and
+    /// runs that are written at the same time
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia bench disk
   konkordia bench disk --dir /data --sync --mib 4096

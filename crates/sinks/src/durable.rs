@@ -62,8 +62,8 @@ pub enum ToDisk {
     /// While the files are written, in a separate thread: closed files at once, growing files once per interval. `None`
     /// = only closed files. The end waits until it is done.
     Beside(Option<Duration>),
-    /// The same, for files in a spool, from which they move to where they belong: that they are on the disk of the spool
-    /// does not yet count.
+    /// The same, for files in a spool, from which they move to where they belong: that they are on the disk of the
+    /// spool does not yet count.
     InSpool(Option<Duration>),
 }
 

@@ -248,8 +248,8 @@ impl OpenFiles for AppendFile {
         match written {
             Err(why) => shared.refuse(format!("image {}: {why}", image.number)),
             Ok(Err(error)) => {
-                // A chunk that was not written must not stay in the index. Of a chunk that libhdf5 itself could not store
-                // it may refuse that too; the earlier images are there in any case.
+                // A chunk that was not written must not stay in the index. Of a chunk that libhdf5 itself could not
+                // store it may refuse that too; the earlier images are there in any case.
                 let _ = low::set_extent(&stack.dataset, local, &stack.shape);
                 return Err(error);
             }

@@ -279,8 +279,8 @@ impl DataFile {
     }
 
     /// Writes everything so far into the file, in a state that stock readers open. After an error libhdf5 1.14 refuses
-    /// every further flush of this file ("slist already enabled"): then only its journal helps, and also where the index
-    /// is wrong.
+    /// every further flush of this file ("slist already enabled"): then only its journal helps, and also where the
+    /// index is wrong.
     pub(crate) fn flush(&mut self) -> Result<(), Error> {
         if let Some(error) = &self.is_ahead {
             return Err(error.clone());

@@ -6,10 +6,10 @@
 //! they belong, and the thread writes them when libhdf5 has returned.
 //!
 //! Meanwhile the index that libhdf5 has in its memory names a chunk that is not in the file. Therefore:
-//! - libhdf5 writes nothing else into this file before the chunk is there. The driver waits for chunks of other threads,
-//!   and writes that of its own thread first. So the index in the file is never ahead of the data.
-//! - libhdf5 does not learn that a chunk could not be written. After [`Failed::Data`] the caller has to remove the chunk
-//!   from the index.
+//! - libhdf5 writes nothing else into this file before the chunk is there. The driver waits for chunks of other
+//!   threads, and writes that of its own thread first. So the index in the file is never ahead of the data.
+//! - libhdf5 does not learn that a chunk could not be written. After [`Failed::Data`] the caller has to remove the
+//!   chunk from the index.
 //!
 //! `sec2` does not learn either that the file grew. It compares the length that it knows with that of the format, and
 //! sets the length of the file if they differ: once more than needed, to the right length. It reads where libhdf5 says.
@@ -240,7 +240,8 @@ struct Class {
     handle: Option<HandleCall>,
     read: Call,
     write: Option<WriteCall>,
-    /// `read_vector`, `write_vector`, `read_selection`, `write_selection`: libhdf5 calls `read` and `write` without them.
+    /// `read_vector`, `write_vector`, `read_selection`, `write_selection`; without them libhdf5 calls `read` and
+    /// `write`.
     several: [Call; 4],
     /// `flush`, `truncate`, `lock`, `unlock`, `del`, `ctl`.
     others: [Call; 6],
@@ -248,8 +249,8 @@ struct Class {
 }
 
 impl Class {
-    /// Whether this is the class of `sec2` in the layout that is known here: what it has at the beginning, in the middle
-    /// and at the end.
+    /// Whether this is the class of `sec2` in the layout that is known here: what it has at the beginning, in the
+    /// middle and at the end.
     fn is_sec2(&self) -> bool {
         let is_begun = self.version == 1 && self.value == 0 && !self.name.is_null();
         // SAFETY: in a class of this version the name is a terminated text.
