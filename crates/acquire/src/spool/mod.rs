@@ -3,7 +3,7 @@
 //!
 //! The files of a run are written into a folder of its own in the spool, as they would be in the target. The thread
 //! `drain` moves finished files to the target, the master last. The bound is in bytes; while the spool is full, the
-//! sink of the files waits. Read [`Spool`] first, then [`moving`] and [`left_over`].
+//! sink of the files waits. Read [`Spool`] first, then `moving.rs` and [`left_over`].
 
 mod drain;
 mod folder;
