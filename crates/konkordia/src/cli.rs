@@ -603,7 +603,7 @@ pub struct RepairArgs {
     /// A master or data file
     #[arg(required_unless_present = "spool", conflicts_with = "spool")]
     pub file: Option<PathBuf>,
-    /// Finish the runs that are left in this spool ([output] spool_directory): repair their files and move them to
+    /// Finish the runs that are left in this spool (key spool_directory): repair their files and move them to
     /// where they belong
     #[arg(long, value_name = "DIR")]
     pub spool: Option<PathBuf>,
