@@ -15,7 +15,7 @@ use crate::fanout::{Fanout, Ring};
 use crate::handle::{ArmRequest, FileEntry, Severity};
 use crate::hooks::About;
 use crate::paths::Place;
-use crate::spool::{Slot, Spool, SpooledSink};
+use crate::spool::{CurrentRun, Spool, SpooledSink};
 use arc_swap::ArcSwap;
 use konkordia_config::service::{DetectorConfig, DetectorKindConfig};
 use konkordia_config::settings::ServiceSettings;
@@ -214,8 +214,8 @@ impl Stream {
             spent: 0,
             series: 0,
         };
-        let (reports, slot, spool) = (outbox.clone(), Slot::default(), base.machine.shared.spool().cloned());
-        let chosen = slot.clone();
+        let (reports, current, spool) = (outbox.clone(), CurrentRun::default(), base.machine.shared.spool().cloned());
+        let chosen = current.clone();
         let inner = FileSink::of_series(Box::new(move |start| {
             let target = namer.target(start)?.filter(|_| start.store);
             if let Some(target) = &target {
@@ -227,7 +227,7 @@ impl Stream {
             }
         }));
         let files = inner.shared();
-        let file = SpooledSink { inner, slot, closes: true };
+        let file = SpooledSink { inner, current, closes: true };
         let output_queues = &base.fanout.output_queues;
         let service = ServiceLevel::Reliable;
         let spec_of_file = OutputQueueSpec {
@@ -501,7 +501,7 @@ impl Stream {
 }
 
 /// Has the files of a series written in the spool.
-fn in_spool(target: SeriesTarget, spool: &Spool, slot: &Slot) -> Result<SeriesTarget, Failure> {
+fn in_spool(target: SeriesTarget, spool: &Spool, current: &CurrentRun) -> Result<SeriesTarget, Failure> {
     let mut spec = match target {
         SeriesTarget::Files(spec) => spec,
         // The configuration has refused a spool for the layout of MAX IV.
@@ -512,7 +512,7 @@ fn in_spool(target: SeriesTarget, spool: &Spool, slot: &Slot) -> Result<SeriesTa
     if let ToDisk::Beside(interval) = spec.to_disk {
         spec.to_disk = ToDisk::InSpool(interval);
     }
-    slot.put(Some(run));
+    current.put(Some(run));
     Ok(SeriesTarget::Files(spec))
 }
 

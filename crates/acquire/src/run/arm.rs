@@ -5,7 +5,7 @@ use super::opened::Opened;
 use super::raw_copy::{RawCopy, RawSpec};
 use super::{memory_limit, placement, recorded};
 use crate::readiness::{self, Demand};
-use crate::spool::{News, Slot, Spool, SpoolRun, SpooledSink};
+use crate::spool::{CurrentRun, News, Spool, SpoolRun, SpooledSink};
 use konkordia_calibration::guard::Note;
 use konkordia_calibration::{self as calibration, Loaded};
 use konkordia_config::{Config, plan};
@@ -170,7 +170,7 @@ pub fn prepare_with(config: &Config, ports: Ports, additions: &Additions<'_>) ->
     };
     let sink: Box<dyn Sink> = match &spooled {
         None => Box::new(files.sink()),
-        Some(run) => Box::new(SpooledSink { inner: files.sink(), slot: Slot::of(Arc::clone(run)), closes: false }),
+        Some(run) => Box::new(SpooledSink { inner: files.sink(), current: CurrentRun::of(Arc::clone(run)), closes: false }),
     };
     let sources = streams.into_iter().map(|stream| (additions.wrap)(stream.source)).collect();
     let frame_sinks = raw_copy.iter().map(|copy| Box::new(copy.clone()) as Box<dyn FrameSink>).collect();

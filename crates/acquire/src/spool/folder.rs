@@ -4,7 +4,7 @@
 
 use super::note::{Locked, NAME, Note};
 use konkordia_core::failure::Failure;
-use konkordia_sinks::hdf5::{data_file_name, master_file_name, pedestal_file_name};
+use konkordia_sinks::hdf5::{data_file_name, journal_path, master_file_name, pedestal_file_name};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -163,9 +163,7 @@ impl RunFolder {
     fn data_files(&self) -> Vec<DataFile> {
         let look = |n: usize| {
             let path = self.data_file(n);
-            let mut journal = path.clone().into_os_string();
-            journal.push(".journal");
-            match (Path::new(&journal).exists(), self.has_moved(&path)) {
+            match (journal_path(&path).exists(), self.has_moved(&path)) {
                 (true, _) => Some(DataFile::Growing),
                 (false, Some(true)) => Some(DataFile::Moved),
                 (false, Some(false)) => Some(DataFile::Closed),

@@ -16,4 +16,4 @@ pub mod status;
 mod tests;
 
 pub use drain::{News, Spool, SpoolReport, SpoolRun};
-pub use sink::{Slot, SpooledSink};
+pub use sink::{CurrentRun, SpooledSink};

@@ -9,14 +9,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// The run whose files are being written. For series, whoever chooses their names puts it here.
 #[derive(Clone, Default)]
-pub struct Slot(Arc<Mutex<Option<Arc<SpoolRun>>>>);
+pub struct CurrentRun(Arc<Mutex<Option<Arc<SpoolRun>>>>);
 
-impl Slot {
+impl CurrentRun {
     /// With this run.
     pub fn of(run: Arc<SpoolRun>) -> Self {
-        let slot = Self::default();
-        slot.put(Some(run));
-        slot
+        let current = Self::default();
+        current.put(Some(run));
+        current
     }
 
     /// Puts a run here, and returns the one before.
@@ -34,7 +34,7 @@ pub struct SpooledSink {
     /// Writes the files.
     pub inner: FileSink,
     /// The run of its files.
-    pub slot: Slot,
+    pub current: CurrentRun,
     /// The end of a series closes its files. Those of a run are closed by whoever has armed it.
     pub closes: bool,
 }
@@ -45,10 +45,10 @@ impl Sink for SpooledSink {
         if !self.closes {
             return started;
         }
-        match (&started, self.slot.get()) {
+        match (&started, self.current.get()) {
             (Ok(()), Some(run)) => self.inner.shared().is_durable_to(Some(run.durable())),
             (Err(_), Some(run)) => {
-                self.slot.put(None);
+                self.current.put(None);
                 run.abandon();
             }
             (_, None) => {}
@@ -57,7 +57,7 @@ impl Sink for SpooledSink {
     }
 
     fn image(&mut self, image: &Arc<CommittedImage>) -> Result<(), SinkError> {
-        if let Some(run) = self.slot.get().filter(|_| image.status.has_pixels()) {
+        if let Some(run) = self.current.get().filter(|_| image.status.has_pixels()) {
             run.wait_for_room(image.packed_bytes())?;
         }
         self.inner.image(image)
@@ -65,7 +65,7 @@ impl Sink for SpooledSink {
 
     fn end(&mut self, end: &Arc<SeriesEnd>) -> Result<(), SinkError> {
         let ended = self.inner.end(end);
-        if let Some(run) = self.closes.then(|| self.slot.put(None)).flatten() {
+        if let Some(run) = self.closes.then(|| self.current.put(None)).flatten() {
             match &ended {
                 Ok(()) => run.over(self.inner.shared().positions()),
                 Err(_) => run.leave(),

@@ -23,7 +23,8 @@ pub fn pedestal_file_name(prefix: &str) -> String {
     format!("{prefix}_pedestals.h5")
 }
 
-pub(crate) fn journal_path(data_file: &Path) -> PathBuf {
+/// The journal of a data file, which exists until the file is closed.
+pub fn journal_path(data_file: &Path) -> PathBuf {
     let mut name = data_file.file_name().unwrap_or_default().to_owned();
     name.push(".journal");
     data_file.with_file_name(name)
