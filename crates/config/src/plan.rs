@@ -3,6 +3,7 @@
 use super::model::Config;
 use super::spool::Spool;
 use konkordia_core::affinity::{Affinity, Cpus, cpus_text};
+use konkordia_core::backend::{Backend, Receive};
 use konkordia_core::geometry::{Orientation, Placement};
 use konkordia_core::plan::{FirstFrame, Plan, Recipe};
 use konkordia_core::text;
@@ -31,12 +32,13 @@ pub fn plan(config: &Config) -> Plan {
         slots: SLOTS.0,
         packed_slots: SLOTS.0,
         lossless_source: false,
-        fills_slots: false,
+        // Packet rings and AF_XDP lend their own memory.
+        fills_slots: matches!(config.receive, Receive::Auto | Receive::Only(Backend::Socket)),
         window_images: 1,
         deadline_ns: config.deadline_ns,
         stall_timeout_ns: config.stall_timeout_ns,
         start_timeout_ns: config.start_timeout_ns,
-        workers: config.workers.unwrap_or_else(|| processors.saturating_sub(streams).max(1)),
+        workers: config.workers.unwrap_or_else(|| workers_for(processors, streams)),
         affinity: Affinity {
             receivers: Affinity::one_each(config.pin_streams.named()),
             workers: Affinity::one_each(config.pin_workers.named()),
@@ -52,6 +54,12 @@ pub fn plan(config: &Config) -> Plan {
     plan.packed_slots = plan.slots;
     plan.window_images = config.window_images.min(plan.slots / 2);
     plan
+}
+
+/// Workers where the configuration names no number: one for each processor that receives nothing. At least two where
+/// there are two processors: a single worker waits for the one processor on which it runs, also while another is free.
+fn workers_for(processors: usize, streams: usize) -> usize {
+    processors.saturating_sub(streams).max(2).min(processors)
 }
 
 /// The plan in words, with the sum of its memory.

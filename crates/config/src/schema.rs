@@ -405,7 +405,7 @@ const KEYS: &[Key] = &[
         "workers",
         Kind::IntegerOr(1, 256, "auto"),
         "auto",
-        "threads that convert and compress; auto = number of processors minus number of streams, at least 1",
+        "threads that convert and compress; auto = number of processors minus number of streams, at least 2 where there are 2 processors",
     ),
     key(
         "processing",

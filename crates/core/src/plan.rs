@@ -220,8 +220,8 @@ pub struct Plan {
     /// The sources can wait (files): receivers wait for a free slot instead of refusing, and each stream's frames come
     /// in order.
     pub lossless_source: bool,
-    /// The sources may write payloads to their places in the ring themselves (files). Each stream then has a spare
-    /// tile, for payloads that lie in a wrong place.
+    /// The sources may write payloads to their places in the ring themselves (files, sockets). Each stream then has a
+    /// spare tile, for payloads that lie in a wrong place.
     pub fills_slots: bool,
     /// Frames that a stream may be ahead of its oldest open tile, at most half of the slots.
     pub window_images: u64,
@@ -456,8 +456,9 @@ impl Plan {
 /// Most strips of an image.
 pub const STRIPS_MAX: usize = 256;
 
-/// Memory of one stream's receive batch: 32 buffers of 64 KiB (one `recvmmsg` call with GRO).
-pub const RECEIVE_BUFFER_BYTES: u64 = 32 * 65536;
+/// Memory of one stream's receive batch: 32 buffers of 64 KiB (one `recvmmsg` call with GRO), and for each of them the
+/// heads of 64 datagrams with 64 bytes and a scatter list of 2 x 64 + 1 entries with 16 bytes.
+pub const RECEIVE_BUFFER_BYTES: u64 = 32 * (65536 + 64 * 64 + 129 * 16);
 
 #[cfg(test)]
 mod tests {

@@ -54,6 +54,11 @@ pub trait TilePlaces {
     /// A source that can wait (a file) must lend in the order of the frames; the engine waits until there is room.
     fn lend(&mut self, frame_number: u64, packets: Range<u16>) -> Option<&mut [u8]>;
 
+    /// Lends the places of the packets that are expected next on this stream: those behind the newest packet that was
+    /// placed, up to the end of its frame or to the next packet that is there already. It is a loan as of
+    /// [`TilePlaces::lend`]. `None` also if nothing was placed yet, or if the payloads of a tile are not all of one size.
+    fn lend_next(&mut self) -> Option<NextPlaces<'_>>;
+
     /// One packet: `payload_bytes` of payload are where the newest loan has the place of `packet`, and `head` is what
     /// comes before them in the datagram. The packet gets its verdict as if the datagram had come in one piece.
     ///
@@ -63,6 +68,18 @@ pub trait TilePlaces {
 
     /// One datagram in one piece, in memory of the source.
     fn take(&mut self, datagram: &[u8], sender: Sender);
+}
+
+/// The places of the packets that are expected next, for a source that knows nothing of packets.
+pub struct NextPlaces<'a> {
+    /// Their indices in the tile.
+    pub packets: Range<u16>,
+    /// Bytes of a datagram before its payload.
+    pub head_bytes: usize,
+    /// Bytes of each payload.
+    pub payload_bytes: usize,
+    /// One place behind the other.
+    pub places: &'a mut [u8],
 }
 
 /// The parts of a message.

@@ -2,7 +2,7 @@
 //! gives each packet that the source reports its verdict, as it does with any datagram.
 
 use crate::receive::{SLOT_WAIT, Sorter};
-use konkordia_core::ports::TilePlaces;
+use konkordia_core::ports::{NextPlaces, TilePlaces};
 use konkordia_core::sender::Sender;
 use std::ops::Range;
 
@@ -11,6 +11,15 @@ impl TilePlaces for Sorter<'_> {
         self.writer.end_loan();
         let image = self.lendable(frame_number, &packets)?;
         Some(self.writer.lend(image, packets))
+    }
+
+    fn lend_next(&mut self) -> Option<NextPlaces<'_>> {
+        self.writer.end_loan();
+        let (image, packets) = self.expected()?;
+        let overhead_bytes = self.packets.description().overhead_bytes;
+        let (head_bytes, payload_bytes) = (overhead_bytes as usize, self.format.payload_bytes as usize);
+        let places = self.writer.lend(image, packets.clone());
+        Some(NextPlaces { packets, head_bytes, payload_bytes, places })
     }
 
     fn filled(&mut self, packet: u16, head: &[u8], payload_bytes: usize, sender: Sender) {
@@ -56,6 +65,22 @@ impl Sorter<'_> {
         }
         // A claim is made only where there is room: it says the same as the one that the first packet would make.
         (self.writer.has_room(image) && self.writer.claim(image)).then_some(image)
+    }
+
+    /// The packets that are expected next, of a frame by its position in the run, if their places may be lent.
+    fn expected(&mut self) -> Option<(u64, Range<u16>)> {
+        let packets = self.format.packets() as u16;
+        if self.format.sections != 1 || self.format.tile_bytes() % self.format.payload_bytes != 0 {
+            return None;
+        }
+        let (frame_number, newest) = self.newest?;
+        let (frame_number, first) = if newest + 1 < packets { (frame_number, newest + 1) } else { (frame_number + 1, 0) };
+        let image = frame_number.checked_sub(self.control.first_frame()?)?;
+        let end = match self.assembler.bitmap(image) {
+            Some((bitmap, _)) => (first..packets).find(|packet| bitmap.has(*packet)).unwrap_or(packets),
+            None => packets,
+        };
+        self.lendable(frame_number, &(first..end)).map(|image| (image, first..end))
     }
 
     /// Waits for a slot for the next frame of a source that can wait. It does not begin the frame, because it is not

@@ -56,6 +56,8 @@ pub(crate) struct Sorter<'a> {
     pub writer: TileWriter,
     /// Where the source has written the payload of the packet that gets its verdict now, if it lies apart.
     pub filled: Option<Filled>,
+    /// Frame number and index of the packet that was placed last.
+    pub newest: Option<(u64, u16)>,
     /// The source can wait for a slot.
     pub lossless: bool,
     pub assembler: TileAssembler,
@@ -249,6 +251,7 @@ impl Sorter<'_> {
                     Some(filled) if packet.is_apart() => self.writer.settle(image, packet.packet(), filled),
                     _ => self.writer.place(image, packet.packet(), packet.payload()),
                 }
+                self.newest = Some((packet.frame_number(), packet.packet()));
                 self.ledger.placed += 1;
             }
             Verdict::Duplicate => {

@@ -523,6 +523,7 @@ fn sorter<'a>(control: &'a Control, plan: &Plan, stream: usize, writer: TileWrit
         format,
         writer,
         filled: None,
+        newest: None,
         lossless: plan.lossless_source,
         assembler: TileAssembler::new(spec),
         ledger: StreamLedger::default(),

@@ -21,6 +21,7 @@
 pub mod backend;
 mod connections;
 pub mod directory;
+mod expected;
 pub mod frame;
 #[cfg(test)]
 #[path = "../tests/common/frames.rs"]

@@ -1,11 +1,13 @@
 //! UDP sockets for one stream: receiving with `recvmmsg` and GRO, sending with GSO.
 //!
 //! With GRO the kernel hands over several datagrams of one sender as one buffer and gives their size; with GSO the
-//! sender does the reverse. Both save most of the cost per packet. The kernel counts the datagrams that it drops
-//! because the socket's buffer is full (`SO_RXQ_OVFL`); a joined buffer counts once.
+//! sender does the reverse. Both save most of the cost per packet. In a run the kernel writes payloads to the places
+//! where they are expected, so that nobody copies them a second time (`expected.rs`). The kernel counts the datagrams
+//! that it drops because the socket's buffer is full (`SO_RXQ_OVFL`); a joined buffer counts once.
 
+use crate::expected::Expected;
 use crate::sys;
-use konkordia_core::ports::Source;
+use konkordia_core::ports::{FillingSource, NextPlaces, Source, TilePlaces};
 use konkordia_core::sender::Sender;
 use libc::{EINVAL, EIO, EMSGSIZE, EOPNOTSUPP};
 use std::io;
@@ -32,6 +34,7 @@ pub struct UdpReceiver {
     socket: UdpSocket,
     receive_buffer_bytes: usize,
     batch: sys::Batch,
+    expected: Expected,
     dropped: sys::DropCounter,
 }
 
@@ -58,6 +61,7 @@ impl UdpReceiver {
             socket,
             receive_buffer_bytes,
             batch: sys::Batch::new(BATCH, BUFFER_BYTES),
+            expected: Expected::default(),
             dropped: sys::DropCounter::default(),
         })
     }
@@ -66,6 +70,12 @@ impl UdpReceiver {
     /// number.
     pub fn receive_buffer_bytes(&self) -> usize {
         self.receive_buffer_bytes
+    }
+
+    /// The caller must learn that the socket was empty, even if datagrams come all the time: those that come now are for
+    /// the next call.
+    fn wait_if_empty(&self, messages: usize, timeout: Duration) -> io::Result<()> {
+        if messages == 0 && !timeout.is_zero() { sys::wait_readable(&self.socket, timeout) } else { Ok(()) }
     }
 
     /// The address that was bound, with the port that the kernel chose if 0 was asked for.
@@ -86,28 +96,13 @@ impl AsFd for UdpReceiver {
 impl Source for UdpReceiver {
     fn receive(&mut self, timeout: Duration, take: &mut dyn FnMut(&[u8], Sender)) -> io::Result<usize> {
         let messages = sys::receive_batch(&self.socket, &mut self.batch)?;
-        if messages == 0 && !timeout.is_zero() {
-            // Datagrams that come now are for the next call: the caller must learn that the socket was empty, even if
-            // datagrams come all the time.
-            sys::wait_readable(&self.socket, timeout)?;
-        }
+        self.wait_if_empty(messages, timeout)?;
         let mut count = 0;
         for message in self.batch.messages(messages) {
             if let Some(drops) = message.drops {
                 self.dropped.observe(drops);
             }
-            let from = message.from.map_or(Sender::NONE, Sender::from);
-            if message.bytes.is_empty() {
-                take(message.bytes, from);
-                count += 1;
-                continue;
-            }
-            // Every segment but the last has this size; without GRO there is one segment.
-            let segment = message.segment_bytes.filter(|s| *s > 0).unwrap_or(message.bytes.len());
-            for datagram in message.bytes.chunks(segment) {
-                take(datagram, from);
-                count += 1;
-            }
+            count += hand_out(&message, message.from.map_or(Sender::NONE, Sender::from), take);
         }
         Ok(count)
     }
@@ -120,6 +115,105 @@ impl Source for UdpReceiver {
         }
         self.dropped.total()
     }
+
+    fn filling(&mut self) -> Option<&mut dyn FillingSource> {
+        Some(self)
+    }
+}
+
+impl FillingSource for UdpReceiver {
+    fn receive_into(&mut self, timeout: Duration, places: &mut dyn TilePlaces) -> io::Result<usize> {
+        let next = if self.expected.pays() { places.lend_next() } else { None };
+        let Some(mut next) = next.filter(|next| next.head_bytes <= sys::HEAD_BYTES_MAX) else {
+            return self.receive(timeout, &mut |datagram, sender| places.take(datagram, sender));
+        };
+        let segments = self.expected.segments();
+        let messages = sys::receive_into_places(&self.socket, &mut self.batch, &mut next, segments)?;
+        let mut shape = Shape::new(&next, segments);
+        for i in 0..messages {
+            shape.is_apart[i] = shape.is_divided_so(&self.batch.message(i));
+            if !shape.is_apart[i] {
+                self.batch.gather(i, i * segments, &next, segments);
+            }
+        }
+        self.wait_if_empty(messages, timeout)?;
+        let mut count = 0;
+        for i in 0..messages {
+            let message = self.batch.message(i);
+            if let Some(drops) = message.drops {
+                self.dropped.observe(drops);
+            }
+            let from = message.from.map_or(Sender::NONE, Sender::from);
+            if !shape.is_apart[i] {
+                self.expected.came(0, 1);
+                count += hand_out(&message, from, &mut |datagram, from| places.take(datagram, from));
+                continue;
+            }
+            let datagrams = message.bytes.len().div_ceil(shape.datagram_bytes);
+            self.expected.came(datagrams, shape.places_of(i));
+            for n in 0..datagrams {
+                let bytes = (message.bytes.len() - n * shape.datagram_bytes).min(shape.datagram_bytes);
+                match n.checked_sub(shape.places_of(i)) {
+                    None => {
+                        let head = &self.batch.head(i, n)[..shape.head_bytes];
+                        places.filled(shape.first + (i * segments + n) as u16, head, bytes - shape.head_bytes, from);
+                    }
+                    Some(behind) => places.take(&message.bytes[behind * shape.datagram_bytes..][..bytes], from),
+                }
+            }
+            count += datagrams;
+        }
+        Ok(count)
+    }
+}
+
+/// How the messages of one call were to be divided into heads and places.
+struct Shape {
+    /// The first packet of the loan, and how many there are.
+    first: u16,
+    packets: usize,
+    segments: usize,
+    head_bytes: usize,
+    datagram_bytes: usize,
+    /// The messages that are divided in this way.
+    is_apart: [bool; BATCH],
+}
+
+impl Shape {
+    fn new(next: &NextPlaces<'_>, segments: usize) -> Self {
+        let (first, packets, head_bytes) = (next.packets.start, next.packets.len(), next.head_bytes);
+        Self { first, packets, segments, head_bytes, datagram_bytes: head_bytes + next.payload_bytes, is_apart: [false; BATCH] }
+    }
+
+    /// Places that message `i` had.
+    fn places_of(&self, i: usize) -> usize {
+        (self.packets - i * self.segments).min(self.segments)
+    }
+
+    /// True if each datagram of the message has a head, and a payload in the place behind it or in none.
+    fn is_divided_so(&self, message: &sys::Message<'_>) -> bool {
+        let bytes = message.bytes.len();
+        let last_bytes = bytes % self.datagram_bytes;
+        let is_of_size = match message.segment_bytes.filter(|bytes| *bytes > 0) {
+            Some(segment_bytes) => segment_bytes == self.datagram_bytes,
+            None => bytes <= self.datagram_bytes,
+        };
+        is_of_size && bytes > 0 && (last_bytes == 0 || last_bytes >= self.head_bytes)
+    }
+}
+
+/// Hands out the datagrams of a message that lies in one piece; returns how many there are.
+fn hand_out(message: &sys::Message<'_>, from: Sender, take: &mut dyn FnMut(&[u8], Sender)) -> usize {
+    if message.bytes.is_empty() {
+        take(message.bytes, from);
+        return 1;
+    }
+    // Every segment but the last has this size; without GRO there is one segment.
+    let segment = message.segment_bytes.filter(|bytes| *bytes > 0).unwrap_or(message.bytes.len());
+    let datagrams = message.bytes.chunks(segment);
+    let count = datagrams.len();
+    datagrams.for_each(|datagram| take(datagram, from));
+    count
 }
 
 /// A connected socket that sends datagrams of one stream.

@@ -33,6 +33,107 @@ fn segments_are_joined_and_split_without_a_trace() {
     }
 }
 
+/// Places of a tile, which puts datagrams together again. The next packets are expected behind the newest one.
+struct Tile {
+    places: Vec<u8>,
+    next: u16,
+    /// What came, and how many of them were in places.
+    datagrams: Vec<Vec<u8>>,
+    in_places: usize,
+}
+
+impl Tile {
+    const HEAD_BYTES: usize = 48;
+    const PAYLOAD_BYTES: usize = 8192;
+    const PACKETS: u16 = 24;
+}
+
+impl TilePlaces for Tile {
+    fn lend(&mut self, _: u64, _: std::ops::Range<u16>) -> Option<&mut [u8]> {
+        unreachable!("a socket knows no frames")
+    }
+
+    fn lend_next(&mut self) -> Option<NextPlaces<'_>> {
+        let packets = self.next..Self::PACKETS;
+        let places = &mut self.places[usize::from(self.next) * Self::PAYLOAD_BYTES..];
+        places.fill(0xEE);
+        Some(NextPlaces { packets, head_bytes: Self::HEAD_BYTES, payload_bytes: Self::PAYLOAD_BYTES, places })
+    }
+
+    fn filled(&mut self, packet: u16, head: &[u8], payload_bytes: usize, _: Sender) {
+        let payload = &self.places[usize::from(packet) * Self::PAYLOAD_BYTES..][..payload_bytes];
+        self.datagrams.push([head, payload].concat());
+        self.next = (packet + 1) % Self::PACKETS;
+        self.in_places += 1;
+    }
+
+    fn take(&mut self, datagram: &[u8], _: Sender) {
+        self.datagrams.push(datagram.to_vec());
+    }
+}
+
+fn drain_into_places(receiver: &mut UdpReceiver) -> Tile {
+    let places = vec![0; usize::from(Tile::PACKETS) * Tile::PAYLOAD_BYTES];
+    let mut tile = Tile { places, next: 0, datagrams: Vec::new(), in_places: 0 };
+    loop {
+        let before = tile.datagrams.len();
+        let count = receiver.receive_into(Duration::from_millis(200), &mut tile).unwrap();
+        assert_eq!(tile.datagrams.len() - before, count);
+        if count == 0 {
+            return tile;
+        }
+    }
+}
+
+#[test]
+fn payloads_in_places_and_their_heads_are_the_datagrams_that_were_sent() {
+    let (mut receiver, mut sender) = pair(8 << 20);
+    let mut numbers = numbers_without_pattern(7);
+    for round in 0..60 {
+        let mut sent: Vec<Vec<u8>> = Vec::new();
+        let mut datagram = |bytes: usize| (0..bytes).map(|_| numbers() as u8).collect::<Vec<u8>>();
+        // Joined datagrams of the right size and of others, the last one cut; and single ones of every length.
+        for (segment, count) in [(8240, 40), (8240, 3 + round % 9), (4144, 17), (8240, 24), (100, 70), (9000, 5), (8240, 13)] {
+            let whole = datagram(segment * count);
+            let cut = &whole[..whole.len() - [0, 1, segment / 2, segment - 47, segment - 1][round % 5]];
+            sender.send_segments(cut, segment).unwrap();
+            sent.extend(cut.chunks(segment).map(<[u8]>::to_vec));
+            for bytes in [0, 1, 47, 48, 49, 8239, 8240, 8240, 8241, 65_507] {
+                if (round + bytes) % 3 > 0 {
+                    sent.push(datagram(bytes));
+                    sender.send(&sent[sent.len() - 1]).unwrap();
+                }
+            }
+        }
+        let tile = drain_into_places(&mut receiver);
+        assert_eq!(tile.datagrams.len(), sent.len(), "round {round}");
+        let differs = tile.datagrams.iter().zip(&sent).position(|(got, sent)| got != sent);
+        assert_eq!(differs, None, "round {round}");
+    }
+}
+
+#[test]
+fn joined_datagrams_of_a_detector_all_come_in_their_places() {
+    let (mut receiver, mut sender) = pair(8 << 20);
+    for frame in 0..50u8 {
+        sender.send_segments(&vec![frame; 8240 * usize::from(Tile::PACKETS)], 8240).unwrap();
+        let tile = drain_into_places(&mut receiver);
+        assert_eq!(tile.datagrams, vec![vec![frame; 8240]; usize::from(Tile::PACKETS)]);
+        // It must first be learned how many are joined.
+        assert!(frame == 0 || tile.in_places == tile.datagrams.len(), "frame {frame}: {}", tile.in_places);
+    }
+}
+
+/// Numbers without a pattern.
+fn numbers_without_pattern(mut state: u64) -> impl FnMut() -> u64 {
+    move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    }
+}
+
 #[test]
 fn what_the_kernel_drops_is_counted_exactly() {
     let (mut receiver, mut sender) = pair(64 << 10);

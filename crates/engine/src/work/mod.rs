@@ -15,14 +15,14 @@ mod strips;
 mod worker;
 
 use crate::control::Control;
-use batch::BATCH_FRAMES;
+use batch::{BATCH_FRAMES, GATHER_MAX, GATHERED_FRAMES};
 use konkordia_core::plan::Plan;
 use konkordia_kernels::isa::Isa;
 use konkordia_memory::ring;
 use scalar::ScalarWorker;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use steps::Schedule;
 use worker::Worker;
 
@@ -71,11 +71,19 @@ impl WorkerKind {
 /// Works until the end of the run.
 pub(crate) fn run(control: &Control, recipes: &Arc<Recipes>, kind: WorkerKind, mut ring: ring::Worker) {
     const WAIT: Duration = Duration::from_millis(20);
+    // A file is read as fast as frames are worked on: whoever waits for it would only be late.
+    let gathers = !recipes.plan.lossless_source;
     let mut worker = kind.make(recipes, ring.strips().collect());
     let mut schedule = Schedule::new(recipes);
     let mut images_end = 0;
+    let mut worked = Duration::ZERO;
     while !control.has_failed() && ring.next() < control.end.load(Ordering::Acquire) {
-        let ready = ring.wait(BATCH_FRAMES, WAIT);
+        let mut ready = ring.wait(BATCH_FRAMES, WAIT);
+        if gathers && (1..GATHERED_FRAMES).contains(&ready) {
+            std::thread::sleep(worked.min(GATHER_MAX));
+            ready = ring.wait(BATCH_FRAMES, WAIT);
+        }
+        let began = Instant::now();
         schedule.select(&mut ring, ready);
         if schedule.steps.is_empty() {
             if ready > 0 {
@@ -89,6 +97,7 @@ pub(crate) fn run(control: &Control, recipes: &Arc<Recipes>, kind: WorkerKind, m
             (images_end..schedule.images_end).for_each(|image| latencies.note_converted(image, now_ns));
             images_end = schedule.images_end;
         }
+        worked = began.elapsed();
         ring.finish(schedule.steps.len() as u64, schedule.images_end);
     }
 }

@@ -9,19 +9,27 @@ pub(crate) mod options;
 pub(crate) mod packet;
 pub(crate) mod zmq;
 
+use konkordia_core::ports::NextPlaces;
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 /// Bytes of control data per message: room for the GRO size and the drop counter.
 const CONTROL_BYTES: usize = 128;
+/// Most datagrams of one message whose payloads get places (`UDP_GRO_CNT_MAX`).
+pub(crate) const SEGMENTS_MAX: usize = 64;
+/// Longest head of a datagram that is kept apart from its payload.
+pub(crate) const HEAD_BYTES_MAX: usize = 64;
 
 /// Buffers for one `recvmmsg` call, allocated once.
 pub(crate) struct Batch {
     buffers: Vec<u8>,
     buffer_bytes: usize,
+    /// Heads of the datagrams whose payloads are received into places.
+    heads: Vec<[u8; HEAD_BYTES_MAX]>,
     controls: Vec<[u64; CONTROL_BYTES / 8]>,
     names: Vec<libc::sockaddr_storage>,
     headers: Vec<libc::mmsghdr>,
@@ -49,39 +57,100 @@ impl Batch {
         Self {
             buffers: vec![0; messages * buffer_bytes],
             buffer_bytes,
+            heads: vec![[0; HEAD_BYTES_MAX]; messages * SEGMENTS_MAX],
             controls: vec![[0; CONTROL_BYTES / 8]; messages],
             // SAFETY: `sockaddr_storage` is a plain C struct for which all zero bytes are valid.
             names: vec![unsafe { zeroed() }; messages],
             // SAFETY: `mmsghdr` is a plain C struct for which all zero bytes are valid.
             headers: vec![unsafe { zeroed() }; messages],
-            vectors: vec![iovec; messages],
+            vectors: vec![iovec; messages * (2 * SEGMENTS_MAX + 1)],
         }
     }
 
     /// Points every header at its buffer. Cheap next to the system call, and keeps the struct free to move.
-    fn prepare(&mut self) {
-        for (i, buffer) in self.buffers.chunks_mut(self.buffer_bytes).enumerate() {
-            self.vectors[i] = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-            let header = &mut self.headers[i].msg_hdr;
-            header.msg_name = (&raw mut self.names[i]).cast();
-            header.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
-            header.msg_iov = &raw mut self.vectors[i];
-            header.msg_iovlen = 1;
-            header.msg_control = self.controls[i].as_mut_ptr().cast();
-            header.msg_controllen = CONTROL_BYTES;
-            header.msg_flags = 0;
+    fn prepare(&mut self) -> usize {
+        for i in 0..self.headers.len() {
+            self.vectors[i] = vector(&mut self.buffers[i * self.buffer_bytes..][..self.buffer_bytes]);
+            self.point(i, i..i + 1);
+        }
+        self.headers.len()
+    }
+
+    /// As [`Self::prepare`], for messages that each join `segments` datagrams of the next packets: head, place, head,
+    /// place, and so on. What does not fit goes to the buffer of the message. Returns how many messages the places are
+    /// for.
+    fn prepare_places(&mut self, next: &mut NextPlaces<'_>, segments: usize) -> usize {
+        let messages = next.packets.len().div_ceil(segments).min(self.headers.len());
+        let mut places = next.places.chunks_exact_mut(next.payload_bytes);
+        let mut used = 0;
+        for i in 0..messages {
+            let first = used;
+            let heads = self.heads[i * SEGMENTS_MAX..][..segments].iter_mut();
+            for (head, place) in heads.zip(places.by_ref().take(segments)) {
+                self.vectors[used] = vector(&mut head[..next.head_bytes]);
+                self.vectors[used + 1] = vector(place);
+                used += 2;
+            }
+            self.vectors[used] = vector(&mut self.buffers[i * self.buffer_bytes..][..self.buffer_bytes]);
+            used += 1;
+            self.point(i, first..used);
+        }
+        messages
+    }
+
+    /// Points header `i` at these vectors, and at its own memory for the rest.
+    fn point(&mut self, i: usize, vectors: Range<usize>) {
+        let header = &mut self.headers[i].msg_hdr;
+        header.msg_name = (&raw mut self.names[i]).cast();
+        header.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+        header.msg_iovlen = vectors.len();
+        header.msg_iov = self.vectors[vectors].as_mut_ptr();
+        header.msg_control = self.controls[i].as_mut_ptr().cast();
+        header.msg_controllen = CONTROL_BYTES;
+        header.msg_flags = 0;
+    }
+
+    /// What is known of message `i` of the last call.
+    pub(crate) fn message(&self, i: usize) -> Message<'_> {
+        let length = (self.headers[i].msg_len as usize).min(self.buffer_bytes);
+        let bytes = &self.buffers[i * self.buffer_bytes..][..length];
+        let (segment_bytes, drops) = read_control(&self.headers[i].msg_hdr);
+        Message { bytes, from: read_name(&self.names[i]), segment_bytes, drops }
+    }
+
+    /// The head of datagram `segment` of message `i` of the last call.
+    pub(crate) fn head(&self, i: usize, segment: usize) -> &[u8; HEAD_BYTES_MAX] {
+        &self.heads[i * SEGMENTS_MAX + segment]
+    }
+
+    /// Brings message `i` of the last call, of which the first bytes went to the heads and `places` of the packets
+    /// from `first` of the loan on, into its buffer as one piece.
+    pub(crate) fn gather(&mut self, i: usize, first: usize, next: &NextPlaces<'_>, segments: usize) {
+        let length = (self.headers[i].msg_len as usize).min(self.buffer_bytes);
+        let places = next.places.chunks_exact(next.payload_bytes).skip(first).take(segments);
+        let apart = places.len() * (next.head_bytes + next.payload_bytes);
+        let buffer = &mut self.buffers[i * self.buffer_bytes..][..self.buffer_bytes];
+        if length > apart {
+            buffer.copy_within(..length - apart, apart);
+        }
+        let heads = &self.heads[i * SEGMENTS_MAX..];
+        let pieces = heads.iter().zip(places).flat_map(|(head, place)| [&head[..next.head_bytes], place]);
+        let mut at = 0;
+        for piece in pieces {
+            let bytes = piece.len().min(length - at);
+            buffer[at..at + bytes].copy_from_slice(&piece[..bytes]);
+            at += bytes;
         }
     }
 
     /// The first `count` messages of the last call.
     pub(crate) fn messages(&self, count: usize) -> impl Iterator<Item = Message<'_>> {
-        (0..count).map(|i| {
-            let length = (self.headers[i].msg_len as usize).min(self.buffer_bytes);
-            let bytes = &self.buffers[i * self.buffer_bytes..][..length];
-            let (segment_bytes, drops) = read_control(&self.headers[i].msg_hdr);
-            Message { bytes, from: read_name(&self.names[i]), segment_bytes, drops }
-        })
+        (0..count).map(|i| self.message(i))
     }
+}
+
+fn vector(bytes: &mut [u8]) -> libc::iovec {
+    libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() }
 }
 
 /// The address that the kernel wrote for one message.
@@ -125,13 +194,28 @@ fn read_control(header: &libc::msghdr) -> (Option<usize>, Option<u32>) {
 
 /// Takes what is in the socket without waiting; 0 = nothing.
 pub(crate) fn receive_batch(socket: &UdpSocket, batch: &mut Batch) -> io::Result<usize> {
-    batch.prepare();
-    let count = batch.headers.len() as libc::c_uint;
-    // SAFETY: `prepare` pointed all headers at live buffers of the stated lengths, which nothing else borrows during
-    // the call.
-    let n = unsafe {
-        libc::recvmmsg(socket.as_raw_fd(), batch.headers.as_mut_ptr(), count, libc::MSG_DONTWAIT, std::ptr::null_mut())
-    };
+    let count = batch.prepare();
+    receive_prepared(socket, batch, count)
+}
+
+/// As [`receive_batch`], with the payloads of the next packets in their places ([`Batch::prepare_places`]).
+pub(crate) fn receive_into_places(
+    socket: &UdpSocket,
+    batch: &mut Batch,
+    next: &mut NextPlaces<'_>,
+    segments: usize,
+) -> io::Result<usize> {
+    let count = batch.prepare_places(next, segments);
+    receive_prepared(socket, batch, count)
+}
+
+/// Takes at most `count` messages into memory at which one of the two functions above has just pointed their headers.
+fn receive_prepared(socket: &UdpSocket, batch: &mut Batch, count: usize) -> io::Result<usize> {
+    assert!(count <= batch.headers.len(), "there is a header for each message");
+    let (headers, count) = (batch.headers.as_mut_ptr(), count as libc::c_uint);
+    // SAFETY: the caller has just pointed `count` headers at buffers of the stated lengths, parts of `batch` and of
+    // places that it borrows mutably until this call returns, so they live and nothing else uses them.
+    let n = unsafe { libc::recvmmsg(socket.as_raw_fd(), headers, count, libc::MSG_DONTWAIT, std::ptr::null_mut()) };
     if n >= 0 {
         return Ok(n as usize);
     }
