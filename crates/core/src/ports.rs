@@ -56,8 +56,11 @@ pub trait TilePlaces {
 
     /// Lends the places of the packets that are expected next on this stream: those behind the newest packet that was
     /// placed, up to the end of its frame or to the next packet that is there already. It is a loan as of
-    /// [`TilePlaces::lend`]. `None` also if nothing was placed yet, or if the payloads of a tile are not all of one size.
-    fn lend_next(&mut self) -> Option<NextPlaces<'_>>;
+    /// [`TilePlaces::lend`]. `None` also if nothing was placed yet, or if the payloads of a tile are not all of one
+    /// size.
+    fn lend_next(&mut self) -> Option<NextPlaces<'_>> {
+        None
+    }
 
     /// One packet: `payload_bytes` of payload are where the newest loan has the place of `packet`, and `head` is what
     /// comes before them in the datagram. The packet gets its verdict as if the datagram had come in one piece.

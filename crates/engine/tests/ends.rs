@@ -44,7 +44,8 @@ fn plan_of(format: TileFormat, streams: u32, images: Option<u64>) -> Plan {
         slots: 16,
         packed_slots: 16,
         lossless_source: false,
-        fills_slots: false,
+        // Those of sockets do.
+        fills_slots: true,
         window_images: 8,
         deadline_ns: 200_000_000,
         stall_timeout_ns: 400_000_000,

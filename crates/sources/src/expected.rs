@@ -1,6 +1,6 @@
 //! How many datagrams the kernel is expected to join in a message, so that the payloads of several messages can be
-//! received into the places behind each other. If a message joins another number, the payloads of all messages behind it
-//! in the same call lie in wrong places and are moved, which costs as much as the copy that was to be saved. So the
+//! received into the places behind each other. If a message joins another number, the payloads of all messages behind
+//! it in the same call lie in wrong places and are moved, which costs as much as the copy that was to be saved. So the
 //! places are not used for a while where that happens often.
 
 use crate::sys::SEGMENTS_MAX;
@@ -50,8 +50,8 @@ impl Expected {
         true
     }
 
-    /// A message of `datagrams` came, which had `places`. The last message of a frame may join fewer than the others, so
-    /// only larger numbers are expected at once.
+    /// A message of `datagrams` came, which had `places`. The last message of a frame may join fewer than the others,
+    /// so only larger numbers are expected at once.
     pub fn came(&mut self, datagrams: usize, places: usize) {
         self.surprises += u32::from(datagrams != places);
         self.largest = self.largest.max(datagrams.min(SEGMENTS_MAX));

@@ -72,8 +72,8 @@ impl UdpReceiver {
         self.receive_buffer_bytes
     }
 
-    /// The caller must learn that the socket was empty, even if datagrams come all the time: those that come now are for
-    /// the next call.
+    /// The caller must learn that the socket was empty, even if datagrams come all the time: those that come now are
+    /// for the next call.
     fn wait_if_empty(&self, messages: usize, timeout: Duration) -> io::Result<()> {
         if messages == 0 && !timeout.is_zero() { sys::wait_readable(&self.socket, timeout) } else { Ok(()) }
     }

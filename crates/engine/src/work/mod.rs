@@ -15,7 +15,7 @@ mod strips;
 mod worker;
 
 use crate::control::Control;
-use batch::{BATCH_FRAMES, GATHER_MAX, GATHERED_FRAMES};
+use batch::{BATCH_FRAMES, GATHER_MAX, GATHER_MIN, GATHERED_FRAMES};
 use konkordia_core::plan::Plan;
 use konkordia_kernels::isa::Isa;
 use konkordia_memory::ring;
@@ -79,7 +79,7 @@ pub(crate) fn run(control: &Control, recipes: &Arc<Recipes>, kind: WorkerKind, m
     let mut worked = Duration::ZERO;
     while !control.has_failed() && ring.next() < control.end.load(Ordering::Acquire) {
         let mut ready = ring.wait(BATCH_FRAMES, WAIT);
-        if gathers && (1..GATHERED_FRAMES).contains(&ready) {
+        if gathers && worked >= GATHER_MIN && (1..GATHERED_FRAMES).contains(&ready) {
             std::thread::sleep(worked.min(GATHER_MAX));
             ready = ring.wait(BATCH_FRAMES, WAIT);
         }

@@ -25,6 +25,8 @@ enum Guess {
     GoesOn,
     /// The frame of the next one, and any packets of it: as a file knows its frames.
     KnowsFrames,
+    /// It leaves the guess to the receiver, as a socket does.
+    Receiver,
 }
 
 /// Hands out recorded datagrams. It writes the payloads of the next few to where it expects them, before it looks at
@@ -81,9 +83,20 @@ impl Guessing {
             places.take(&datagrams[at], Sender::NONE);
             return 1;
         };
-        let (frame, first) = self.guess(next);
-        let count = run.len().min(usize::from(self.packets - first));
-        let Some(bytes) = places.lend(frame, first..first + count as u16) else {
+        let (mut frame, mut first) = self.guess(next);
+        let mut count = run.len().min(usize::from(self.packets - first));
+        let bytes = if let Guess::Receiver = self.guess {
+            places.lend_next().map(|next| {
+                (frame, first) = (self.expected.0, next.packets.start);
+                count = run.len().min(next.packets.len());
+                assert_eq!((next.head_bytes, next.payload_bytes), (HEAD_BYTES, PAYLOAD_BYTES));
+                assert_eq!(next.places.len(), next.packets.len() * PAYLOAD_BYTES);
+                next.places
+            })
+        } else {
+            places.lend(frame, first..first + count as u16)
+        };
+        let Some(bytes) = bytes else {
             places.take(next, Sender::NONE);
             return 1;
         };
@@ -208,7 +221,9 @@ fn whatever_is_guessed_the_packets_of_a_stream_have_their_verdicts_and_places() 
         let recording = Scene { frames: 24, faults, sends, ..Scene::default() }.record_random();
         // There is a slot for every frame, so that none is refused, however slow the workers are.
         let plan = Plan { lossless_source: false, slots: 32, ..recording.plan() };
-        let (outcome, _) = compare(&recording, &plan, &constants(&recording), Guess::GoesOn);
+        let constants = constants(&recording);
+        let (outcome, _) = compare(&recording, &plan, &constants, Guess::GoesOn);
+        compare(&recording, &plan, &constants, Guess::Receiver);
         let total = outcome.ledger.total();
         verdicts.0 += total.placed;
         verdicts.1 += total.duplicate;
@@ -225,8 +240,10 @@ fn late_packets_are_late_wherever_they_were_written() {
     let faults = FaultModel { reorder: 0.02, reorder_packets_max: 1000, ..losses(7) };
     let recording = Scene { frames: 24, faults, ..Scene::default() }.record_random();
     let plan = Plan { lossless_source: false, slots: 32, window_images: 2, ..recording.plan() };
-    let (outcome, _) = compare(&recording, &plan, &constants(&recording), Guess::GoesOn);
-    assert!(outcome.ledger.total().late > 0);
+    for guess in [Guess::GoesOn, Guess::Receiver] {
+        let (outcome, _) = compare(&recording, &plan, &constants(&recording), guess);
+        assert!(outcome.ledger.total().late > 0);
+    }
 }
 
 /// Files, which wait for a slot in a ring of a few; two streams that lack other frames.

@@ -22,6 +22,7 @@ use konkordia_picture::{Axis, Series as Line};
 use konkordia_sinks::hdf5::{FileSink, FileSpec, Overwrite, Reader, SeriesFileSpec};
 use konkordia_sources::zmq::{ZmqSource, ZmqSourceSpec, context};
 use serde_json::{Value, json};
+use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -122,6 +123,8 @@ struct Row {
     rate_hz: (f64, f64),
     /// The same for the loop that only receives.
     plain_hz: (f64, f64),
+    /// The same for a loop that only writes images of this size to one file; only where there is a file.
+    write_hz: Option<(f64, f64)>,
     /// Images that a consumer of whole images has seen in the last repeat.
     seen: u64,
     verified: bool,
@@ -130,7 +133,7 @@ struct Row {
 impl Row {
     fn measure(args: &BenchStreamArgs, folder: &Path, setting: Setting) -> Result<Self, Failure> {
         let images = setting.images(args);
-        let (mut rates, mut plain, mut seen, mut verified) = (Vec::new(), Vec::new(), 0, true);
+        let (mut rates, mut plain, mut written, mut seen, mut verified) = (Vec::new(), Vec::new(), Vec::new(), 0, true);
         for repeat in 0..args.repeats.max(1) {
             console::Progress::new(args.output.json).update(|| format!("{}, repeat {}", setting.name(), repeat + 1));
             let received = receive(folder, setting, images)?;
@@ -138,8 +141,17 @@ impl Row {
             seen = received.seen;
             verified &= received.is_right;
             plain.push(receive_only(setting, images)?);
+            if setting.sink == Sink::File {
+                written.push(write_only(folder, setting, images)?);
+            }
         }
-        Ok(Self { setting, images, rate_hz: mean_and_error(&rates), plain_hz: mean_and_error(&plain), seen, verified })
+        let write_hz = (!written.is_empty()).then(|| mean_and_error(&written));
+        Ok(Self { setting, images, rate_hz: mean_and_error(&rates), plain_hz: mean_and_error(&plain), write_hz, seen, verified })
+    }
+
+    /// The rate, of that of the slower one of plain receiving and plain writing.
+    fn over_slower(&self) -> f64 {
+        self.rate_hz.0 / self.write_hz.map_or(self.plain_hz.0, |write_hz| write_hz.0.min(self.plain_hz.0))
     }
 
     fn gigabytes_per_second(&self) -> f64 {
@@ -165,6 +177,7 @@ impl Row {
             "images": self.images, "rate_hz": self.rate_hz.0, "rate_error_hz": self.rate_hz.1,
             "gigabytes_per_second": self.gigabytes_per_second(), "plain_receive_hz": self.plain_hz.0,
             "over_plain_receive": self.rate_hz.0 / self.plain_hz.0, "over_peer": self.peer_hz().map(|peer| self.rate_hz.0 / peer),
+            "plain_write_hz": self.write_hz.map(|write_hz| write_hz.0), "over_slower": self.over_slower(),
             "seen": (sink == Sink::WholeImages).then_some(self.seen), "verified": self.verified,
         })
     }
@@ -385,9 +398,35 @@ fn receive_only(setting: Setting, images: u64) -> Result<f64, Failure> {
     Ok(images as f64 / seconds)
 }
 
+/// Images per second of a loop that only writes the same bytes to one file.
+fn write_only(folder: &Path, setting: Setting, images: u64) -> Result<f64, Failure> {
+    let path = folder.join("plain");
+    let cannot = |error: std::io::Error| Failure::io("cannot write", &path, &error);
+    let image = vec![7; setting.size as usize];
+    let begin = Instant::now();
+    let mut file = std::fs::File::create(&path).map_err(cannot)?;
+    for _ in 0..images {
+        file.write_all(&image).map_err(cannot)?;
+    }
+    drop(file);
+    let seconds = begin.elapsed().as_secs_f64();
+    std::fs::remove_file(&path).map_err(cannot)?;
+    Ok(images as f64 / seconds)
+}
+
 fn to_text(rows: &[Row], repeats: usize) -> String {
-    let head =
-        ["image", "to", "upstreams x I/O threads", "images", "images/s", "GB/s", "ratio to plain", "ratio to peer", "output"];
+    let head = [
+        "image",
+        "to",
+        "upstreams x I/O threads",
+        "images",
+        "images/s",
+        "GB/s",
+        "ratio to plain",
+        "ratio to slower",
+        "ratio to peer",
+        "output",
+    ];
     let line = |row: &Row| {
         let Setting { size, sink, upstreams, io_threads } = row.setting;
         vec![
@@ -398,6 +437,7 @@ fn to_text(rows: &[Row], repeats: usize) -> String {
             format!("{:.0} ± {:.0}", row.rate_hz.0, row.rate_hz.1),
             format!("{:.2}", row.gigabytes_per_second()),
             format!("{:.2}", row.rate_hz.0 / row.plain_hz.0),
+            format!("{:.2}", row.over_slower()),
             row.peer_hz().map_or("".into(), |peer| format!("{:.1}", row.rate_hz.0 / peer)),
             if row.verified { "whole" } else { "WRONG" }.into(),
         ]
@@ -405,7 +445,7 @@ fn to_text(rows: &[Row], repeats: usize) -> String {
     let head = head.map(str::to_string).to_vec();
     let table = text::table(&std::iter::once(head).chain(rows.iter().map(line)).collect::<Vec<_>>());
     format!(
-        "{table}\n\nmean and standard error of {repeats} repeats; generator, ZeroMQ and receiver on the same cores, over loopback; a rate to a file includes creating and closing it; plain: a loop that only receives; peer: the streaming-receiver of MAX IV"
+        "{table}\n\nmean and standard error of {repeats} repeats; generator, ZeroMQ and receiver on the same cores, over loopback; a rate to a file includes creating and closing it; plain: a loop that only receives; slower: the slower one of that loop and of a loop that only writes the same bytes to one file; peer: the streaming-receiver of MAX IV"
     )
 }
 
