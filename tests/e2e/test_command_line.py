@@ -229,7 +229,7 @@ def test_receiving_is_measured_without_conversion_beside_a_plain_loop(tmp_path):
         assert attempt["frames"] == 80 and attempt["lossless"] and found["searched"] == [] and found["highest_loss_free_hz"] is None
         assert (attempt["packets_sent"], attempt["packets_received"], attempt["packets_lost"]) == (80 * 128, 80 * 128, 0), attempt
         assert (found["packets_received"], found["packets_lost"], attempt["kernel_dropped"]) == (80 * 128, 0, 0), found
-        for figure in ("image_us", "cores"):
+        for figure in ("image_us", "cores", "sent_hz"):
             assert found[figure]["lowest"] <= found[figure]["median"] <= found[figure]["highest"] == attempt[figure], found
             assert attempt[figure] > 0, attempt
     counted = [result["receive_only"]["attempts"][0][name] for name in ("frames_skipped", "frames_kept", "packets_missing")]

@@ -111,7 +111,8 @@ impl Attempt {
     fn to_json(&self) -> Value {
         json!({
             "rate_hz": self.rate_hz, "sent_hz": self.sent_hz(), "frames": self.frames, "packets_sent": self.sent.packets,
-            "packets_received": self.packets_received, "packets_lost": self.packets_lost(), "kernel_dropped": self.kernel_dropped,
+            "packets_received": self.packets_received, "packets_lost": self.packets_lost(),
+            "kernel_dropped": self.kernel_dropped,
             "frames_skipped": self.counted.map(|c| c.skipped), "frames_kept": self.counted.map(|c| c.kept),
             "packets_missing": self.counted.map(|c| c.packets_missing), "lossless": self.lossless(),
             "cores": self.used.map(|used| used.cores), "image_us": self.used.map(|used| used.image_us),
@@ -136,6 +137,10 @@ impl Found {
         Spread::of(self.repeats.iter().filter_map(|attempt| attempt.used).map(figure))
     }
 
+    fn sent_hz(&self) -> Spread {
+        Spread::of(self.repeats.iter().map(Attempt::sent_hz))
+    }
+
     fn sum(&self, count: impl Fn(&Attempt) -> u64) -> u64 {
         self.repeats.iter().map(count).sum()
     }
@@ -144,7 +149,8 @@ impl Found {
         let all = |attempts: &[Attempt]| attempts.iter().map(Attempt::to_json).collect::<Vec<_>>();
         json!({
             "image_us": self.spread(|used| used.image_us).to_json(), "cores": self.spread(|used| used.cores).to_json(),
-            "packets_received": self.sum(|attempt| attempt.packets_received), "packets_lost": self.sum(Attempt::packets_lost),
+            "sent_hz": self.sent_hz().to_json(), "packets_lost": self.sum(Attempt::packets_lost),
+            "packets_received": self.sum(|attempt| attempt.packets_received),
             "highest_loss_free_hz": self.highest_hz(), "attempts": all(&self.repeats), "searched": all(&self.searched),
         })
     }
@@ -153,6 +159,7 @@ impl Found {
         let not_whole = self.repeats.iter().filter(|attempt| !attempt.lossless()).count();
         vec![
             self.receiver.name().into(),
+            self.sent_hz().to_text(0),
             self.spread(|used| used.image_us).to_text(1),
             self.spread(|used| used.cores).to_text(3),
             text::count(self.sum(|attempt| attempt.packets_received)),
@@ -185,7 +192,8 @@ impl Comparison {
 
     fn to_json(&self) -> Value {
         json!({
-            "modules": self.modules, "packets_per_image": self.packets_per_image, "rate_hz": self.rate_hz, "lossless": self.lossless(),
+            "modules": self.modules, "packets_per_image": self.packets_per_image, "rate_hz": self.rate_hz,
+            "lossless": self.lossless(),
             "receive_only": self.run.to_json(), "plain": self.plain.to_json(), "ratio": self.ratio().to_json(),
         })
     }
@@ -235,8 +243,8 @@ fn measure(args: &BenchPipelineArgs, folder: &Path) -> Result<Exit, Failure> {
     }
     let lossless = compared.iter().all(Comparison::lossless);
     let report = json!({
-        "bench": "receive-only", "machine": machine::facts(), "network": "loopback", "seconds": args.seconds, "repeats": repeats,
-        "lossless": lossless, "results": compared.iter().map(Comparison::to_json).collect::<Vec<_>>(),
+        "bench": "receive-only", "machine": machine::facts(), "network": "loopback",
+        "seconds": args.seconds, "repeats": repeats, "lossless": lossless, "results": compared.iter().map(Comparison::to_json).collect::<Vec<_>>(),
     });
     // People have seen the tables of each number of modules.
     output.print(report, "");
