@@ -1,7 +1,7 @@
-//! `konkordia bench pipeline --receive-only`: the cost of receiving without conversion. A run receives, assembles, counts
-//! and discards frames: all but the last few are warm-up, which is not converted. Beside it, in turns and from the same
-//! sender, a plain loop calls the same source and counts datagrams. What the run takes more than the loop is the cost of
-//! assembling.
+//! `konkordia bench pipeline --receive-only`: the cost of receiving without conversion. A run receives, assembles,
+//! counts and discards frames: all but the last few are warm-up, which is not converted. Beside it, in turns and from
+//! the same sender, a plain loop calls the same source and counts datagrams. What the run takes more than the loop is
+//! the cost of assembling.
 
 use super::args::BenchPipelineArgs;
 use super::frames::in_folder;
@@ -110,7 +110,8 @@ impl Attempt {
 
     fn to_json(&self) -> Value {
         json!({
-            "rate_hz": self.rate_hz, "sent_hz": self.sent_hz(), "frames": self.frames, "packets_sent": self.sent.packets,
+            "rate_hz": self.rate_hz, "sent_hz": self.sent_hz(), "frames": self.frames,
+            "packets_sent": self.sent.packets,
             "packets_received": self.packets_received, "packets_lost": self.packets_lost(),
             "kernel_dropped": self.kernel_dropped,
             "frames_skipped": self.counted.map(|c| c.skipped), "frames_kept": self.counted.map(|c| c.kept),
@@ -210,8 +211,8 @@ impl Comparison {
         ];
         let rows = [head.map(str::to_string).to_vec(), self.run.row(), self.plain.row()];
         format!(
-            "\n{} module(s) at {:.0} Hz, {repeats} repeat(s): processor time of the receiving threads, median (lowest .. \
-             highest)\n{}\nreceive only / plain loop: {}",
+            "\n{} module(s) at {:.0} Hz, {repeats} repeat(s): processor time of the receiving threads, median \
+             (lowest .. highest)\n{}\nreceive only / plain loop: {}",
             self.modules,
             self.rate_hz,
             text::table(&rows),
@@ -229,13 +230,15 @@ fn measure(args: &BenchPipelineArgs, folder: &Path) -> Result<Exit, Failure> {
     let output = Output::open(&args.output, "receive-only")?;
     let repeats = args.repeats.max(1);
     if !args.output.json {
-        console::to_stdout(&format!("{}\nnetwork: loopback (software stand-in), sender on the same processors", machine::line()));
+        let network = "network: loopback (software stand-in), sender on the same processors";
+        console::to_stdout(&format!("{}\n{network}", machine::line()));
     }
     let mut compared = Vec::new();
     for &modules in &args.modules {
         let bench = Bench::new(&args.run, folder, modules)?;
         let receive_buffer_bytes = args.run.receive_buffer_mib << 20;
-        let one = ReceiveBench { bench, seconds: args.seconds, receive_buffer_bytes }.compare(modules, args.rate, repeats)?;
+        let mut bench = ReceiveBench { bench, seconds: args.seconds, receive_buffer_bytes };
+        let one = bench.compare(modules, args.rate, repeats)?;
         if !args.output.json {
             console::to_stdout(&one.to_text(repeats));
         }
@@ -244,7 +247,8 @@ fn measure(args: &BenchPipelineArgs, folder: &Path) -> Result<Exit, Failure> {
     let lossless = compared.iter().all(Comparison::lossless);
     let report = json!({
         "bench": "receive-only", "machine": machine::facts(), "network": "loopback",
-        "seconds": args.seconds, "repeats": repeats, "lossless": lossless, "results": compared.iter().map(Comparison::to_json).collect::<Vec<_>>(),
+        "seconds": args.seconds, "repeats": repeats, "lossless": lossless,
+        "results": compared.iter().map(Comparison::to_json).collect::<Vec<_>>(),
     });
     // People have seen the tables of each number of modules.
     output.print(report, "");
@@ -365,8 +369,8 @@ impl ReceiveBench<'_> {
             let dropped = loops.into_iter().map(joined).sum::<io::Result<u64>>().map_err(|error| failed(&error))?;
             Ok::<_, Failure>((sent, dropped))
         })?;
-        let used = watch.used(Receiver::Plain.role());
-        Ok(Attempt { rate_hz, sent, frames, packets_received: received(), kernel_dropped: dropped, counted: None, used })
+        let (packets_received, used) = (received(), watch.used(Receiver::Plain.role()));
+        Ok(Attempt { rate_hz, sent, frames, packets_received, kernel_dropped: dropped, counted: None, used })
     }
 }
 
@@ -433,7 +437,10 @@ mod tests {
     #[test]
     fn a_repeat_is_compared_with_the_plain_loop_beside_it() {
         let with = |image_us: f64| Attempt { used: Some(Used { cores: 0.1, image_us }), ..attempt(12_800, None) };
-        let found = |receiver, us: [f64; 3]| Found { receiver, searched: vec![with(1.0)], repeats: us.map(with).to_vec() };
+        let found = |receiver, us: [f64; 3]| {
+            let repeats = us.map(with).to_vec();
+            Found { receiver, searched: vec![with(1.0)], repeats }
+        };
         let (run, plain) = (found(Receiver::Run, [3.0, 4.0, 9.0]), found(Receiver::Plain, [2.0, 2.0, 3.0]));
         let compared = Comparison { modules: 1, packets_per_image: 128, rate_hz: 100.0, run, plain };
         assert_eq!(compared.ratio(), Spread { median: 2.0, lowest: 1.5, highest: 3.0 });
