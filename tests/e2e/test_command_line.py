@@ -217,6 +217,29 @@ def test_the_pipeline_is_measured(tmp_path):
 
 
 @pytest.mark.alone
+def test_receiving_is_measured_without_conversion_beside_a_plain_loop(tmp_path):
+    arguments = ["--receive-only", "--modules", 1, "--rate", 50, "--seconds", 1.6, "--dir", tmp_path, "--buffer-mib", 64]
+    done = json.loads(program("bench", "pipeline", *arguments, "--repeats", 1, "--json", check=0).stdout)
+    (result,) = done["results"]
+    assert (done["bench"], done["repeats"], result["rate_hz"], result["packets_per_image"]) == ("receive-only", 1, 50, 128)
+    assert done["lossless"] and result["lossless"] and list(tmp_path.iterdir()) == []
+    for name in ("receive_only", "plain"):
+        found = result[name]
+        (attempt,) = found["attempts"]
+        assert attempt["frames"] == 80 and attempt["lossless"] and found["searched"] == [] and found["highest_loss_free_hz"] is None
+        assert (attempt["packets_sent"], attempt["packets_received"], attempt["packets_lost"]) == (80 * 128, 80 * 128, 0), attempt
+        assert (found["packets_received"], found["packets_lost"], attempt["kernel_dropped"]) == (80 * 128, 0, 0), found
+        for figure in ("image_us", "cores", "sent_hz"):
+            assert found[figure]["lowest"] <= found[figure]["median"] <= found[figure]["highest"] == attempt[figure], found
+            assert attempt[figure] > 0, attempt
+    counted = [result["receive_only"]["attempts"][0][name] for name in ("frames_skipped", "frames_kept", "packets_missing")]
+    assert counted == [70, 10, 0] and result["plain"]["attempts"][0]["frames_skipped"] is None
+    assert 0 < result["ratio"]["lowest"] <= result["ratio"]["median"] <= result["ratio"]["highest"]
+    for wrong in (["--receive-only", "--delete-finished"], ["--repeats", 2]):
+        program("bench", "pipeline", *wrong, check=2)
+
+
+@pytest.mark.alone
 def test_a_measurement_that_is_interrupted_leaves_nothing_behind(tmp_path):
     arguments = [BINARY, "bench", "pipeline", "--modules", "1", "--rate", "50", "--seconds", "60", "--dir", str(tmp_path)]
     bench = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -70,7 +70,7 @@ impl Sorter<'_> {
     /// The packets that are expected next, of a frame by its position in the run, if their places may be lent.
     fn expected(&mut self) -> Option<(u64, Range<u16>)> {
         let packets = self.format.packets() as u16;
-        if self.format.sections != 1 || self.format.tile_bytes() % self.format.payload_bytes != 0 {
+        if self.format.sections != 1 || !self.format.tile_bytes().is_multiple_of(self.format.payload_bytes) {
             return None;
         }
         let (frame_number, newest) = self.newest?;

@@ -672,6 +672,7 @@ pub enum BenchCommand {
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia bench pipeline
   konkordia bench pipeline --modules 1 --rate 1100 --seconds 60
+  konkordia bench pipeline --receive-only --modules 1 --rate 1100 --repeats 9
   konkordia bench pipeline --dir /data --seconds 20 --json")]
     Pipeline(BenchPipelineArgs),
     /// A long run at a fraction of the highest rate without loss: loss, memory and latency over time, and a verdict

@@ -89,6 +89,14 @@ pub struct BenchPipelineArgs {
     /// Delete data files as soon as they are complete, so that long runs fit on the disk
     #[arg(long)]
     pub delete_finished: bool,
+    /// Measure the receiving alone: frames are received, assembled, counted and discarded, only the last 10 become
+    /// images; beside it, in turns, a plain loop of the same system calls that counts datagrams. The figures are the
+    /// processor time of the receiving threads, and the highest rates without loss if no --rate is given
+    #[arg(long, conflicts_with_all = ["delete_finished", "compression"])]
+    pub receive_only: bool,
+    /// Repeats of --receive-only; median, lowest and highest are reported
+    #[arg(long, value_name = "N", default_value_t = 5, requires = "receive_only")]
+    pub repeats: usize,
     /// What is run.
     #[command(flatten)]
     pub run: BenchRunArgs,

@@ -13,6 +13,7 @@ mod net;
 mod output;
 mod peer;
 mod pipeline;
+mod receive_only;
 mod roofline;
 mod rows;
 mod soak;
@@ -30,6 +31,7 @@ use konkordia_core::failure::{Exit, Failure};
 pub fn command(which: &BenchCommand) -> Result<Exit, Failure> {
     match which {
         BenchCommand::Kernels(args) => kernels::command(args),
+        BenchCommand::Pipeline(args) if args.receive_only => receive_only::command(args),
         BenchCommand::Pipeline(args) => pipeline::command(args),
         BenchCommand::Table2(args) => tables::rounding(args),
         BenchCommand::Table4(args) => tables::writing(args),

@@ -10,17 +10,18 @@ use crate::console;
 use crate::run::loopback::transfer;
 use crate::simulate::detector::{jungfrau, packetiser};
 use crate::simulate::feed::{Feed, SYNTHETIC_IMAGES};
-use crate::simulate::send::Pace;
+use crate::simulate::send::{Pace, Sent};
 use crate::simulate::setup::{Beam, RunText, write_files};
 use konkordia_acquire::machine;
-use konkordia_acquire::run::arm::{self, Ports};
+use konkordia_acquire::run::arm::{self, Ports, Prepared};
 use konkordia_acquire::run::exit_of;
+use konkordia_acquire::run::report::Report;
 use konkordia_config::Config;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::latency::{self, Stage, StageLatency};
 use konkordia_core::text;
 use konkordia_engine::control::Control;
-use konkordia_engine::run::Wakeups;
+use konkordia_engine::run::{RunOutcome, Wakeups};
 use konkordia_sim::packet::DetectorKind;
 use konkordia_sim::scene::SceneModel;
 use serde_json::{Value, json};
@@ -33,7 +34,7 @@ const RATE_FIRST_HZ: f64 = 250.0;
 /// The search ends when the bounds are this close to each other.
 const RATE_CLOSE: f64 = 1.04;
 /// A sender that reaches less than this fraction of the rate is the limit itself.
-const SENDER_REACHES: f64 = 0.97;
+pub const SENDER_REACHES: f64 = 0.97;
 
 /// One attempt.
 #[derive(Clone, Debug)]
@@ -202,7 +203,8 @@ pub struct Bench<'a> {
     folder: &'a Path,
     modules: u32,
     energy_kev: f64,
-    feed: Feed,
+    /// What is sent.
+    pub feed: Feed,
     /// Data files are deleted as soon as they are complete.
     pub deletes: bool,
 }
@@ -235,33 +237,19 @@ impl<'a> Bench<'a> {
         Ok(Self { args, folder, modules, energy_kev, feed, deletes: args.dir.is_none() })
     }
 
-    /// Doubles the rate until data are lost or the sender is at its limit, then halves the interval.
+    /// Attempts up to the highest rate without loss, see [`search`].
     ///
     /// # Errors
     /// As [`Bench::attempt`].
     pub fn search(&mut self, seconds: f64) -> Result<Vec<Attempt>, Failure> {
-        let mut attempts = Vec::new();
-        let (mut good, mut bad, mut rate) = (0.0, f64::INFINITY, RATE_FIRST_HZ);
-        while bad / f64::max(good, 1.0) > RATE_CLOSE && rate > 1.0 {
-            let attempt = self.attempt(rate, seconds, &mut |_| ())?;
-            if attempt.lossless() && attempt.reached() {
-                good = rate;
-            } else {
-                bad = rate;
-            }
-            attempts.push(attempt);
-            rate = if bad.is_infinite() {
-                good * 2.0
-            } else if good == 0.0 {
-                bad / 2.0
-            } else {
-                (good * bad).sqrt()
-            };
-        }
-        Ok(attempts)
+        search(|attempt: &Attempt| attempt.lossless() && attempt.reached(), &mut |rate| self.attempt(rate, seconds, &mut |_| ()))
     }
 
-    fn config(&self, images: u64) -> Result<Config, Failure> {
+    /// The configuration of a run of so many images, with further tables.
+    ///
+    /// # Errors
+    /// If the options do not make a configuration.
+    pub fn config(&self, images: u64, more: &str) -> Result<Config, Failure> {
         let args = self.args;
         let compression = if args.compression == BenchCompression::None { "none" } else { "bslz4" };
         let workers = args.workers.map_or(String::new(), |n| format!("[processing]\nworkers = {n}\n"));
@@ -274,7 +262,7 @@ impl<'a> Bench<'a> {
             directory: Path::new("."),
             prefix: "bench",
             run: format!("images = {images}\nstall_timeout_s = 1\nbuffer_mib = {}\n", args.buffer_mib),
-            more: workers,
+            more: workers + more,
         }
         .text()
         .replace("[source]\n", &format!("[source]\nreceive_buffer_mib = {}\n", args.receive_buffer_mib))
@@ -284,16 +272,38 @@ impl<'a> Bench<'a> {
         })
     }
 
+    /// Sends `frames` frames into a prepared run and closes its files, which are then deleted.
+    ///
+    /// # Errors
+    /// If the run fails, or its packets cannot be sent.
+    pub fn carry_out(
+        &mut self,
+        config: &Config,
+        prepared: Prepared,
+        rate_hz: f64,
+        frames: u64,
+        watch: &mut (dyn FnMut(&Control) + Send),
+    ) -> Result<(RunOutcome, Sent, Report), Failure> {
+        let opened = prepared.opened.clone();
+        let (outcome, sent) = transfer(prepared, &mut self.feed, &Pace::at(rate_hz), frames, watch)?;
+        if let (_, Some(failure)) = exit_of(&outcome, false, false) {
+            return Err(failure);
+        }
+        let report = opened.close(config, &outcome)?;
+        delete_data_files(self.folder, Which::All);
+        Ok((outcome, sent, report))
+    }
+
     /// One run at this rate; `look` is called about every 0.2 s.
     ///
     /// # Errors
     /// If the run cannot be armed, or fails.
     pub fn attempt(&mut self, rate_hz: f64, seconds: f64, look: &mut (dyn FnMut(&Control) + Send)) -> Result<Attempt, Failure> {
         let images = ((rate_hz * seconds) as u64).max(10);
-        let config = self.config(images)?;
+        let config = self.config(images, "")?;
         let (folder, deletes) = (self.folder, self.deletes);
         let prepared = arm::prepare(&config, Ports::Free, console::note)?;
-        let (opened, slots, receive_buffer_bytes) = (prepared.opened.clone(), prepared.plan.slots, prepared.receive_buffer_bytes);
+        let (slots, receive_buffer_bytes) = (prepared.plan.slots, prepared.receive_buffer_bytes);
         let (mut slots_used_max, mut memory_bytes, mut looks) = (0, (0, 0), 0u32);
         let (mut of_threads, begun) = (Watch::default(), Instant::now());
         let mut watch = |control: &Control| {
@@ -311,12 +321,7 @@ impl<'a> Bench<'a> {
                 memory_bytes.0 = memory_bytes.1;
             }
         };
-        let (outcome, sent) = transfer(prepared, &mut self.feed, &Pace::at(rate_hz), images, &mut watch)?;
-        if let (_, Some(failure)) = exit_of(&outcome, false, false) {
-            return Err(failure);
-        }
-        let report = opened.close(&config, &outcome)?;
-        delete_data_files(self.folder, Which::All);
+        let (outcome, sent, report) = self.carry_out(&config, prepared, rate_hz, images, &mut watch)?;
         let (ledger, total) = (&outcome.ledger, outcome.ledger.total());
         let attempt = Attempt {
             rate_hz,
@@ -341,6 +346,33 @@ impl<'a> Bench<'a> {
         console::to_stderr(&format!("  {rate_hz:.0} Hz: {}", attempt.row().last().cloned().unwrap_or_default()));
         Ok(attempt)
     }
+}
+
+/// Doubles the rate until an attempt is not good (data are lost, or the sender is at its limit), then halves the
+/// interval.
+///
+/// # Errors
+/// That of the first attempt that fails.
+pub fn search<A>(is_good: impl Fn(&A) -> bool, attempt: &mut dyn FnMut(f64) -> Result<A, Failure>) -> Result<Vec<A>, Failure> {
+    let mut attempts = Vec::new();
+    let (mut good, mut bad, mut rate) = (0.0, f64::INFINITY, RATE_FIRST_HZ);
+    while bad / f64::max(good, 1.0) > RATE_CLOSE && rate > 1.0 {
+        let attempt = attempt(rate)?;
+        if is_good(&attempt) {
+            good = rate;
+        } else {
+            bad = rate;
+        }
+        attempts.push(attempt);
+        rate = if bad.is_infinite() {
+            good * 2.0
+        } else if good == 0.0 {
+            bad / 2.0
+        } else {
+            (good * bad).sqrt()
+        };
+    }
+    Ok(attempts)
 }
 
 /// What to delete.

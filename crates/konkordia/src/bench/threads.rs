@@ -7,9 +7,11 @@ use std::path::Path;
 use std::time::Duration;
 
 /// What threads do, and how their names begin (ARCHITECTURE.md, Threads).
-const ROLES: [(&str, &str); 7] = [
+const ROLES: [(&str, &str); 8] = [
     ("simulate", "simulate"),
     ("rx", "rx-"),
+    // The plain loop of `bench pipeline --receive-only`.
+    ("plain", "plain-"),
     ("work", "work-"),
     ("commit", "commit"),
     ("join", "join"),
@@ -98,6 +100,15 @@ impl Done {
     }
 }
 
+/// Processor time of the threads of one role, all together.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Used {
+    /// Processors that they kept busy.
+    pub cores: f64,
+    /// Microseconds of processor time for an image.
+    pub image_us: f64,
+}
+
 /// Looks at the threads again and again while a run is in progress.
 #[derive(Debug, Default)]
 pub struct Watch {
@@ -137,6 +148,13 @@ impl Watch {
         self.last = Some((at, images, threads));
     }
 
+    /// What the threads of a role used; `None` if the run was too short, or if the role had no thread.
+    pub fn used(&self, role: &str) -> Option<Used> {
+        let done = self.done.get(role).filter(|_| self.images > 0 && self.seconds > 0.0)?;
+        let ran_ns = done.times.ran_ns as f64;
+        Some(Used { cores: ran_ns / 1e9 / self.seconds, image_us: ran_ns / 1e3 / self.images as f64 })
+    }
+
     /// By role: threads, processors that they kept busy, microseconds of processor time for an image and their spread,
     /// the part of the time in which they waited for a processor, and how long such a wait was. Empty if the run was
     /// too short.
@@ -174,9 +192,12 @@ mod tests {
             let warm = if n < 4 { 7 } else { 1 };
             watch.look(Duration::from_millis(200 * n), 100 * n, threads(50 * n * warm, n));
             if n == 4 {
-                assert!(watch.to_json().is_empty());
+                assert!(watch.to_json().is_empty() && watch.used("rx").is_none());
             }
         }
+        let used = watch.used("rx").unwrap();
+        assert!((used.cores - 0.25).abs() < 1e-9 && (used.image_us - 500.0).abs() < 1e-9, "{used:?}");
+        assert_eq!(watch.used("plain"), None);
         let rows = watch.to_json();
         assert_eq!(rows.iter().map(|row| row["role"].as_str().unwrap()).collect::<Vec<_>>(), ["rx", "work"]);
         let near = |value: &Value, wanted: f64| (value.as_f64().unwrap() - wanted).abs() < 1e-9;
@@ -195,7 +216,8 @@ mod tests {
 
     #[test]
     fn this_process_has_threads() {
-        assert_eq!([role("rx-3"), role("out-file"), role("work-12"), role("konkordia")], ["rx", "out", "work", REST]);
+        let roles = ["rx-3", "plain-0", "out-file", "work-12", "konkordia"].map(role);
+        assert_eq!(roles, ["rx", "plain", "out", "work", REST]);
         assert_eq!(Times::parse("1 2 3\n"), Some(Times { ran_ns: 1, waited_ns: 2, turns: 3 }));
         assert_eq!((Times::parse("1 2"), Times::parse("a b c")), (None, None));
         assert!(!now().is_empty() || !Path::new("/proc/self/schedstat").exists());
