@@ -14,10 +14,10 @@ pub fn find<const RUN: usize>(repeats: &mut Repeats, block: &[u8], plane_bytes: 
 #[target_feature(enable = "avx2")]
 fn compiled<const RUN: usize>(repeats: &mut Repeats, block: &[u8], plane_bytes: usize) {
     repeats.find::<RUN>(block, plane_bytes, |block, distance, first, words| {
-        assert!(WORD_BYTES * first >= distance || words.is_empty(), "every byte has one before it");
-        assert!(words.is_empty() || WORD_BYTES * (first + words.len()) <= block.len(), "words are whole");
+        assert!(first >= distance || words.is_empty(), "every byte has one before it");
+        assert!(words.is_empty() || first + WORD_BYTES * words.len() <= block.len(), "words are whole");
         for (index, word) in words.iter_mut().enumerate() {
-            let at = WORD_BYTES * (first + index);
+            let at = first + WORD_BYTES * index;
             // SAFETY: AVX2 is available where this is compiled for it; `at >= distance` and `at + 64 <= block.len()`,
             // as asserted above.
             *word = unsafe { equal(block.as_ptr().add(at), distance) };
