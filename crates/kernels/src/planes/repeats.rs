@@ -27,6 +27,7 @@ impl Marks {
     }
 
     /// Equal bytes from `at` on.
+    #[inline(always)]
     pub fn run_length(&self, at: usize) -> usize {
         let (mut word, bit) = (at / WORD_BYTES, at % WORD_BYTES);
         let mut length = (self.equal[word] >> bit).trailing_ones() as usize;
