@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 pub enum Isa {
     /// Plain Rust, the reference, on every machine.
     Scalar,
-    /// x86-64 with AVX2 (2013 onwards).
+    /// x86-64 with AVX2, BMI1, BMI2 and LZCNT (2013 onwards): every processor with AVX2 has the others too.
     Avx2,
     /// x86-64 with AVX-512 F, BW, DQ, VL, VBMI and GFNI (Ice Lake, Zen 4 and later). Machines with AVX-512 but without
     /// VBMI or GFNI (Skylake-X) use AVX2: without the byte permute and the 8 x 8 bit matrix the wider registers gain
@@ -68,7 +68,7 @@ fn look() -> Isa {
     macro_rules! has {
         ($($feature:tt)*) => { $(std::is_x86_feature_detected!($feature))&&* };
     }
-    if !has!("avx2") {
+    if !has!("avx2" "bmi1" "bmi2" "lzcnt") {
         Isa::Scalar
     } else if has!("avx512f" "avx512bw" "avx512dq" "avx512vl" "avx512vbmi" "gfni") {
         Isa::Avx512

@@ -1,5 +1,6 @@
 //! Thirty-two bytes at a time with AVX2.
 
+use super::lz4_write;
 use super::repeats::{Repeats, WORD_BYTES, ones};
 use crate::isa::Isa;
 use std::arch::x86_64::*;
@@ -14,10 +15,10 @@ pub fn find<const RUN: usize>(repeats: &mut Repeats, block: &[u8], plane_bytes: 
 #[target_feature(enable = "avx2")]
 fn compiled<const RUN: usize>(repeats: &mut Repeats, block: &[u8], plane_bytes: usize) {
     repeats.find::<RUN>(block, plane_bytes, |block, distance, first, words| {
-        assert!(WORD_BYTES * first >= distance || words.is_empty(), "every byte has one before it");
-        assert!(words.is_empty() || WORD_BYTES * (first + words.len()) <= block.len(), "words are whole");
+        assert!(first >= distance || words.is_empty(), "every byte has one before it");
+        assert!(words.is_empty() || first + WORD_BYTES * words.len() <= block.len(), "words are whole");
         for (index, word) in words.iter_mut().enumerate() {
-            let at = WORD_BYTES * (first + index);
+            let at = first + WORD_BYTES * index;
             // SAFETY: AVX2 is available where this is compiled for it; `at >= distance` and `at + 64 <= block.len()`,
             // as asserted above.
             *word = unsafe { equal(block.as_ptr().add(at), distance) };
@@ -35,6 +36,18 @@ pub fn count(words: &[u64]) -> usize {
 #[target_feature(enable = "avx2")]
 fn compiled_count(words: &[u64]) -> usize {
     ones(words)
+}
+
+/// See [`super::by_isa::write_lz4`].
+pub fn write_lz4(repeats: &Repeats, block: &[u8], plane_bytes: usize, out: &mut [u8]) -> usize {
+    assert!(Isa::Avx2.is_available());
+    // SAFETY: AVX2 with the bit instructions is available, as asserted above.
+    unsafe { compiled_write_lz4(repeats, block, plane_bytes, out) }
+}
+
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
+fn compiled_write_lz4(repeats: &Repeats, block: &[u8], plane_bytes: usize, out: &mut [u8]) -> usize {
+    lz4_write::write(repeats, block, plane_bytes, out)
 }
 
 /// Which of 64 bytes are equal to the one `distance` bytes before them.

@@ -1,5 +1,6 @@
 //! Chooses the path of an instruction set.
 
+use super::lz4_write;
 use super::repeats::{Repeats, ones, scalar};
 #[cfg(target_arch = "x86_64")]
 use super::{avx2, avx512};
@@ -28,5 +29,16 @@ pub fn count(isa: Isa, words: &[u64]) -> usize {
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2 => avx2::count(words),
         _ => ones(words),
+    }
+}
+
+/// Writes a block of which `repeats` says what repeats as LZ4 to the start of `out`, and returns the bytes written.
+pub fn write_lz4(isa: Isa, repeats: &Repeats, block: &[u8], plane_bytes: usize, out: &mut [u8]) -> usize {
+    match isa.usable() {
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => avx512::write_lz4(repeats, block, plane_bytes, out),
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => avx2::write_lz4(repeats, block, plane_bytes, out),
+        _ => lz4_write::write(repeats, block, plane_bytes, out),
     }
 }

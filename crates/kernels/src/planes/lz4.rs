@@ -7,22 +7,12 @@
 //! little-endian). A length of 15 goes on in more bytes. The last sequence has no match; the last 5 bytes are always
 //! literals, and no match begins in the last 12.
 
-use super::by_isa::find;
-use super::repeats::{Repeats, WORD_BYTES};
+use super::by_isa::{find, write_lz4};
+use super::lz4_write::MATCH_BYTES_MIN;
+use super::repeats::Repeats;
 use crate::bitshuffle::ElementSize;
 use crate::isa::Isa;
 use crate::lz4::bound;
-
-/// A match is at least this long.
-const MATCH_BYTES_MIN: usize = 4;
-/// These bytes at the end of a block are literals.
-const END_LITERALS: usize = 5;
-/// A match begins at least so many bytes before the end of a block.
-const END_MATCH: usize = 12;
-/// A length that goes on in more bytes.
-const LONG: usize = 15;
-/// Literals that are copied by one instruction where there is room.
-const SHORT: usize = 16;
 
 /// The encoder, with the memory that it uses between blocks: half a byte for each byte of a block.
 pub struct Lz4Encoder(Repeats);
@@ -47,91 +37,7 @@ impl Lz4Encoder {
         assert!(out.len() >= bound(block.len()), "{} bytes of output are too few for {} of input", out.len(), block.len());
         let plane_bytes = (block.len() / planes).max(1);
         find::<MATCH_BYTES_MIN>(isa, &mut self.0, block, plane_bytes);
-        write(&self.0, block, plane_bytes, out)
-    }
-}
-
-/// Writes the sequences: from the first byte on, the longer one of the runs that begin here is a match.
-fn write(repeats: &Repeats, block: &[u8], plane_bytes: usize, out: &mut [u8]) -> usize {
-    let mut writer = Writer { block, out, written: 0, done: 0 };
-    let last = block.len().checked_sub(END_MATCH);
-    while let Some(start) = next_run(repeats, writer.done).filter(|start| Some(*start) <= last) {
-        let (byte, plane) = (repeats.byte.run_length(start), repeats.plane.run_length(start));
-        let (distance, length) = if plane > byte { (plane_bytes, plane) } else { (1, byte) };
-        // At least 7, because a match does not begin in the last 12 bytes: so it never gets shorter than a match may
-        // be.
-        let length = length.min(block.len() - END_LITERALS - start);
-        writer.sequence(start, distance as u16, length);
-    }
-    writer.end()
-}
-
-/// The first byte from `at` on with which a run begins or goes on.
-fn next_run(repeats: &Repeats, at: usize) -> Option<usize> {
-    let (first, bit) = (at / WORD_BYTES, at % WORD_BYTES);
-    let (byte, plane) = (&repeats.byte.runs[first..], &repeats.plane.runs[first..]);
-    let now = (byte[0] | plane[0]) >> bit;
-    if now != 0 {
-        return Some(at + now.trailing_zeros() as usize);
-    }
-    let mut words = byte.iter().zip(plane).map(|(byte, plane)| byte | plane).enumerate().skip(1);
-    words.find(|(_, runs)| *runs != 0).map(|(word, runs)| (first + word) * WORD_BYTES + runs.trailing_zeros() as usize)
-}
-
-/// Writes sequences. What is written never overtakes the [`bound`] of what is done: a match takes three bytes besides
-/// those of long lengths and stands for at least four, and each 255 literals take one byte more.
-struct Writer<'a> {
-    block: &'a [u8],
-    out: &'a mut [u8],
-    written: usize,
-    /// Bytes of the block that are done.
-    done: usize,
-}
-
-impl Writer<'_> {
-    /// The literals up to `start`, and a match of `length` bytes that begins there.
-    fn sequence(&mut self, start: usize, distance: u16, length: usize) {
-        let (literals, more) = (start - self.done, length - MATCH_BYTES_MIN);
-        self.put((literals.min(LONG) << 4 | more.min(LONG)) as u8);
-        self.literals(literals);
-        self.out[self.written..][..2].copy_from_slice(&distance.to_le_bytes());
-        self.written += 2;
-        self.rest(more);
-        self.done = start + length;
-    }
-
-    /// The last literals.
-    fn end(mut self) -> usize {
-        let literals = self.block.len() - self.done;
-        self.put((literals.min(LONG) << 4) as u8);
-        self.literals(literals);
-        self.written
-    }
-
-    fn literals(&mut self, count: usize) {
-        self.rest(count);
-        let (from, to) = (&self.block[self.done..], &mut self.out[self.written..]);
-        match (from.first_chunk::<SHORT>(), to.first_chunk_mut::<SHORT>()) {
-            // Bytes behind the literals are overwritten by what follows.
-            (Some(from), Some(to)) if count <= SHORT => *to = *from,
-            _ => to[..count].copy_from_slice(&from[..count]),
-        }
-        self.written += count;
-    }
-
-    /// What a length has beyond the [`LONG`] of its token.
-    fn rest(&mut self, length: usize) {
-        let Some(mut rest) = length.checked_sub(LONG) else { return };
-        while rest >= 255 {
-            self.put(255);
-            rest -= 255;
-        }
-        self.put(rest as u8);
-    }
-
-    fn put(&mut self, byte: u8) {
-        self.out[self.written] = byte;
-        self.written += 1;
+        write_lz4(isa, &self.0, block, plane_bytes, out)
     }
 }
 

@@ -12,6 +12,7 @@ mod avx2;
 mod avx512;
 mod by_isa;
 mod lz4;
+mod lz4_write;
 mod repeats;
 #[cfg(test)]
 mod samples;

@@ -27,6 +27,7 @@ impl Marks {
     }
 
     /// Equal bytes from `at` on.
+    #[inline(always)]
     pub fn run_length(&self, at: usize) -> usize {
         let (mut word, bit) = (at / WORD_BYTES, at % WORD_BYTES);
         let mut length = (self.equal[word] >> bit).trailing_ones() as usize;
@@ -50,7 +51,7 @@ impl Repeats {
         Self { byte: Marks::new(block_bytes_max), plane: Marks::new(block_bytes_max) }
     }
 
-    /// See [`super::by_isa::find`]. `wide` fills words (block, distance, first word, words) that are whole and whose
+    /// See [`super::by_isa::find`]. `wide` fills words (block, distance, first byte, words) that are whole and whose
     /// bytes all have one before them.
     #[inline(always)]
     pub fn find<const RUN: usize>(&mut self, block: &[u8], plane_bytes: usize, wide: impl Fn(&[u8], usize, usize, &mut [u64])) {
@@ -59,9 +60,15 @@ impl Repeats {
         for (Marks { equal, runs }, distance) in [(&mut self.byte, 1), (&mut self.plane, plane_bytes)] {
             let first = distance.div_ceil(WORD_BYTES).min(words);
             let end = (block.len() / WORD_BYTES).max(first);
-            scalar(block, distance, 0, &mut equal[..first]);
-            wide(block, distance, first, &mut equal[first..end]);
-            scalar(block, distance, end, &mut equal[end..words]);
+            if distance == 1 && block.len() > WORD_BYTES {
+                // The bytes from byte 1 on all have one before them; the first byte repeats nothing.
+                wide(block, distance, 1, &mut equal[..1]);
+                equal[0] <<= 1;
+            } else {
+                scalar(block, distance, 0, &mut equal[..first]);
+            }
+            wide(block, distance, WORD_BYTES * first, &mut equal[first..end]);
+            scalar(block, distance, WORD_BYTES * end, &mut equal[end..words]);
             equal[words] = 0;
             for ((runs, low), high) in runs[..words].iter_mut().zip(&equal[..words]).zip(&equal[1..=words]) {
                 *runs = runs_of::<RUN>(*low, *high);
@@ -74,7 +81,7 @@ impl Repeats {
 /// Fills words: whole ones of which every byte has one before it, and others byte by byte.
 pub fn scalar(block: &[u8], distance: usize, first: usize, words: &mut [u64]) {
     for (index, word) in words.iter_mut().enumerate() {
-        let start = WORD_BYTES * (first + index);
+        let start = first + WORD_BYTES * index;
         let before = start.checked_sub(distance).and_then(|before| block[before..].first_chunk());
         *word = match (block[start..].first_chunk(), before) {
             (Some(own), Some(before)) => whole_word(own, before),
