@@ -1,6 +1,7 @@
 //! `konkordia bench`: what this machine can do.
 
 pub mod args;
+mod blocks;
 mod caches;
 mod disk;
 mod frames;
@@ -40,6 +41,7 @@ pub fn command(which: &BenchCommand) -> Result<Exit, Failure> {
         BenchCommand::Net(args) => net::command(args),
         BenchCommand::Udp(args) => udp::command(args),
         BenchCommand::Mem(args) => mem::command(args),
+        BenchCommand::Blocks(args) => blocks::command(args),
         BenchCommand::Roofline(args) => roofline::command(args),
     }
 }

@@ -48,7 +48,7 @@ const STRIP_BYTES: usize = 128 * 1024;
 pub fn rounding(args: &BenchKernelsArgs) -> Result<Exit, Failure> {
     let output = Output::open(&args.output, "table2")?;
     frames::with_folder(|folder| {
-        let frames = frames::load(args, folder)?;
+        let frames = frames::load(&args.frames, folder)?;
         let lines: Vec<Line2> = ROUNDING.iter().map(|line| Line2::of(&frames, *line)).collect();
         let verified = lines.iter().all(|l| l.verified);
         let row = |l: &Line2| json!({ "rounding_photons": l.photons, "bslz4": l.bits[0], "bszstd": l.bits[1], "paper_bslz4": l.paper, "verified": l.verified });
@@ -114,7 +114,7 @@ fn decodes(codec: Compression, chunk: &[u8], image: &[u8]) -> bool {
 pub fn writing(args: &BenchKernelsArgs) -> Result<Exit, Failure> {
     let output = Output::open(&args.output, "table4")?;
     frames::with_folder(|folder| {
-        let frames = frames::load(args, folder)?;
+        let frames = frames::load(&args.frames, folder)?;
         let modules = converted(&frames, 1.0);
         let image = |first: usize| (0..MODULES).flat_map(|m| modules[(first + m) % modules.len()].iter().copied()).collect();
         let images: Vec<Vec<u8>> = (0..modules.len().min(4)).map(image).collect();
