@@ -83,6 +83,15 @@ def test_the_steps_of_a_block():
     program("bench", "blocks", "--blocks", 0, check=2)
 
 
+def test_sizes_of_a_block():
+    report = run("blocksize")
+    sizes = [1 << kib << 10 for kib in range(8)]
+    expected = [(codec, encoder, size) for codec in ("bslz4", "bszstd") for encoder in ("own", "library") for size in sizes]
+    assert [(row["codec"], row["encoder"], row["block_bytes"]) for row in report["rows"]] == expected
+    assert report["verified"] and all(row["verified"] and is_spread(row["gigabytes_per_second"]) for row in report["rows"])
+    assert all(0 < row["bits_per_pixel"] < 16 for row in report["rows"])
+
+
 def test_bits_per_pixel_against_rounding():
     rows = run("table2")["bits_per_pixel"]
     assert [row["rounding_photons"] for row in rows] == [0.125, 0.25, 0.5, 1, 2, 4, 8]

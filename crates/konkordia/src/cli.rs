@@ -674,6 +674,12 @@ pub enum BenchCommand {
   konkordia bench blocks --isa avx2 --step lz4 --blocks 10000
   konkordia bench blocks --raw raw_00.u16 --calibration calibration --energy-kev 12.4")]
     Blocks(BenchBlocksArgs),
+    /// Bits per pixel and speed of bslz4 and bszstd against the size of the blocks, beside the encoders of the libraries
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia bench blocksize
+  konkordia bench blocksize --seconds 0.1 --json
+  konkordia bench blocksize --raw raw_00.u16 raw_01.u16 --calibration calibration --energy-kev 12.4")]
+    Blocksize(BenchKernelsArgs),
     /// Highest rate without loss from simulator over loopback and conversion to file
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia bench pipeline

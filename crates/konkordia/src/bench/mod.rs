@@ -2,6 +2,7 @@
 
 pub mod args;
 mod blocks;
+mod blocksize;
 mod caches;
 mod disk;
 mod frames;
@@ -42,6 +43,7 @@ pub fn command(which: &BenchCommand) -> Result<Exit, Failure> {
         BenchCommand::Udp(args) => udp::command(args),
         BenchCommand::Mem(args) => mem::command(args),
         BenchCommand::Blocks(args) => blocks::command(args),
+        BenchCommand::Blocksize(args) => blocksize::command(args),
         BenchCommand::Roofline(args) => roofline::command(args),
     }
 }

@@ -93,7 +93,7 @@ impl Line2 {
 }
 
 /// The frames in units of so many photons, as the bytes of `int16` images.
-fn converted(frames: &Frames, photons: f64) -> Vec<Vec<u8>> {
+pub fn converted(frames: &Frames, photons: f64) -> Vec<Vec<u8>> {
     let view = frames.constants.view();
     let scaled = view.factor.map(|plane| plane.iter().map(|f| (f64::from(*f) / photons) as f32).collect::<Vec<f32>>());
     let constants = Constants { pedestal: view.pedestal, factor: [&scaled[0], &scaled[1], &scaled[2]] };
@@ -105,7 +105,8 @@ fn converted(frames: &Frames, photons: f64) -> Vec<Vec<u8>> {
     frames.raw.iter().map(image).collect()
 }
 
-fn decodes(codec: Compression, chunk: &[u8], image: &[u8]) -> bool {
+/// Does a chunk hold this image?
+pub fn decodes(codec: Compression, chunk: &[u8], image: &[u8]) -> bool {
     let mut back = vec![0xA5; image.len()];
     codec::decompress(codec, Isa::detect(), chunk, ElementSize::Two, &mut back).is_ok() && back == image
 }
