@@ -26,7 +26,7 @@ const CODECS: [Compression; 2] = [Compression::Bslz4, Compression::Bszstd { leve
 
 /// What makes a block of transposed pixels smaller.
 enum Encoder {
-    Own(Packer),
+    Own(Box<Packer>),
     Lz4(lz4::Encoder),
     Zstd(zstd::Encoder),
 }
@@ -114,7 +114,7 @@ fn lines(images: &[Vec<u8>], seconds_each: f64) -> Vec<Line> {
 impl Job {
     fn new(codec: Compression, is_own: bool, block_bytes: usize, image_bytes: usize) -> Self {
         let encoder = match codec {
-            _ if is_own => Encoder::Own(Packer::new(codec, Isa::detect(), block_bytes)),
+            _ if is_own => Encoder::Own(Box::new(Packer::new(codec, Isa::detect(), block_bytes))),
             Compression::Bslz4 => Encoder::Lz4(lz4::Encoder::new()),
             _ => Encoder::Zstd(zstd::Encoder::new(1)),
         };
