@@ -109,8 +109,8 @@ pub(crate) fn clock() -> Result<(bool, u64), String> {
 
 /// The time-stamp counter of this processor, if it has one.
 pub(crate) fn timestamp_counter() -> Option<u64> {
-    // SAFETY: every x86-64 has this instruction, which only reads. A process that has had it forbidden (PR_SET_TSC) ends
-    // with a signal.
+    // SAFETY: every x86-64 has this instruction, which only reads. A process to which it was forbidden (PR_SET_TSC)
+    // ends with a signal.
     #[cfg(target_arch = "x86_64")]
     return Some(unsafe { core::arch::x86_64::_rdtsc() });
     #[cfg(not(target_arch = "x86_64"))]

@@ -674,7 +674,8 @@ pub enum BenchCommand {
   konkordia bench blocks --isa avx2 --step lz4 --blocks 10000
   konkordia bench blocks --raw raw_00.u16 --calibration calibration --energy-kev 12.4")]
     Blocks(BenchBlocksArgs),
-    /// Bits per pixel and speed of bslz4 and bszstd against the size of the blocks, beside the encoders of the libraries
+    /// Bits per pixel and speed of bslz4 and bszstd against the size of the blocks, with our encoders and those of the
+    /// libraries
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia bench blocksize
   konkordia bench blocksize --seconds 0.1 --json

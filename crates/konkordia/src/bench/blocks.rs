@@ -1,8 +1,8 @@
 //! `konkordia bench blocks`: nanoseconds and cycles of the steps of one block of 8 KiB, which are those of a worker.
 //!
-//! A few blocks of one frame are done again and again, so that words, constants and pixels stay in the first two caches,
-//! and memory is no limit. Cycles are those of the time-stamp counter, which has one rate whatever the core does: a core
-//! that runs faster than its nominal frequency makes more cycles of its own than are shown.
+//! A few blocks of one frame are done again and again, so that words, constants and pixels stay in the first two
+//! caches, and memory is no limit. Cycles are those of the time-stamp counter, which has one rate whatever the core
+//! does: a core that runs faster than its nominal frequency makes more cycles of its own than are shown.
 
 use super::args::{BenchBlocksArgs, BlockStep};
 use super::output::Output;
