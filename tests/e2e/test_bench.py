@@ -69,6 +69,29 @@ def test_kernels_and_steps():
         assert report[part] and all(row["verified"] and row["gigabytes_raw_per_second"] > 0 for row in report[part])
 
 
+def test_the_steps_of_a_block():
+    few = ("blocks", "--blocks", 8, "--repeats", 2)
+    report = json.loads(program("bench", *few, "--json", check=0).stdout)
+    assert report["verified"] and all(row["verified"] and is_spread(row["nanoseconds_per_block"]) for row in report["rows"])
+    isas = list(dict.fromkeys(row["instruction_set"] for row in report["rows"]))
+    assert isas[0] == "scalar" and isas[-1] == report["machine"]["instruction_set"]
+    steps = ["convert", "stats", "bitshuffle", "lz4", "fused"]
+    assert [(row["instruction_set"], row["step"]) for row in report["rows"]] == [(isa, step) for isa in isas for step in steps]
+    one = program("bench", *few, "--isa", "scalar", "--step", "lz4", check=0).stdout
+    assert "time-stamp counter" in one and one.count("equal") == 1
+    program("bench", "blocks", "--isa", "sse", check=2)
+    program("bench", "blocks", "--blocks", 0, check=2)
+
+
+def test_sizes_of_a_block():
+    report = run("blocksize")
+    sizes = [1 << kib << 10 for kib in range(8)]
+    expected = [(codec, encoder, size) for codec in ("bslz4", "bszstd") for encoder in ("own", "library") for size in sizes]
+    assert [(row["codec"], row["encoder"], row["block_bytes"]) for row in report["rows"]] == expected
+    assert report["verified"] and all(row["verified"] and is_spread(row["gigabytes_per_second"]) for row in report["rows"])
+    assert all(0 < row["bits_per_pixel"] < 16 for row in report["rows"])
+
+
 def test_bits_per_pixel_against_rounding():
     rows = run("table2")["bits_per_pixel"]
     assert [row["rounding_photons"] for row in rows] == [0.125, 0.25, 0.5, 1, 2, 4, 8]

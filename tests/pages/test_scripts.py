@@ -4,6 +4,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -46,6 +47,11 @@ def test_the_sum(tmp_path, log, status, last):
     done = total(tmp_path, log, status=status)
     assert done.stdout.splitlines()[-1] == last
     assert done.returncode == (0 if " 0 failed" in last else 1)
+
+
+def test_instructions_are_not_counted_without_valgrind(tmp_path):
+    done = subprocess.run([sys.executable, "scripts/instructions"], cwd=ROOT, capture_output=True, text=True, env={"PATH": str(tmp_path)})
+    assert done.returncode == 77 and "apt-get install valgrind" in done.stderr, done
 
 
 def test_no_rust_test_skips_in_silence():

@@ -9,6 +9,11 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::Path;
 
+/// The time-stamp counter of this processor, if it has one: cycles of one rate, whatever the frequency of the core.
+pub fn timestamp_counter() -> Option<u64> {
+    sys::timestamp_counter()
+}
+
 /// Names of the counters in the ledger of a file, `docs/ledger.md`.
 pub mod names {
     /// Packets for which the cards had no room: their ring was full.

@@ -1,8 +1,8 @@
 //! The command line.
 
 use crate::bench::args::{
-    BenchDiskArgs, BenchIdleArgs, BenchKernelsArgs, BenchMemArgs, BenchNetArgs, BenchPipelineArgs, BenchRooflineArgs,
-    BenchSoakArgs, BenchStreamArgs, BenchUdpArgs,
+    BenchBlocksArgs, BenchDiskArgs, BenchIdleArgs, BenchKernelsArgs, BenchMemArgs, BenchNetArgs, BenchPipelineArgs,
+    BenchRooflineArgs, BenchSoakArgs, BenchStreamArgs, BenchUdpArgs,
 };
 use crate::calibration_verbs::args::CalibrationCommand;
 use crate::log::{LogFormat, LogLevel};
@@ -668,6 +668,19 @@ pub enum BenchCommand {
   konkordia bench kernels --seconds 0.1 --json
   konkordia bench kernels --raw raw_00.u16 raw_01.u16 --calibration calibration --energy-kev 12.4")]
     Kernels(BenchKernelsArgs),
+    /// Nanoseconds and cycles of one block of 8 KiB in the caches, for each step and instruction set
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia bench blocks
+  konkordia bench blocks --isa avx2 --step lz4 --blocks 10000
+  konkordia bench blocks --raw raw_00.u16 --calibration calibration --energy-kev 12.4")]
+    Blocks(BenchBlocksArgs),
+    /// Bits per pixel and speed of bslz4 and bszstd against the size of the blocks, with our encoders and those of the
+    /// libraries
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia bench blocksize
+  konkordia bench blocksize --seconds 0.1 --json
+  konkordia bench blocksize --raw raw_00.u16 raw_01.u16 --calibration calibration --energy-kev 12.4")]
+    Blocksize(BenchKernelsArgs),
     /// Highest rate without loss from simulator over loopback and conversion to file
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia bench pipeline

@@ -1,6 +1,7 @@
 //! Arguments of `konkordia bench`.
 
 use clap::{Args, ValueEnum};
+use konkordia_kernels::Isa;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -16,9 +17,9 @@ pub struct OutputArgs {
     pub compare: Option<PathBuf>,
 }
 
-/// `konkordia bench kernels`
+/// The frames of the benches of kernels.
 #[derive(Debug, Args)]
-pub struct BenchKernelsArgs {
+pub struct BenchFramesArgs {
     /// Files of raw frames, uint16, 512 x 1024 each [default: the synthetic detector]
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "calibration")]
     pub raw: Vec<PathBuf>,
@@ -28,9 +29,71 @@ pub struct BenchKernelsArgs {
     /// Photon energy of these frames
     #[arg(long, value_name = "KEV", default_value_t = 12.4)]
     pub energy_kev: f32,
+}
+
+/// `konkordia bench kernels`
+#[derive(Debug, Args)]
+pub struct BenchKernelsArgs {
+    /// Frames.
+    #[command(flatten)]
+    pub frames: BenchFramesArgs,
     /// Duration of each measurement
     #[arg(long, value_name = "S", default_value_t = 0.5)]
     pub seconds: f64,
+    /// JSON and comparison.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Steps of `bench blocks`, in the order of the workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BlockStep {
+    /// Words to pixels
+    Convert,
+    /// Statistics of the pixels
+    Stats,
+    /// Bits transposed
+    Bitshuffle,
+    /// Transposed bits compressed
+    Lz4,
+    /// All four, one after the other, as a worker does them
+    Fused,
+}
+
+impl BlockStep {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Convert, Self::Stats, Self::Bitshuffle, Self::Lz4, Self::Fused];
+
+    /// Name on the command line and in tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Convert => "convert",
+            Self::Stats => "stats",
+            Self::Bitshuffle => "bitshuffle",
+            Self::Lz4 => "lz4",
+            Self::Fused => "fused",
+        }
+    }
+}
+
+/// `konkordia bench blocks`
+#[derive(Debug, Args)]
+pub struct BenchBlocksArgs {
+    /// Frames, of which the first is used.
+    #[command(flatten)]
+    pub frames: BenchFramesArgs,
+    /// Instruction sets: scalar, avx2, avx512 [default: all of this machine]
+    #[arg(long, value_name = "NAME", num_args = 1..)]
+    pub isa: Vec<Isa>,
+    /// Steps
+    #[arg(long, value_enum, num_args = 1.., default_values_t = BlockStep::ALL)]
+    pub step: Vec<BlockStep>,
+    /// Blocks of each repeat
+    #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
+    pub blocks: u32,
+    /// Repeats of each measurement; median, lowest and highest are reported
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub repeats: u32,
     /// JSON and comparison.
     #[command(flatten)]
     pub output: OutputArgs,

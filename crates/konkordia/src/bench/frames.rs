@@ -1,6 +1,6 @@
 //! The frames and calibration constants of the kernel benches: from files, or of the synthetic detector.
 
-use super::args::BenchKernelsArgs;
+use super::args::BenchFramesArgs;
 use super::module_files::{calibration_of, raw_frames};
 use crate::simulate::detector::jungfrau;
 use crate::simulate::setup::{Beam, RunText, write_files};
@@ -47,15 +47,23 @@ pub fn in_folder<T>(parent: Option<&Path>, work: impl FnOnce(&Path) -> Result<T,
 ///
 /// # Errors
 /// If files cannot be read or have a wrong size.
-pub fn load(args: &BenchKernelsArgs, folder: &Path) -> Result<Frames, Failure> {
+pub fn load(args: &BenchFramesArgs, folder: &Path) -> Result<Frames, Failure> {
+    load_some(args, usize::MAX, folder)
+}
+
+/// The first frames that the command line names, or synthetic ones; at most `count_max`.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_some(args: &BenchFramesArgs, count_max: usize, folder: &Path) -> Result<Frames, Failure> {
     let (frames, source) = if args.raw.is_empty() {
         let detector = jungfrau(1)?;
         write_files(folder, &detector.calibration_files(true))?;
-        ((0..FRAMES).map(|n| raw_bytes(&detector.image(n).raw)).collect(), "synthetic")
+        ((0..FRAMES).take(count_max).map(|n| raw_bytes(&detector.image(n).raw)).collect(), "synthetic")
     } else {
         let calibration = args.calibration.as_deref().unwrap_or(folder);
         write_files(folder, &calibration_of(calibration, 1)?)?;
-        (raw_frames(&args.raw)?, "files")
+        (raw_frames(&args.raw[..args.raw.len().min(count_max)])?, "files")
     };
     let words = |frame: &Vec<u8>| frame.chunks_exact(2).map(|b| u16::from_le_bytes([b[0], b[1]])).collect();
     let raw = frames.iter().map(words).collect();

@@ -32,7 +32,7 @@ struct Table {
 
 fn measure(args: &BenchKernelsArgs, folder: &Path) -> Result<Exit, Failure> {
     let output = Output::open(&args.output, "kernels")?;
-    let frames = frames::load(args, folder)?;
+    let frames = frames::load(&args.frames, folder)?;
     let view = frames.constants.view();
     let budget = |rows: f64| Duration::from_secs_f64((args.seconds * rows).clamp(0.01, 3600.0));
     let refused = |why: String| {

@@ -1,6 +1,8 @@
 //! `konkordia bench`: what this machine can do.
 
 pub mod args;
+mod blocks;
+mod blocksize;
 mod caches;
 mod disk;
 mod frames;
@@ -42,6 +44,8 @@ pub fn command(which: &BenchCommand) -> Result<Exit, Failure> {
         BenchCommand::Net(args) => net::command(args),
         BenchCommand::Udp(args) => udp::command(args),
         BenchCommand::Mem(args) => mem::command(args),
+        BenchCommand::Blocks(args) => blocks::command(args),
+        BenchCommand::Blocksize(args) => blocksize::command(args),
         BenchCommand::Roofline(args) => roofline::command(args),
     }
 }

@@ -56,7 +56,7 @@ pub fn command(args: &BenchRooflineArgs) -> Result<Exit, Failure> {
 
 fn measure(args: &BenchRooflineArgs, folder: &Path) -> Result<Exit, Failure> {
     let output = Output::open(&args.frames.output, "roofline")?;
-    let frames = frames::load(&args.frames, folder)?;
+    let frames = frames::load(&args.frames.frames, folder)?;
     let budget = |parts: f64| Duration::from_secs_f64((args.frames.seconds * parts).clamp(0.0, 3600.0));
     let levels = mem::levels(REPEATS, budget(1.0));
     let peaks = Isa::available().iter().map(|isa| (*isa, peak_gflop_per_s(*isa, budget(0.25)))).collect();

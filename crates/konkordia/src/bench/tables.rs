@@ -48,7 +48,7 @@ const STRIP_BYTES: usize = 128 * 1024;
 pub fn rounding(args: &BenchKernelsArgs) -> Result<Exit, Failure> {
     let output = Output::open(&args.output, "table2")?;
     frames::with_folder(|folder| {
-        let frames = frames::load(args, folder)?;
+        let frames = frames::load(&args.frames, folder)?;
         let lines: Vec<Line2> = ROUNDING.iter().map(|line| Line2::of(&frames, *line)).collect();
         let verified = lines.iter().all(|l| l.verified);
         let row = |l: &Line2| json!({ "rounding_photons": l.photons, "bslz4": l.bits[0], "bszstd": l.bits[1], "paper_bslz4": l.paper, "verified": l.verified });
@@ -93,7 +93,7 @@ impl Line2 {
 }
 
 /// The frames in units of so many photons, as the bytes of `int16` images.
-fn converted(frames: &Frames, photons: f64) -> Vec<Vec<u8>> {
+pub fn converted(frames: &Frames, photons: f64) -> Vec<Vec<u8>> {
     let view = frames.constants.view();
     let scaled = view.factor.map(|plane| plane.iter().map(|f| (f64::from(*f) / photons) as f32).collect::<Vec<f32>>());
     let constants = Constants { pedestal: view.pedestal, factor: [&scaled[0], &scaled[1], &scaled[2]] };
@@ -105,7 +105,8 @@ fn converted(frames: &Frames, photons: f64) -> Vec<Vec<u8>> {
     frames.raw.iter().map(image).collect()
 }
 
-fn decodes(codec: Compression, chunk: &[u8], image: &[u8]) -> bool {
+/// Does a chunk hold this image?
+pub fn decodes(codec: Compression, chunk: &[u8], image: &[u8]) -> bool {
     let mut back = vec![0xA5; image.len()];
     codec::decompress(codec, Isa::detect(), chunk, ElementSize::Two, &mut back).is_ok() && back == image
 }
@@ -114,7 +115,7 @@ fn decodes(codec: Compression, chunk: &[u8], image: &[u8]) -> bool {
 pub fn writing(args: &BenchKernelsArgs) -> Result<Exit, Failure> {
     let output = Output::open(&args.output, "table4")?;
     frames::with_folder(|folder| {
-        let frames = frames::load(args, folder)?;
+        let frames = frames::load(&args.frames, folder)?;
         let modules = converted(&frames, 1.0);
         let image = |first: usize| (0..MODULES).flat_map(|m| modules[(first + m) % modules.len()].iter().copied()).collect();
         let images: Vec<Vec<u8>> = (0..modules.len().min(4)).map(image).collect();

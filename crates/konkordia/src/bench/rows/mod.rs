@@ -3,6 +3,7 @@
 //! All figures are gigabytes (10^9) of raw words per second on one core, medians over interleaved rounds: in each round
 //! every row does the same frame, so that a busy machine disturbs all of them alike. Output is `int16`.
 
+pub mod block;
 pub mod codecs;
 pub mod harness;
 pub mod roofline;
