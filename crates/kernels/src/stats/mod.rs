@@ -22,7 +22,7 @@ pub fn add<P: Measured>(isa: Isa, pixels: &[P], stats: &mut PixelStats<P::Wide>)
         Isa::Avx512 => avx512::add(pixels, stats),
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2 => avx2::add(pixels, stats),
-        _ => scalar::add(pixels, stats, scalar::sum),
+        _ => scalar::add(pixels, stats),
     }
 }
 

@@ -104,140 +104,70 @@ impl<W: Wide> PixelStats<W> {
 pub trait Measured: OutputPixel {
     /// Type of its sums.
     type Wide: Wide;
-    /// Pixels that are added together, at most. The more there are, the rarer are the steps that put the lanes of
-    /// registers together.
-    const PORTION: usize;
-    /// Adds at most [`Self::PORTION`] pixels, see [`super::add`]. Inlined into each instruction set, which gives a
-    /// function for sums of a portion of 16 bits with sign.
-    fn add(pixels: &[Self], stats: &mut PixelStats<Self::Wide>, sum_of_16: impl Fn(&[i16]) -> i32);
+    /// Adds a few pixels, see [`super::add`]. Inlined into each instruction set.
+    fn add(pixels: &[Self], stats: &mut PixelStats<Self::Wide>);
 }
+
+/// Pixels that are added together: few enough that their sum and their number fit into the narrow counters of the loop,
+/// and that a special value among them costs little.
+pub const PORTION: usize = 256;
 
 /// Numbers that are added side by side in sums of floats, so that the order is the same in all instruction sets.
 const LANES: usize = 16;
 
-/// Integers of a portion that holds a special value are added so many at a time, so that the others stay fast.
-const PART: usize = 512;
-
 macro_rules! integers {
-    ($($t:ty, $narrow:ty, $counter:ty, $unsigned:ty, $sum:path;)*) => { $(impl Measured for $t {
+    ($($t:ty, $narrow:ty, $counter:ty;)*) => { $(impl Measured for $t {
         type Wide = i64;
-        /// A block of 16-bit pixels, see [`crate::fused`].
-        const PORTION: usize = 4096;
 
         #[inline(always)]
-        fn add(pixels: &[Self], stats: &mut PixelStats<i64>, sum_of_16: impl Fn(&[i16]) -> i32) {
+        fn add(pixels: &[Self], stats: &mut PixelStats<i64>) {
             const MIN: $t = <$t as Pixel>::VALID_MIN;
             const MAX: $t = <$t as Pixel>::VALID_MAX;
-            const {
-                // The narrow sum holds that of any portion, special values included, and the narrow counter its pixels.
-                let pixels = <$t as Measured>::PORTION as i128;
-                assert!(pixels * <$t>::MAX as i128 <= <$narrow>::MAX as i128);
-                assert!(pixels * <$t>::MIN as i128 >= <$narrow>::MIN as i128);
-                assert!(pixels <= <$counter>::MAX as i128);
+            debug_assert!(pixels.len() <= PORTION);
+            let (mut low, mut high, mut sum) = (<$t>::MAX, <$t>::MIN, 0 as $narrow);
+            for &pixel in pixels {
+                low = low.min(pixel);
+                high = high.max(pixel);
+                sum += <$narrow>::from(pixel);
             }
-            debug_assert!(pixels.len() <= Self::PORTION);
-            let (low, high) = range((<$t>::MAX, <$t>::MIN), pixels);
-            if low >= MIN && high <= MAX {
-                let sum: $narrow = $sum(pixels, &sum_of_16);
-                return put(stats, pixels.len(), (low, high), sum);
-            }
-            for part in pixels.chunks(PART) {
-                let (low, high) = range((<$t>::MAX, <$t>::MIN), part);
-                if low >= MIN && high <= MAX {
-                    let sum: $narrow = $sum(part, &sum_of_16);
-                    put(stats, part.len(), (low, high), sum);
-                } else {
-                    add_mixed(part, (low, high), stats);
-                }
-            }
-
-            /// Adds numbers and special values; `low` and `high` are the range of both.
-            #[inline(always)]
-            fn add_mixed(pixels: &[$t], (low, high): ($t, $t), stats: &mut PixelStats<i64>) {
-                const RANGE: $unsigned = MAX.wrapping_sub(MIN) as $unsigned;
-                for (count, special) in
-                    [(&mut stats.missing, <$t as Pixel>::MISSING), (&mut stats.saturated, <$t as Pixel>::SATURATED)]
-                {
-                    // Most often pixels are only masked.
-                    if low <= special && special <= high {
-                        let mut found = 0 as $counter;
-                        for &pixel in pixels {
-                            found += <$counter>::from(pixel == special);
-                        }
-                        *count += u64::from(found);
-                    }
-                }
-                // Distances from the ends of the range wrap, so those of a special value are larger than the range.
-                let (mut above, mut below) = (<$unsigned>::MAX, <$unsigned>::MAX);
-                let (mut valid, mut sum) = (0 as $counter, 0 as $narrow);
+            let mut valid = pixels.len() as u64;
+            if low < MIN || high > MAX {
+                (low, high, sum) = (<$t>::MAX, <$t>::MIN, 0);
+                let mut counts = [0 as $counter; 3];
                 for &pixel in pixels {
-                    let distance = pixel.wrapping_sub(MIN) as $unsigned;
-                    above = above.min(distance);
-                    below = below.min(MAX.wrapping_sub(pixel) as $unsigned);
-                    valid += <$counter>::from(distance <= RANGE);
-                }
-                // A loop of its own: lanes of another width would make the other one slower.
-                for &pixel in pixels {
-                    let is_valid = pixel.wrapping_sub(MIN) as $unsigned <= RANGE;
+                    let is_valid = pixel.is_number();
+                    low = low.min(if is_valid { pixel } else { <$t>::MAX });
+                    high = high.max(if is_valid { pixel } else { <$t>::MIN });
                     sum += <$narrow>::from(if is_valid { pixel } else { 0 });
+                    counts[0] += <$counter>::from(is_valid);
+                    counts[1] += <$counter>::from(pixel == <$t as Pixel>::MISSING);
+                    counts[2] += <$counter>::from(pixel == <$t as Pixel>::SATURATED);
                 }
-                let range = (MIN.wrapping_add(above as $t), MAX.wrapping_sub(below as $t));
-                put(stats, valid as usize, range, sum);
+                valid = u64::from(counts[0]);
+                stats.missing += u64::from(counts[1]);
+                stats.saturated += u64::from(counts[2]);
+            }
+            if valid > 0 {
+                stats.valid += valid;
+                stats.min = stats.min.min(i64::from(low));
+                stats.max = stats.max.max(i64::from(high));
+                stats.sum += i64::from(sum);
             }
         }
     })* };
 }
 integers! {
-    i16, i32, u16, u16, by_isa;
-    u16, u32, u16, u16, plain;
-    i32, i64, u32, u32, plain;
-    u32, i64, u32, u32, plain;
-}
-
-/// The lowest and highest value.
-#[inline(always)]
-fn range<T: Copy + Ord>((mut low, mut high): (T, T), pixels: &[T]) -> (T, T) {
-    for &pixel in pixels {
-        low = low.min(pixel);
-        high = high.max(pixel);
-    }
-    (low, high)
-}
-
-/// Adds `valid` numbers of this range and sum.
-#[inline(always)]
-fn put<T: Into<i64>>(stats: &mut PixelStats<i64>, valid: usize, (low, high): (T, T), sum: impl Into<i64>) {
-    if valid > 0 {
-        stats.valid += valid as u64;
-        stats.min = stats.min.min(low.into());
-        stats.max = stats.max.max(high.into());
-        stats.sum += sum.into();
-    }
-}
-
-/// The sum of a portion, by the function of the instruction set.
-#[inline(always)]
-fn by_isa(pixels: &[i16], sum_of_16: impl Fn(&[i16]) -> i32) -> i32 {
-    sum_of_16(pixels)
-}
-
-/// The sum of a portion as compilers make it.
-#[inline(always)]
-fn plain<T: Copy, N: From<T> + Default + std::ops::AddAssign>(pixels: &[T], _: impl Fn(&[i16]) -> i32) -> N {
-    let mut sum = N::default();
-    for &pixel in pixels {
-        sum += N::from(pixel);
-    }
-    sum
+    i16, i32, u16;
+    u16, u32, u16;
+    i32, i64, u32;
+    u32, i64, u32;
 }
 
 impl Measured for f32 {
     type Wide = f64;
-    /// Never changes: the order in which floats are added is part of the result.
-    const PORTION: usize = 256;
 
     #[inline(always)]
-    fn add(pixels: &[Self], stats: &mut PixelStats<f64>, _: impl Fn(&[i16]) -> i32) {
+    fn add(pixels: &[Self], stats: &mut PixelStats<f64>) {
         let mut low = [Self::INFINITY; LANES];
         let mut high = [Self::NEG_INFINITY; LANES];
         let mut sums = [0.0f64; LANES];
