@@ -683,7 +683,6 @@ pub enum BenchCommand {
     Blocksize(BenchKernelsArgs),
     /// Highest rate without loss from simulator over loopback and conversion to file
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
-  konkordia bench pipeline
   konkordia bench pipeline --modules 1 --rate 1100 --seconds 60
   konkordia bench pipeline --receive-only --modules 1 --rate 1100 --repeats 9
   konkordia bench pipeline --dir /data --seconds 20 --json")]
