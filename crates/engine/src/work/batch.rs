@@ -11,8 +11,7 @@ pub(crate) const BATCH_FRAMES: u64 = 8;
 /// and an image is at most twice as late as the work on it takes.
 pub(crate) const GATHERED_FRAMES: u64 = 4;
 
-/// After less work than this a worker does not wait: the kernel would let it sleep for longer. Frames without packets
-/// take much less.
+/// After less work than this a worker does not wait: the kernel would let it sleep for longer.
 pub(crate) const GATHER_MIN: Duration = Duration::from_micros(100);
 
 /// Longest wait for more frames.
