@@ -57,6 +57,11 @@ impl Expected {
         self.largest = self.largest.max(datagrams.min(SEGMENTS_MAX));
         self.segments = self.segments.max(self.largest);
     }
+
+    /// A message came that is not made of heads and payloads of the expected size.
+    pub fn came_otherwise(&mut self) {
+        self.surprises += 1;
+    }
 }
 
 #[cfg(test)]

@@ -99,10 +99,7 @@ impl Source for UdpReceiver {
         self.wait_if_empty(messages, timeout)?;
         let mut count = 0;
         for message in self.batch.messages(messages) {
-            if let Some(drops) = message.drops {
-                self.dropped.observe(drops);
-            }
-            count += hand_out(&message, message.from.map_or(Sender::NONE, Sender::from), take);
+            count += hand_out(&message, sender_of(&message, &mut self.dropped), take);
         }
         Ok(count)
     }
@@ -140,12 +137,9 @@ impl FillingSource for UdpReceiver {
         let mut count = 0;
         for i in 0..messages {
             let message = self.batch.message(i);
-            if let Some(drops) = message.drops {
-                self.dropped.observe(drops);
-            }
-            let from = message.from.map_or(Sender::NONE, Sender::from);
+            let from = sender_of(&message, &mut self.dropped);
             if !shape.is_apart[i] {
-                self.expected.came(0, 1);
+                self.expected.came_otherwise();
                 count += hand_out(&message, from, &mut |datagram, from| places.take(datagram, from));
                 continue;
             }
@@ -200,6 +194,14 @@ impl Shape {
         };
         is_of_size && bytes > 0 && (last_bytes == 0 || last_bytes >= self.head_bytes)
     }
+}
+
+/// The sender of a message; notes the drops that the kernel had counted before it.
+fn sender_of(message: &sys::Message<'_>, dropped: &mut sys::DropCounter) -> Sender {
+    if let Some(drops) = message.drops {
+        dropped.observe(drops);
+    }
+    message.from.map_or(Sender::NONE, Sender::from)
 }
 
 /// Hands out the datagrams of a message that lies in one piece; returns how many there are.
