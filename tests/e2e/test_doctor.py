@@ -184,9 +184,12 @@ def test_packets_that_no_socket_had_room_for_were_lost_there(bench):
 
 
 def with_wrong_checksum(datagram, sender, port):
-    """An IP packet whose UDP checksum does not fit."""
+    """An IP packet whose UDP checksum does not fit: it is one more than the right one."""
     here = socket.inet_aton("127.0.0.1")
-    udp = struct.pack("!HHHH", sender, port, 8 + len(datagram), 0xBEEF) + datagram
+    head = struct.pack("!HHH", sender, port, 8 + len(datagram))
+    covered = here + here + struct.pack("!HH", socket.IPPROTO_UDP, 8 + len(datagram)) + head + datagram
+    right = 0xFFFF - sum(struct.unpack(f"!{len(covered) // 2}H", covered)) % 0xFFFF  # 1 to 0xFFFF
+    udp = head + struct.pack("!H", right % 0xFFFF + 1) + datagram  # never 0, which would say "none"
     return struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(udp), 0, 0, 64, socket.IPPROTO_UDP, 0, here, here) + udp
 
 

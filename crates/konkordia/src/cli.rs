@@ -1,8 +1,8 @@
 //! The command line.
 
 use crate::bench::args::{
-    BenchBlocksArgs, BenchDiskArgs, BenchIdleArgs, BenchKernelsArgs, BenchMemArgs, BenchNetArgs, BenchPipelineArgs,
-    BenchRooflineArgs, BenchSoakArgs, BenchStreamArgs, BenchUdpArgs,
+    BenchBlocksArgs, BenchDiskArgs, BenchGrowthArgs, BenchIdleArgs, BenchKernelsArgs, BenchMemArgs, BenchNetArgs,
+    BenchPipelineArgs, BenchRooflineArgs, BenchSoakArgs, BenchStreamArgs, BenchUdpArgs,
 };
 use crate::calibration_verbs::args::CalibrationCommand;
 use crate::log::{LogFormat, LogLevel};
@@ -705,6 +705,12 @@ pub enum BenchCommand {
   konkordia bench idle --detectors 10 --seconds 5
   konkordia bench idle --json")]
     Idle(BenchIdleArgs),
+    /// Time of an image, of closing, and memory against the number of images of a run, from 10 to 10 000 000
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia bench growth
+  konkordia bench growth --images 1000 100000 --size 20000
+  konkordia bench growth --dir /data --json")]
+    Growth(BenchGrowthArgs),
     /// Whole images over ZeroMQ, to a file or discarded: images per second by image size, upstreams and threads
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia bench stream

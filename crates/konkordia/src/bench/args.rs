@@ -183,6 +183,9 @@ pub struct BenchSoakArgs {
     /// Run at this rate, without a search
     #[arg(long, value_name = "HZ", value_parser = rate)]
     pub rate: Option<f64>,
+    /// Let the load fall to this rate for another 10 s: how long are data still lost after an overload?
+    #[arg(long, value_name = "HZ", value_parser = rate)]
+    pub then: Option<f64>,
     /// Duration of each attempt of the search
     #[arg(long, value_name = "S", default_value_t = 4.0)]
     pub seconds: f64,
@@ -332,11 +335,33 @@ pub struct BenchIdleArgs {
     pub output: OutputArgs,
 }
 
+/// `konkordia bench growth`
+#[derive(Debug, Args)]
+pub struct BenchGrowthArgs {
+    /// Numbers of images of the runs, in turn; ten million of the default size take 5 GB, and about three minutes
+    #[arg(long, value_name = "N", num_args = 1.., value_parser = clap::value_parser!(u64).range(1..=1 << 28),
+        default_values_t = [10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000])]
+    pub images: Vec<u64>,
+    /// Size of an image, in bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 512, value_parser = clap::value_parser!(u64).range(1..=1 << 26))]
+    pub size: u64,
+    /// Folder for the files [default: /dev/shm if it exists, otherwise the folder for temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// JSON and comparison.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
 /// Receivers of `bench udp`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum UdpBackend {
-    /// That of the runs: recvmmsg and GRO, with a large receive buffer
+    /// A socket of the runs: recvmmsg and GRO, with a large receive buffer
     Socket,
+    /// An AF_PACKET ring of the runs, on any interface but the loopback
+    Packet,
+    /// AF_XDP as in the runs, on any interface but the loopback
+    Xdp,
     /// One call of recv for each packet, with the receive buffer that every socket has
     Recv,
 }

@@ -6,6 +6,7 @@ mod blocksize;
 mod caches;
 mod disk;
 mod frames;
+mod growth;
 mod idle;
 mod kernels;
 mod links;
@@ -39,6 +40,7 @@ pub fn command(which: &BenchCommand) -> Result<Exit, Failure> {
         BenchCommand::Table4(args) => tables::writing(args),
         BenchCommand::Disk(args) => disk::command(args),
         BenchCommand::Idle(args) => idle::command(args),
+        BenchCommand::Growth(args) => growth::command(args),
         BenchCommand::Stream(args) => stream::command(args),
         BenchCommand::Soak(args) => soak::command(args),
         BenchCommand::Net(args) => net::command(args),

@@ -10,7 +10,7 @@ use crate::console;
 use crate::run::loopback::transfer;
 use crate::simulate::detector::{jungfrau, packetiser};
 use crate::simulate::feed::{Feed, SYNTHETIC_IMAGES};
-use crate::simulate::send::{Pace, Sent};
+use crate::simulate::send::Sent;
 use crate::simulate::setup::{Beam, RunText, write_files};
 use konkordia_acquire::machine;
 use konkordia_acquire::run::arm::{self, Ports, Prepared};
@@ -40,8 +40,10 @@ pub const SENDER_REACHES: f64 = 0.97;
 #[derive(Clone, Debug)]
 pub struct Attempt {
     rate_hz: f64,
-    /// Images per second that were sent.
+    /// Images per second that were sent, at the first rate.
     pub sent_hz: f64,
+    /// For how long.
+    pub sent_seconds: f64,
     /// Images that were sent.
     pub images: u64,
     /// Images that are complete in the file.
@@ -152,7 +154,7 @@ fn measure(args: &BenchPipelineArgs, folder: &Path) -> Result<Exit, Failure> {
         let mut bench = Bench::new(&args.run, folder, modules)?;
         bench.deletes |= args.delete_finished;
         let attempts = match args.rate {
-            Some(rate) => vec![bench.attempt(rate, args.seconds, &mut |_| ())?],
+            Some(rate) => vec![bench.attempt(rate, args.seconds, None, &mut |_| ())?],
             None => bench.search(args.seconds)?,
         };
         let best = attempts.iter().filter(|a| a.lossless()).max_by(|a, b| a.sent_hz.total_cmp(&b.sent_hz));
@@ -242,7 +244,9 @@ impl<'a> Bench<'a> {
     /// # Errors
     /// As [`Bench::attempt`].
     pub fn search(&mut self, seconds: f64) -> Result<Vec<Attempt>, Failure> {
-        search(|attempt: &Attempt| attempt.lossless() && attempt.reached(), &mut |rate| self.attempt(rate, seconds, &mut |_| ()))
+        search(|attempt: &Attempt| attempt.lossless() && attempt.reached(), &mut |rate| {
+            self.attempt(rate, seconds, None, &mut |_| ())
+        })
     }
 
     /// The configuration of a run of so many images, with further tables.
@@ -272,7 +276,8 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// Sends `frames` frames into a prepared run and closes its files, which are then deleted.
+    /// Sends frames into a prepared run, so many at each of these rates in Hz, and closes its files, which are then
+    /// deleted.
     ///
     /// # Errors
     /// If the run fails, or its packets cannot be sent.
@@ -280,12 +285,11 @@ impl<'a> Bench<'a> {
         &mut self,
         config: &Config,
         prepared: Prepared,
-        rate_hz: f64,
-        frames: u64,
+        rates: &[(f64, u64)],
         watch: &mut (dyn FnMut(&Control) + Send),
-    ) -> Result<(RunOutcome, Sent, Report), Failure> {
+    ) -> Result<(RunOutcome, Vec<Sent>, Report), Failure> {
         let opened = prepared.opened.clone();
-        let (outcome, sent) = transfer(prepared, &mut self.feed, &Pace::at(rate_hz), frames, watch)?;
+        let (outcome, sent) = transfer(prepared, &mut self.feed, rates, watch)?;
         if let (_, Some(failure)) = exit_of(&outcome, false, false) {
             return Err(failure);
         }
@@ -294,12 +298,21 @@ impl<'a> Bench<'a> {
         Ok((outcome, sent, report))
     }
 
-    /// One run at this rate; `look` is called about every 0.2 s.
+    /// One run at this rate, and then, if asked for, at another one for so many seconds; `look` is called about every
+    /// 0.2 s.
     ///
     /// # Errors
     /// If the run cannot be armed, or fails.
-    pub fn attempt(&mut self, rate_hz: f64, seconds: f64, look: &mut (dyn FnMut(&Control) + Send)) -> Result<Attempt, Failure> {
-        let images = ((rate_hz * seconds) as u64).max(10);
+    pub fn attempt(
+        &mut self,
+        rate_hz: f64,
+        seconds: f64,
+        then: Option<(f64, f64)>,
+        look: &mut (dyn FnMut(&Control) + Send),
+    ) -> Result<Attempt, Failure> {
+        let phases = std::iter::once((rate_hz, seconds)).chain(then);
+        let rates: Vec<(f64, u64)> = phases.map(|(hz, seconds)| (hz, ((hz * seconds) as u64).max(10))).collect();
+        let images = rates.iter().map(|(_, images)| images).sum();
         let config = self.config(images, "")?;
         let (folder, deletes) = (self.folder, self.deletes);
         let prepared = arm::prepare(&config, Ports::Free, console::note)?;
@@ -321,11 +334,12 @@ impl<'a> Bench<'a> {
                 memory_bytes.0 = memory_bytes.1;
             }
         };
-        let (outcome, sent, report) = self.carry_out(&config, prepared, rate_hz, images, &mut watch)?;
+        let (outcome, sent, report) = self.carry_out(&config, prepared, &rates, &mut watch)?;
         let (ledger, total) = (&outcome.ledger, outcome.ledger.total());
         let attempt = Attempt {
             rate_hz,
-            sent_hz: sent.images as f64 / sent.seconds.max(1e-9),
+            sent_hz: sent[0].images as f64 / sent[0].seconds.max(1e-9),
+            sent_seconds: sent[0].seconds,
             images,
             complete: ledger.images.complete.min(ledger.written),
             missing: ledger.frames.packets_missing,

@@ -314,7 +314,8 @@ impl ReceiveBench<'_> {
         let mut look = |control: &Control| {
             watch.look(begun.elapsed(), control.progress().packets.received / packets_per_image, threads::now());
         };
-        let (outcome, sent, _) = self.bench.carry_out(&config, prepared, rate_hz, frames, &mut look)?;
+        let (outcome, sent, _) = self.bench.carry_out(&config, prepared, &[(rate_hz, frames)], &mut look)?;
+        let sent = sent[0];
         let (counted, total) = (outcome.ledger.frames, outcome.ledger.total());
         Ok(Attempt {
             rate_hz,
@@ -353,7 +354,7 @@ impl ReceiveBench<'_> {
                 loops.push(named.spawn_scoped(scope, of_thread).map_err(|error| failed(&error))?);
             }
             let named = std::thread::Builder::new().name("simulate".into());
-            let sending = move || send(feed, &mut senders, &Pace::at(rate_hz), frames, &mut |_| true);
+            let sending = move || send(feed, &mut senders, &Pace::at(rate_hz), 0..frames, &mut |_| true);
             let sender = named.spawn_scoped(scope, sending).map_err(|error| failed(&error))?;
             let begun = Instant::now();
             loop {

@@ -24,6 +24,8 @@ const SHOWN_EVERY: usize = 10;
 /// Rate and duration of a quick run.
 const QUICK_HZ: f64 = 50.0;
 const QUICK_SECONDS: f64 = 3.0;
+/// Duration of the time after the load has fallen.
+const THEN_SECONDS: f64 = 10.0;
 /// Growth of memory is judged for runs from this duration on, without the first fifth, in which buffers are touched for
 /// the first time.
 const JUDGED_FROM_SECONDS: f64 = 60.0;
@@ -48,9 +50,11 @@ pub fn command(args: &BenchSoakArgs) -> Result<Exit, Failure> {
         let rate_hz = args.rate.unwrap_or_else(|| highest_hz.map_or(QUICK_HZ, |highest| highest * args.fraction));
         console::to_stderr(&format!("{:.1} minutes at {rate_hz:.0} Hz ...", seconds / 60.0));
         let mut series = TimeSeries::new(seconds / SAMPLES, Progress::new(args.output.json));
-        let attempt = bench.attempt(rate_hz, seconds, &mut |control| series.look(control))?;
+        let then = args.then.map(|hz| (hz, THEN_SECONDS));
+        let attempt = bench.attempt(rate_hz, seconds, then, &mut |control| series.look(control))?;
         series.progress.end();
-        let soak = Soak { rate_hz, highest_hz, seconds, samples: series.samples, attempt };
+        let recovery = args.then.map(|rate_hz| Recovery::of(rate_hz, attempt.sent_seconds, &series.losses));
+        let soak = Soak { rate_hz, highest_hz, seconds, samples: series.samples, attempt, recovery };
         if let Some(png) = &args.png {
             draw(&soak.samples).write(png)?;
         }
@@ -89,27 +93,33 @@ struct TimeSeries {
     every_seconds: f64,
     counts: Counts,
     samples: Vec<Sample>,
+    /// When it was seen, at one of all looks, that more images had been lost, and how many so far.
+    losses: Vec<(f64, u64)>,
     progress: Progress,
 }
 
 impl TimeSeries {
     fn new(every_seconds: f64, progress: Progress) -> Self {
-        Self { every_seconds, counts: Counts::default(), samples: Vec::new(), progress }
+        Self { every_seconds, counts: Counts::default(), samples: Vec::new(), losses: Vec::new(), progress }
     }
 
     fn look(&mut self, control: &Control) {
         let seconds = control.now_ns() as f64 / 1e9;
+        let now = control.progress();
+        let lost = now.images_by_status.iter().sum::<u64>() - now.images_by_status[ImageStatus::Complete as usize];
+        if lost > self.losses.last().map_or(0, |(_, before)| *before) {
+            self.losses.push((seconds, lost));
+        }
         if seconds < self.every_seconds * (self.samples.len() + 1) as f64 {
             return;
         }
-        let now = control.progress();
         let latencies = control.latencies_since(&mut self.counts);
         let of = |stage| latencies.iter().find(|latency| latency.stage == stage).copied();
         let sample = Sample {
             seconds,
             resident_bytes: resident_bytes(),
             committed: now.images_committed,
-            lost: now.images_by_status.iter().sum::<u64>() - now.images_by_status[ImageStatus::Complete as usize],
+            lost,
             slots_used: now.slots_used,
             committed_latency: of(Stage::Committed),
             written_latency: of(Stage::Written),
@@ -168,6 +178,34 @@ fn growth(samples: &[Sample]) -> Option<(f64, f64)> {
     (below > 0.0).then(|| (above / below * duration, allowed))
 }
 
+/// What happened after the load had fallen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Recovery {
+    rate_hz: f64,
+    /// Seconds until the last look at which more images had been lost.
+    seconds: f64,
+    /// Images that were seen to be lost only then.
+    images_lost: u64,
+}
+
+impl Recovery {
+    /// From the losses by time, if the load fell after so many seconds.
+    fn of(rate_hz: f64, fell_seconds: f64, losses: &[(f64, u64)]) -> Self {
+        let before = losses.iter().take_while(|(seconds, _)| *seconds <= fell_seconds).last().map_or(0, |(_, lost)| *lost);
+        let (seconds, lost) = losses.last().copied().unwrap_or_default();
+        Self { rate_hz, seconds: (seconds - fell_seconds).max(0.0), images_lost: lost - before }
+    }
+
+    fn to_text(self) -> String {
+        let Self { rate_hz, seconds, images_lost } = self;
+        format!(
+            "\nafter the load had fallen to {rate_hz:.0} Hz: images were seen to be lost for another {seconds:.1} s (looked at \
+             every 0.2 s), {} images",
+            text::count(images_lost)
+        )
+    }
+}
+
 /// A run and its verdict.
 struct Soak {
     rate_hz: f64,
@@ -176,6 +214,7 @@ struct Soak {
     seconds: f64,
     samples: Vec<Sample>,
     attempt: Attempt,
+    recovery: Option<Recovery>,
 }
 
 impl Soak {
@@ -194,6 +233,9 @@ impl Soak {
         json!({
             "bench": "soak", "machine": machine::facts(), "network": "loopback", "modules": args.modules, "seconds": self.seconds,
             "rate_hz": self.rate_hz, "highest_loss_free_hz": self.highest_hz, "run": self.attempt.to_json(),
+            "recovery": self.recovery.map(|recovery| json!({
+                "rate_hz": recovery.rate_hz, "seconds": recovery.seconds, "images_lost": recovery.images_lost,
+            })),
             "samples": self.samples.iter().map(|sample| sample.to_json()).collect::<Vec<_>>(),
             "growth_bytes": growth.map(|(growth, _)| growth), "growth_bytes_allowed": growth.map(|(_, allowed)| allowed),
             "loss_free": self.attempt.lossless(), "memory_is_flat": self.is_flat(), "verified": self.is_good(),
@@ -221,9 +263,10 @@ impl Soak {
         };
         format!(
             "{}\nnetwork: loopback (software stand-in), sender on the same processors; {:.0} Hz{highest}\nlatencies: of the images \
-             since the sample before, from the first packet on\n\n{table}\n\n{loss}\n{memory}; growth without the first fifth: {grown}",
+             since the sample before, from the first packet on\n\n{table}\n\n{loss}{}\n{memory}; growth without the first fifth: {grown}",
             machine::line(),
-            self.rate_hz
+            self.rate_hz,
+            self.recovery.map_or(String::new(), Recovery::to_text)
         )
     }
 }
@@ -262,6 +305,14 @@ mod tests {
             written_latency: None,
         };
         (1..=100).map(sample).collect()
+    }
+
+    #[test]
+    fn what_is_lost_after_the_load_has_fallen() {
+        let losses = [(1.0, 5), (2.0, 50), (3.1, 60), (3.3, 61)];
+        assert_eq!(Recovery::of(100.0, 2.9, &losses), Recovery { rate_hz: 100.0, seconds: 3.3 - 2.9, images_lost: 11 });
+        assert_eq!(Recovery::of(100.0, 4.0, &losses), Recovery { rate_hz: 100.0, seconds: 0.0, images_lost: 0 });
+        assert_eq!(Recovery::of(100.0, 4.0, &[]), Recovery { rate_hz: 100.0, seconds: 0.0, images_lost: 0 });
     }
 
     #[test]

@@ -36,8 +36,9 @@ const PEER: [(u64, f64, f64); 4] =
     [(20_000, 1793.0, 25_200.0), (200_000, 1531.0, 8800.0), (2_000_000, 532.0, 1214.0), (20_000_000, 84.0, 135.0)];
 /// Memory of the images that wait in a listening socket.
 const QUEUE_BYTES: u64 = 64 << 20;
-/// Nothing takes longer than this, unless something is wrong.
+/// Nothing takes longer than this, and this for each image, unless something is wrong.
 const PATIENCE: Duration = Duration::from_secs(60);
+const SLOWEST_IMAGE: Duration = Duration::from_micros(200);
 
 /// `konkordia bench stream`
 pub fn command(args: &BenchStreamArgs) -> Result<Exit, Failure> {
@@ -73,8 +74,10 @@ pub fn command(args: &BenchStreamArgs) -> Result<Exit, Failure> {
 
 /// Where images go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sink {
+pub enum Sink {
+    /// To a file.
     File,
+    /// Counted and thrown away.
     Nothing,
     /// A consumer of whole images, which reads all pixels of those for which it has time.
     WholeImages,
@@ -91,12 +94,17 @@ impl Sink {
     }
 }
 
+/// A series and its way.
 #[derive(Clone, Copy, Debug)]
-struct Setting {
-    size: u64,
-    sink: Sink,
-    upstreams: usize,
-    io_threads: usize,
+pub struct Setting {
+    /// Bytes of an image.
+    pub size: u64,
+    /// Where the images go.
+    pub sink: Sink,
+    /// Connections.
+    pub upstreams: usize,
+    /// Threads of ZeroMQ.
+    pub io_threads: usize,
 }
 
 impl Setting {
@@ -228,12 +236,15 @@ impl Drop for Generator {
 }
 
 /// What came of one series.
-struct Received {
+pub struct Received {
     /// Images per second, from the start of the series until its end (with a file: until the file is closed).
-    rate_hz: f64,
+    pub rate_hz: f64,
+    /// Seconds from the end of the series until the file is closed; 0 without a file.
+    pub closing_seconds: f64,
     /// Images that the consumer of whole images has seen.
     seen: u64,
-    is_right: bool,
+    /// Everything arrived, and is where it belongs.
+    pub is_right: bool,
 }
 
 /// Looks at every pixel.
@@ -256,7 +267,10 @@ fn look(output_queues: &OutputQueues, setting: Setting) -> Result<WholeImages, F
 }
 
 /// Sends one series through the stream path.
-fn receive(folder: &Path, setting: Setting, images: u64) -> Result<Received, Failure> {
+///
+/// # Errors
+/// If the generator does not start, the series stalls, or the file cannot be written.
+pub fn receive(folder: &Path, setting: Setting, images: u64) -> Result<Received, Failure> {
     let sources = listen(setting)?;
     let addresses: Vec<String> = sources.iter().map(MessageSource::name).collect();
     let spec = SeriesSpec { bounds: Default::default(), ..SeriesSpec::new(Protocol::Stins) };
@@ -280,20 +294,22 @@ fn receive(folder: &Path, setting: Setting, images: u64) -> Result<Received, Fai
     });
     let thread = thread.transpose().map_err(|why| failed("no thread for the file", why))?;
     let generator = Generator::start(setting, images, &addresses)?;
-    let begin = wait_for(&series, |notice| matches!(notice, Notice::Started(_)).then(Instant::now))?;
-    let end = wait_for(&series, |notice| match notice {
+    let begin = wait_for(&series, 0, |notice| matches!(notice, Notice::Started(_)).then(Instant::now))?;
+    let end = wait_for(&series, images, |notice| match notice {
         Notice::Ended(end) => Some(Arc::clone(end)),
         _ => None,
     })?;
+    let closing = Instant::now();
     while setting.sink == Sink::File && !at_file.is_closed.load(Ordering::Acquire) {
         if let Some(error) = at_file.error.get() {
             return Err(failed("the file cannot be written", error));
         }
-        if begin.elapsed() > PATIENCE {
+        if closing.elapsed() > PATIENCE {
             return Err(failed("the file was not closed", "it takes too long"));
         }
         std::thread::sleep(Duration::from_micros(200));
     }
+    let closing_seconds = if setting.sink == Sink::File { closing.elapsed().as_secs_f64() } else { 0.0 };
     let rate_hz = images as f64 / begin.elapsed().as_secs_f64();
     drop(generator);
     for name in ["file", "pixels"] {
@@ -310,11 +326,11 @@ fn receive(folder: &Path, setting: Setting, images: u64) -> Result<Received, Fai
             Sink::WholeImages => seen > 0 && seen + skipped == images && !has_panicked,
         };
     let is_right = is_right && looker.is_none_or(|looker| looker.unreadable() == 0);
-    Ok(Received { rate_hz, seen, is_right })
+    Ok(Received { rate_hz, closing_seconds, seen, is_right })
 }
 
-fn wait_for<T>(series: &series::Series, wanted: impl Fn(&Notice) -> Option<T>) -> Result<T, Failure> {
-    let until = Instant::now() + PATIENCE;
+fn wait_for<T>(series: &series::Series, images: u64, wanted: impl Fn(&Notice) -> Option<T>) -> Result<T, Failure> {
+    let until = Instant::now() + PATIENCE + SLOWEST_IMAGE * u32::try_from(images).unwrap_or(u32::MAX);
     loop {
         let left = until.saturating_duration_since(Instant::now());
         match series.notices().recv_timeout(left) {
@@ -323,7 +339,9 @@ fn wait_for<T>(series: &series::Series, wanted: impl Fn(&Notice) -> Option<T>) -
                     return Ok(found);
                 }
             }
-            Err(_) => return Err(failed("the series has stalled", "nothing has happened for a minute")),
+            Err(_) => {
+                return Err(failed("the series has stalled", "it has not ended in the time that even a slow machine needs"));
+            }
         }
     }
 }

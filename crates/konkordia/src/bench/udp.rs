@@ -14,12 +14,14 @@ use crate::console::Progress;
 use crate::simulate::send;
 use clap::ValueEnum;
 use konkordia_acquire::machine;
+use konkordia_core::backend::{Backend, Receive};
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::ports::Source;
 use konkordia_core::sender::Sender;
 use konkordia_core::text;
 use konkordia_picture::{Axis, Series};
-use konkordia_sources::udp::{UdpReceiver, UdpSender};
+use konkordia_sources::backend;
+use konkordia_sources::udp::UdpSender;
 use serde_json::{Value, json};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -341,13 +343,20 @@ fn serve(peer: &mut Peer) -> Result<(), Failure> {
         let polls = order["wait"] == name_of(UdpWait::Polling).as_str();
         let address = SocketAddr::new(peer.own, 0);
         let cannot = |error: io::Error| failed("cannot receive", &error);
-        let (mut source, port) = if order["backend"] == name_of(UdpBackend::Recv).as_str() {
+        let backend = order["backend"].as_str().and_then(|name| UdpBackend::from_str(name, false).ok());
+        let of_runs = match backend {
+            Some(UdpBackend::Packet) => Some(Backend::Packet),
+            Some(UdpBackend::Xdp) => Some(Backend::Xdp),
+            Some(UdpBackend::Recv) => None,
+            Some(UdpBackend::Socket) | None => Some(Backend::Socket),
+        };
+        let (mut source, port) = if let Some(backend) = of_runs {
+            let opened = backend::open(Receive::Only(backend), &[address], receive_buffer_bytes)?;
+            let stream = opened.streams.into_iter().next().expect("one stream for one address");
+            (stream.source, stream.address.port())
+        } else {
             let source = Recv::bind(address, packet_bytes, polls).map_err(cannot)?;
             let port = source.socket.local_addr().map_err(cannot)?.port();
-            (Box::new(source) as Box<dyn Source>, port)
-        } else {
-            let source = UdpReceiver::bind(address, receive_buffer_bytes).map_err(cannot)?;
-            let port = source.local_addr().map_err(cannot)?.port();
             (Box::new(source) as Box<dyn Source>, port)
         };
         make_room(&mut memory, buffers.saturating_mul(packet_bytes))?;

@@ -142,7 +142,7 @@ fn series(
     pace.burst_max = (window_bytes / 2 / feed.datagram_bytes).max(1);
     let packets_max = (window_bytes / feed.datagram_bytes) as u64;
     let mut before_burst = |sent: &Sent| wait_for_room(detector, start.run, sent, packets_max);
-    send(feed, senders, &pace, start.images_expected.unwrap_or(u64::MAX), &mut before_burst)
+    send(feed, senders, &pace, 0..start.images_expected.unwrap_or(u64::MAX), &mut before_burst)
 }
 
 /// Waits until there is room for more packets; false when the run has ended.

@@ -9,14 +9,14 @@ use konkordia_engine::run::RunOutcome;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Sends `images` images of `feed` into the prepared run. `watch` is called about every 0.2 s.
+/// Sends images of `feed` into the prepared run: at each of these rates, in Hz, so many images. What was sent is
+/// returned for each rate. `watch` is called about every 0.2 s.
 pub fn transfer(
     prepared: Prepared,
     feed: &mut Feed,
-    pace: &Pace,
-    images: u64,
+    rates: &[(f64, u64)],
     watch: &mut (dyn FnMut(&Control) + Send),
-) -> Result<(RunOutcome, Sent), Failure> {
+) -> Result<(RunOutcome, Vec<Sent>), Failure> {
     let mut senders = Senders::connect(&prepared.opened.addresses, &[])?;
     let control = prepared.armed.control();
     let done = AtomicBool::new(false);
@@ -32,7 +32,13 @@ pub fn transfer(
         });
         let sender = std::thread::Builder::new().name("simulate".into()).spawn_scoped(scope, move || {
             let mut open = |_: &Sent| !done.load(Ordering::Relaxed);
-            let sent = send(feed, &mut senders, pace, images, &mut open);
+            let mut first = 0;
+            let of_rate = |&(rate_hz, images)| {
+                let range = first..first + images;
+                first = range.end;
+                send(feed, &mut senders, &Pace::at(rate_hz), range, &mut open)
+            };
+            let sent: Result<Vec<Sent>, Failure> = rates.iter().map(of_rate).collect();
             if sent.is_err() {
                 control.stop();
             }

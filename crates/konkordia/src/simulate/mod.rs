@@ -174,7 +174,7 @@ fn transmit(args: &SendArgs, to: SocketAddr, feed: &mut Feed, images: u64) -> Re
             progress.update(|| format!("sent {} of {} images", text::count(sent.images), text::count(images)));
             true
         };
-        (send::send(feed, &mut senders, &Pace::at(rate_hz), images, &mut before_burst)?, None)
+        (send::send(feed, &mut senders, &Pace::at(rate_hz), 0..images, &mut before_burst)?, None)
     };
     progress.end();
     report(args, feed, &sent, expected, faults);

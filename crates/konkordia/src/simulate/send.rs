@@ -6,6 +6,7 @@ use konkordia_core::failure::{Exit, Failure, reason};
 use konkordia_sim::fault::{Datagram, FaultLink};
 use konkordia_sources::udp::UdpSender;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 /// Largest payload of one system call.
@@ -96,13 +97,13 @@ pub fn wait_until(start: Instant, due: f64) {
     }
 }
 
-/// Sends `images` images of `feed`, all streams side by side. `before_burst` gets what was sent so far. It may wait,
+/// Sends these images of `feed`, all streams side by side. `before_burst` gets what was sent so far. It may wait,
 /// and ends the sending by returning false.
 pub fn send(
     feed: &mut Feed,
     senders: &mut Senders,
     pace: &Pace,
-    images: u64,
+    images: Range<u64>,
     before_burst: &mut dyn FnMut(&Sent) -> bool,
 ) -> Result<Sent, Failure> {
     let datagram_bytes = feed.datagram_bytes;
@@ -112,14 +113,15 @@ pub fn send(
     let spread = period.min(SPREAD_SECONDS_MAX);
     let start = Instant::now();
     let mut sent = Sent::default();
-    for image in 0..images {
+    let first = images.start;
+    for image in images {
         let tiles = feed.image(image);
         for b in 0..bursts {
             if !before_burst(&sent) {
                 sent.seconds = start.elapsed().as_secs_f64();
                 return Ok(sent);
             }
-            wait_until(start, image as f64 * period + b as f64 / bursts as f64 * spread);
+            wait_until(start, (image - first) as f64 * period + b as f64 / bursts as f64 * spread);
             for (tile, sender) in tiles.iter().zip(&mut senders.0) {
                 let Some(sender) = sender else { continue };
                 let end = ((b + 1) * burst * datagram_bytes).min(tile.len());
