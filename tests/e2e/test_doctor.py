@@ -27,7 +27,7 @@ INTERFACE = [
     "mtu", "rp_filter", "gro", "checksums", "flow_hash", "ring", "coalescing", "pause", "queues", "irq_affinity", "numa", "pcie",
     "nic_drops", "af_xdp",
 ]
-FOLDER = ["file_system", "disk_space", "disk_speed"]
+FOLDER = ["file_system", "memory_pages", "disk_space", "disk_speed"]
 VERDICTS = ["pass", "skip", "warn", "fail"]
 
 

@@ -114,6 +114,8 @@ pub struct Mount {
     pub kind: String,
     /// What is mounted.
     pub source: String,
+    /// Options of the file system, with commas.
+    pub options: String,
 }
 
 /// The file system of an absolute path, from `/proc/self/mountinfo`. Of several at one place the last one counts.
@@ -126,7 +128,8 @@ pub fn mount_of(mountinfo: &str, path: &str) -> Option<Mount> {
         let (Some(kind), Some(source)) = (words.next(), words.next()) else { continue };
         let is_in = point == "/" || path == point || path.strip_prefix(&point).is_some_and(|rest| rest.starts_with('/'));
         if is_in && best.as_ref().is_none_or(|best| point.len() >= best.point.len()) {
-            best = Some(Mount { point, kind: kind.into(), source: unescape(source) });
+            let options = words.next().unwrap_or_default().into();
+            best = Some(Mount { point, kind: kind.into(), source: unescape(source), options });
         }
     }
     best
@@ -239,6 +242,7 @@ mod tests {
         assert_eq!(of("/database").as_deref(), Some("/ ext4 /dev/vda"));
         assert_eq!(of("/dev/shm").as_deref(), Some("/dev/shm tmpfs tmpfs"));
         assert_eq!(of("/with blank/x").as_deref(), Some("/with blank nfs4 host:/a\\b"));
+        assert_eq!(mount_of(text, "/dev/shm").unwrap().options, "rw");
         assert_eq!(mount_of("", "/"), None);
         assert_eq!(unescape("\\9\\0401\\é"), "\\9 1\\é");
     }

@@ -172,6 +172,29 @@ fn a_container_without_rights_skips_what_it_cannot_see() {
 }
 
 #[test]
+fn a_folder_in_memory_wants_huge_pages() {
+    let text = record("virtual-machine.record");
+    let look = |options: &str| {
+        let mut host = host(&text.replace("size=24684084k", &format!("size=24684084k{options}")));
+        let Some(Ok(disk)) = &mut host.disk else { panic!("no folder") };
+        disk.folder = "/dev/shm/run 1".into();
+        checks::all(&host).into_iter().find(|finding| finding.check == "memory_pages").unwrap()
+    };
+    for options in ["", ",huge=advise", ",inode64,huge=never"] {
+        let found = look(options);
+        assert_eq!(
+            (found.verdict, found.fix),
+            (Verdict::Warn, vec!["mount -o remount,huge=within_size /dev/shm".into()]),
+            "{options}"
+        );
+        assert!(found.measured.ends_with(": pages of 4 KiB"));
+    }
+    for options in [",huge=within_size", ",huge=always,inode64"] {
+        assert_eq!(look(options).verdict, Verdict::Pass, "{options}");
+    }
+}
+
+#[test]
 fn a_way_that_is_named_needs_its_rights_and_its_card() {
     let found = |name: &str, receive: Receive, address: &str| {
         let mut snapshot = host(&record(name));

@@ -94,6 +94,8 @@ pub struct ZmqSource {
     connections: Connections,
     cut: usize,
     bind: bool,
+    /// Bytes of the largest message, and bytes that may wait, of all connections together; unknown before it came.
+    bounds: Option<(u64, u64)>,
     queue: Queue,
 }
 
@@ -152,7 +154,7 @@ impl ZmqSource {
         let inner = MonitoredSocket::open(context, kind, place, |socket| {
             configure(socket, spec, queue.mark).map_err(|e| io::Error::other(format!("{}: {e}", spec.address)))
         })?;
-        Ok(Self { inner, connections, cut: 0, bind: spec.bind, queue })
+        Ok(Self { inner, connections, cut: 0, bind: spec.bind, bounds: None, queue })
     }
 
     /// Senders that are connected now.
@@ -163,12 +165,24 @@ impl ZmqSource {
 
     /// Reads the announcements of the monitor.
     fn note_peers(&mut self) {
+        let peers = self.inner.peers();
         let connections = &mut self.connections;
         self.inner.note_peers(|event| match event {
             PeerEvent::Opened(descriptor) => connections.opened(descriptor as i32),
             PeerEvent::Closed(descriptor) => connections.closed(descriptor as i32),
             PeerEvent::TooMany(_) => {}
         });
+        if self.inner.peers() != peers {
+            self.want_queue();
+        }
+    }
+
+    /// Each connection has a queue of its own. Of a socket that listens, one more may be opened at any time.
+    fn want_queue(&mut self) {
+        let Some((message_bytes, bytes)) = self.bounds else { return };
+        let connections = if self.bind { self.inner.peers() as u64 + 1 } else { 1 };
+        let messages = bytes / connections / message_bytes.max(1);
+        self.queue.wanted = messages.clamp(QUEUE_MESSAGES_MIN, QUEUE_MESSAGES_MAX) as i32;
     }
 
     /// Reads the rest of a message whose first part has come; libzmq already has the other parts.
@@ -252,10 +266,8 @@ impl MessageSource for ZmqSource {
     }
 
     fn bound(&mut self, message_bytes: u64, queue_bytes: u64) {
-        let messages = (queue_bytes / message_bytes.max(1)).clamp(QUEUE_MESSAGES_MIN, QUEUE_MESSAGES_MAX);
-        if !self.bind {
-            self.queue.wanted = messages as i32;
-        }
+        self.bounds = Some((message_bytes, queue_bytes));
+        self.want_queue();
     }
 
     fn connections_refused(&mut self) -> u64 {

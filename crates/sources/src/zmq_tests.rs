@@ -187,19 +187,43 @@ fn the_queue_follows_the_size_of_the_messages() {
 }
 
 #[test]
-fn the_queue_of_each_connection_of_a_listening_socket_is_short() {
+fn the_connections_of_a_listening_socket_share_the_queue() {
     const LARGE: usize = 8 << 20;
-    let (context, mut source) = open(ZmqSourceSpec { queue_messages: 16, ..listening(ZmqKind::Pull) });
-    source.bound(1, 1 << 30);
-    for _ in 0..2 {
-        let push = context.socket(::zmq::PUSH).unwrap();
-        push.set_linger(0).unwrap();
+    let (context, mut source) = open(listening(ZmqKind::Pull));
+    let connect = || {
+        let push = sender(&context, ::zmq::PUSH, &source);
         push.set_sndhwm(1).unwrap();
-        push.connect(&source.name()).unwrap();
-        let sent = sendable(&push, LARGE, 20);
-        assert!(ON_THE_WAY.contains(&sent), "{sent}");
-        assert_eq!(take(&mut source, sent).len(), sent);
+        push
+    };
+    let all = [connect(), connect()];
+    let exchange = |source: &mut ZmqSource, push: &::zmq::Socket| {
+        for _ in 0..40 {
+            push.send("small", 0).unwrap();
+            assert_eq!(take(source, 1).len(), 1);
+        }
+    };
+    exchange(&mut source, &all[0]);
+    exchange(&mut source, &all[1]);
+    assert_eq!(source.queue.mark, 2, "nothing is known of the size of a message");
+    // Three parts, one of them for a connection that may come.
+    source.bound(LARGE as u64, 12 * LARGE as u64);
+    exchange(&mut source, &all[0]);
+    assert_eq!((source.peers(), source.queue.mark), (2, 4));
+    let sent = sendable(&all[0], LARGE, 20);
+    assert!(ON_THE_WAY.contains(&sent), "{sent}");
+    assert_eq!(take(&mut source, sent).len(), sent);
+    let more: Vec<::zmq::Socket> = (0..3).map(|_| sender(&context, ::zmq::PUSH, &source)).collect();
+    more.iter().for_each(|push| exchange(&mut source, push));
+    assert_eq!((source.peers(), source.queue.mark), (5, 2));
+    drop(more);
+    drop(all);
+    let end = Instant::now() + 10 * SECOND;
+    while source.peers() > 0 && Instant::now() < end {
+        take_now(&mut source);
     }
+    let last = sender(&context, ::zmq::PUSH, &source);
+    exchange(&mut source, &last);
+    assert_eq!((source.peers(), source.queue.mark), (1, 6), "its part is larger again");
 }
 
 #[test]

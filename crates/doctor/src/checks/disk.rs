@@ -1,6 +1,6 @@
 //! The folder for files.
 
-use crate::finding::{Finding, Verdict};
+use crate::finding::{Finding, Verdict, quoted};
 use crate::parse::{Mount, mount_of};
 use crate::snapshot::{Disk, Snapshot};
 use konkordia_core::text::bytes;
@@ -16,20 +16,21 @@ const IN_MEMORY: [&str; 2] = ["tmpfs", "ramfs"];
 /// File systems behind a network, or on top of another one.
 const REMOTE: [&str; 10] = ["nfs", "nfs4", "cifs", "smb3", "9p", "fuse", "overlay", "ceph", "beegfs", "fuse.sshfs"];
 
-/// File system, space, writing; one finding that says how to ask for them where no folder is named.
+/// File system, pages, space, writing; all skipped, with the reason, where no folder is named.
 pub(super) fn check(snapshot: &Snapshot) -> Vec<Finding> {
-    let (kind, space, speed) = (kind(), space(), speed());
+    let (kind, pages, space, speed) = (kind(), pages(), space(), speed());
     match &snapshot.disk {
         None => {
             let why = "name the folder with --dir, or give the configuration with --config";
-            [kind, space, speed].map(|finding| finding.skip(why)).into()
+            [kind, pages, space, speed].map(|finding| finding.skip(why)).into()
         }
         Some(Err(reason)) => {
             let kind = kind.is(Verdict::Fail, reason).fix("# make the folder, or name another one");
-            vec![kind, space.skip(reason), speed.skip(reason)]
+            vec![kind, pages.skip(reason), space.skip(reason), speed.skip(reason)]
         }
         Some(Ok(disk)) => vec![
             judge_kind(kind.at(&disk.folder), snapshot, disk),
+            judge_pages(pages.at(&disk.folder), snapshot, disk),
             judge_space(space.at(&disk.folder), disk),
             judge_speed(speed.at(&disk.folder), disk),
         ],
@@ -39,6 +40,11 @@ pub(super) fn check(snapshot: &Snapshot) -> Vec<Finding> {
 fn kind() -> Finding {
     let why = "a file system over a network stops now and then, and one on top of another is slower; in memory nothing survives a power cut";
     Finding::of("file_system", "a folder on a local disk", why)
+}
+
+fn pages() -> Finding {
+    let why = "a file in memory gets new pages all the time; with pages of 4 KiB making them takes longer than writing to them";
+    Finding::of("memory_pages", "huge pages, if the folder is in memory", why)
 }
 
 fn space() -> Finding {
@@ -51,12 +57,32 @@ fn speed() -> Finding {
     Finding::of("disk_speed", format!("at least {:.1} GB/s for each module (compressed images at 1.1 kHz)", RATE / 1e9), why)
 }
 
-fn judge_kind(finding: Finding, snapshot: &Snapshot, disk: &Disk) -> Finding {
-    let mounts = snapshot.files.text("proc/self/mountinfo");
-    let mount = mounts
-        .and_then(|text| mount_of(text, &disk.folder).ok_or_else(|| "its file system is not in /proc/self/mountinfo".into()));
+fn mount(snapshot: &Snapshot, disk: &Disk) -> Result<Mount, String> {
+    let text = snapshot.files.text("proc/self/mountinfo")?;
+    mount_of(text, &disk.folder).ok_or_else(|| "its file system is not in /proc/self/mountinfo".into())
+}
+
+/// Options of tmpfs with which files get huge pages: those of every size, or those that fill them.
+const WITH_HUGE_PAGES: [&str; 2] = ["huge=always", "huge=within_size"];
+
+fn judge_pages(finding: Finding, snapshot: &Snapshot, disk: &Disk) -> Finding {
+    let mount = mount(snapshot, disk);
+    let point = mount.as_ref().map_or(disk.folder.clone(), |mount| mount.point.clone());
     finding
-        .judge(mount, |finding, Mount { point, kind, source }| {
+        .judge(mount, |finding, Mount { kind, options, .. }| {
+            let huge = options.split(',').find(|option| option.starts_with("huge="));
+            match (kind.as_str(), huge) {
+                ("tmpfs", Some(huge)) if WITH_HUGE_PAGES.contains(&huge) => finding.is(Verdict::Pass, huge),
+                ("tmpfs", huge) => finding.is(Verdict::Warn, format!("{}: pages of 4 KiB", huge.unwrap_or("huge=never"))),
+                (kind, _) => finding.is(Verdict::Pass, format!("{kind}: not in memory")),
+            }
+        })
+        .fix(format!("mount -o remount,huge=within_size {}", quoted(&point)))
+}
+
+fn judge_kind(finding: Finding, snapshot: &Snapshot, disk: &Disk) -> Finding {
+    finding
+        .judge(mount(snapshot, disk), |finding, Mount { point, kind, source, .. }| {
             let is_odd = IN_MEMORY.contains(&kind.as_str()) || REMOTE.contains(&kind.as_str());
             let measured = format!("{kind} on {point} ({source}), {} in all", bytes(disk.total_bytes));
             finding.is(if is_odd { Verdict::Warn } else { Verdict::Pass }, measured)

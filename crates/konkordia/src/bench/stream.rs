@@ -392,6 +392,8 @@ fn file_is_right(folder: &Path, images: u64, output_queues: &OutputQueues) -> bo
 /// The same messages received and thrown away: images per second from the first message to the last image.
 fn receive_only(setting: Setting, images: u64) -> Result<f64, Failure> {
     let mut sources = listen(setting)?;
+    // The queue that the stream path asks for too.
+    sources.iter_mut().for_each(|source| source.bound(setting.size, QUEUE_BYTES));
     let addresses: Vec<String> = sources.iter().map(MessageSource::name).collect();
     let generator = Generator::start(setting, images, &addresses)?;
     let (mut begin, mut count) = (None, 0);
