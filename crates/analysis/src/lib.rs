@@ -4,6 +4,8 @@
 #![forbid(unsafe_code)]
 
 pub mod plane;
+pub mod regions;
+pub mod sparse;
 pub mod spot;
 
 pub use plane::Plane;
