@@ -1,7 +1,8 @@
-//! Finds the spots of a raw image of 32-bit integers (little-endian, no header) and prints them as CSV; times to stderr.
+//! Finds the spots of a raw image of 32-bit integers (little-endian, no header) and prints them as CSV. Times go to
+//! stderr.
 //!
-//! `peakfinder8 IMAGE ROWS COLUMNS BEAM_X_PX BEAM_Y_PX RADIUS_MAX_PX`: the beam counts from the outer corner of the first
-//! pixel. With `TRUNCATE=1`, distances from the beam are made of whole pixels, as CrystFEL makes them.
+//! `peakfinder8 IMAGE ROWS COLUMNS BEAM_X_PX BEAM_Y_PX RADIUS_MAX_PX`: distances are those of the first corners of the
+//! pixels, as in CrystFEL. With `TRUNCATE=1` they are made of whole pixels, as CrystFEL makes them.
 
 use konkordia_analysis::Plane;
 use konkordia_analysis::peakfinder8::{Peakfinder8, Region, Settings};

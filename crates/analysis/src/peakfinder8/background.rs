@@ -38,17 +38,14 @@ impl Disc {
         Self { radius_px: radius_px as usize, half_widths_px: (0..2 * radius_px).map(half_width).collect() }
     }
 
-    /// The rows of pixels around the pixel (x, y), as far as they are in the region: first pixel, and pixel after the last.
+    /// The rows of pixels around the pixel (x, y), as far as they are in the region: first pixel, pixel after the last.
     fn rows<'a>(&'a self, x: usize, y: usize, columns: usize, region: &'a Region) -> impl Iterator<Item = (usize, usize)> + 'a {
-        let rows = self.half_widths_px.iter().enumerate().filter_map(move |(n, half)| {
+        self.half_widths_px.iter().enumerate().filter_map(move |(n, &half_width)| {
             let row = (y + n).checked_sub(self.radius_px)?;
-            let last = half.min(&(self.radius_px - 1));
-            (row >= region.y_px && row < region.y_px + region.rows).then_some((row, half, last))
-        });
-        rows.filter_map(move |(row, half, last)| {
-            let first = x.saturating_sub(*half).max(region.x_px);
-            let end = (x + last + 1).min(region.x_px + region.columns);
-            (first < end).then_some((row * columns + first, row * columns + end))
+            let first = x.saturating_sub(half_width).max(region.x_px);
+            let end = (x + half_width.min(self.radius_px - 1) + 1).min(region.x_px + region.columns);
+            let is_in = row >= region.y_px && row < region.y_px + region.rows && first < end;
+            is_in.then_some((row * columns + first, row * columns + end))
         })
     }
 }

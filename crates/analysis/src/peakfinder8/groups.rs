@@ -20,13 +20,7 @@ impl Groups {
     }
 
     /// Marks the pixels above the limits of their rings; `listed` are all that can be, or `None` if any pixel can be.
-    pub fn mark<P: Measured>(
-        &mut self,
-        plane: &Plane<'_, P>,
-        rings: &[u16],
-        ranges: &[ValueRange],
-        listed: Option<&[u32]>,
-    ) {
+    pub fn mark<P: Measured>(&mut self, plane: &Plane<'_, P>, rings: &[u16], ranges: &[ValueRange], listed: Option<&[u32]>) {
         self.marked.clear();
         let stands_out = |n: usize| {
             let (pixel, ring) = (plane.pixels[n], usize::from(rings[n]));

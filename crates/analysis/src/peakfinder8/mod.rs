@@ -12,15 +12,15 @@
 //!    background is at least [`Settings::snr_min`] times that standard deviation, and its highest pixel less the
 //!    background is not below the highest pixel of the background less the background.
 //!
-//! Where this shows: the position of a spot is weighted with its pixels with their background (not less it). A
-//! background in which all pixels are equal has no standard deviation, and a spot on it has no signal-to-noise ratio
-//! and is left out; likewise all pixels of a ring in which no two values that do not stand out differ.
+//! Two consequences: the position of a spot is weighted with its pixels and not with what they have above the
+//! background. A background in which all pixels are equal has no standard deviation, and a spot on it has no
+//! signal-to-noise ratio and is left out; so is every pixel of a ring in which all values that do not stand out are equal.
 //!
-//! Results are the same on every machine: statistics of integers are exact, those of floats are made in double precision
-//! in the order of the pixels. CrystFEL computes in single precision, so that the limits of its rings differ in the last
-//! digits. CrystFEL takes distances from the beam with coordinates truncated to whole pixels; here they are what the
-//! caller gives. CrystFEL 0.12 may add pixels near the first pixel of a panel to any spot, later versions and this
-//! program do not.
+//! Results are the same on every machine: statistics of integers are exact, those of floats are made in double
+//! precision in the order of the pixels. CrystFEL computes in single precision, so that the limits of its rings differ
+//! in the last digits. CrystFEL takes distances from the beam with coordinates truncated to whole pixels; here they are
+//! what the caller gives. CrystFEL 0.12 may add pixels near the first pixel of a panel to any spot; later versions and
+//! this program do not.
 
 mod background;
 mod bits;
@@ -100,8 +100,8 @@ impl Peakfinder8 {
         &self.settings
     }
 
-    /// Replaces the spots in `spots` by those of the image, in the order of their first pixels that are not in the first
-    /// or last row or column of a region.
+    /// Replaces the spots in `spots` by those of the image, in the order of their first pixels that are not in the
+    /// first or last row or column of a region.
     ///
     /// # Panics
     /// If the image does not have the rows and columns for which this was made.
@@ -109,19 +109,17 @@ impl Peakfinder8 {
         assert_eq!((plane.rows, plane.columns), (self.rows, self.columns), "an image of another size");
         assert_eq!(plane.pixels.len(), self.rings.of_pixel.len(), "one ring for each pixel");
         spots.clear();
-        // Written so that limits that are not numbers leave no pixel.
-        if !(plane.low <= plane.high) || self.rings.count == 1 {
+        // False also for limits that are not numbers.
+        let is_range = plane.low <= plane.high;
+        if !is_range || self.rings.count == 1 {
             return;
         }
         let all_listed = self.statistics.find(isa, plane, &self.rings);
         let listed = all_listed.then_some(&self.statistics.listed[..]);
         self.groups.mark(plane, &self.rings.of_pixel, &self.statistics.ranges, listed);
         let (settings, disc) = (&self.settings, &self.disc);
-        let rings = background::Rings {
-            of_pixel: &self.rings.of_pixel,
-            ranges: &self.statistics.ranges,
-            means: &self.statistics.means,
-        };
+        let rings =
+            background::Rings { of_pixel: &self.rings.of_pixel, ranges: &self.statistics.ranges, means: &self.statistics.means };
         let pixels_allowed = settings.pixels_min as usize..=settings.pixels_max as usize;
         self.groups.each(self.columns, &self.regions, |region, pixels| {
             if pixels_allowed.contains(&pixels.len())

@@ -61,7 +61,13 @@ fn settings() -> Settings {
 }
 
 /// The spots that all instruction sets agree on.
-fn find<P: Measured>(settings: &Settings, radius: &[f32], usable: &[bool], regions: &[Region], plane: &Plane<'_, P>) -> Vec<Spot> {
+fn find<P: Measured>(
+    settings: &Settings,
+    radius: &[f32],
+    usable: &[bool],
+    regions: &[Region],
+    plane: &Plane<'_, P>,
+) -> Vec<Spot> {
     let mut finder = Peakfinder8::new(*settings, radius, usable, plane.rows, plane.columns, regions).unwrap();
     let mut first: Option<SpotList> = None;
     for &isa in Isa::available() {
@@ -184,7 +190,8 @@ fn uniform<P: Measured>(value: P) {
 #[test]
 fn images_without_anything_to_see_have_no_spots() {
     fn all<P: Measured>() {
-        [P::MISSING, P::MASKED, P::INVALID, P::SATURATED, P::VALID_MIN, P::VALID_MAX, P::from_whole(0)].map(uniform);
+        let special = [P::MISSING, P::MASKED, P::INVALID, P::SATURATED];
+        special.into_iter().chain([P::VALID_MIN, P::VALID_MAX, P::from_whole(0)]).for_each(uniform);
     }
     all::<i16>();
     all::<u16>();
@@ -204,7 +211,7 @@ fn a_million_spots_are_counted_and_not_kept() {
             (_, row) => ((n / columns / 2 + row + n) % 2) as u16,
         })
         .collect();
-    let settings = Settings { snr_min: 1.0, local_background_radius_px: 1, ..settings() };
+    let settings = Settings { snr_min: 1.5, local_background_radius_px: 1, ..settings() };
     let (radius, usable) = (vec![7.0; pixels.len()], vec![true; pixels.len()]);
     let mut finder = Peakfinder8::new(settings, &radius, &usable, rows, columns, &[Region::whole(rows, columns)]).unwrap();
     let mut spots = SpotList::new(10);
@@ -238,7 +245,9 @@ fn what_makes_no_sense_is_refused() {
     refused(settings, &[], 0, (1 << 16, 1 << 16), &[]);
     refused(settings, &[], 0, (usize::MAX, 2), &[]);
     refused(settings, &[1.0, 2.0, 3.0, 4.0, 5.0, 1e5], 6, (2, 3), &[whole]);
-    for (x_px, y_px, columns, rows) in [(0, 0, 4, 1), (3, 0, 1, 1), (0, 1, 1, 2), (0, 0, 0, 1), (0, 0, 1, 0), (1, 1, usize::MAX, 1)] {
+    for (x_px, y_px, columns, rows) in
+        [(0, 0, 4, 1), (3, 0, 1, 1), (0, 1, 1, 2), (0, 0, 0, 1), (0, 0, 1, 0), (1, 1, usize::MAX, 1)]
+    {
         refused(settings, &[1.0; 6], 6, (2, 3), &[Region { x_px, y_px, columns, rows }]);
     }
     assert!(refused(settings, &[1.0; 6], 6, (2, 3), &[whole, Region { rows: 1, ..whole }]).contains("overlaps"));

@@ -14,10 +14,7 @@ pub fn count<W: Whole>(pixels: &[W], rings: &[u16], window: &Window, out: &mut O
 
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
 fn compiled<W: Whole>(pixels: &[W], rings: &[u16], window: &Window, out: &mut Out<'_>) {
-    portion::count(pixels, rings, out, |words, rings, at| {
-        // SAFETY: AVX2 is available where this is compiled for it.
-        unsafe { places(words, rings, window, at) }
-    });
+    portion::count(pixels, rings, out, |words, rings, at| places(words, rings, window, at));
 }
 
 /// See [`portion::place`]; `a <= b` of unsigned numbers is `min(a, b) == a`.

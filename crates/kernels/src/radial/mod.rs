@@ -29,8 +29,8 @@ use portion::Whole;
 /// ([`Window::is_listed`]) are appended to `listed` in their order, as `first` plus their position in `pixels`.
 ///
 /// # Panics
-/// If the lengths of `pixels` and `rings` differ, if a ring is beyond `counts`, if positions do not fit into 32 bits, or
-/// if the pixels are floats.
+/// If the lengths of `pixels` and `rings` differ, if a ring is beyond `counts`, if positions do not fit into 32 bits,
+/// or if the pixels are floats.
 pub fn count<P: Measured>(
     isa: Isa,
     pixels: &[P],

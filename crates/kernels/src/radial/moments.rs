@@ -80,13 +80,7 @@ pub fn add_whole<P: Pixel>(
 ///
 /// # Panics
 /// If the lengths of `pixels` and `rings` differ, or a ring has no range or no moments.
-pub fn add_real<P: Pixel>(
-    pixels: &[P],
-    rings: &[u16],
-    [low, high]: [P; 2],
-    ranges: &[ValueRange],
-    moments: &mut [RealMoments],
-) {
+pub fn add_real<P: Pixel>(pixels: &[P], rings: &[u16], [low, high]: [P; 2], ranges: &[ValueRange], moments: &mut [RealMoments]) {
     each(pixels, rings, [low, high], ranges, |ring, value| {
         let moments = &mut moments[ring];
         moments.count += 1;
@@ -96,13 +90,7 @@ pub fn add_real<P: Pixel>(
 }
 
 #[inline(always)]
-fn each<P: Pixel>(
-    pixels: &[P],
-    rings: &[u16],
-    [low, high]: [P; 2],
-    ranges: &[ValueRange],
-    mut add: impl FnMut(usize, f64),
-) {
+fn each<P: Pixel>(pixels: &[P], rings: &[u16], [low, high]: [P; 2], ranges: &[ValueRange], mut add: impl FnMut(usize, f64)) {
     assert_eq!(pixels.len(), rings.len(), "one ring for each pixel");
     for (&pixel, &ring) in pixels.iter().zip(rings) {
         let value = pixel.to_f64();

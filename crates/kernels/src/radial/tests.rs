@@ -48,7 +48,7 @@ fn naive<P: Measured>(pixels: &[P], rings: &[u16], [low, high]: [P; 2], base: i6
 
 fn check<P: Measured>() {
     for (n, count_px) in [0, 1, 2, 15, 63, 64, 65, 127, 129, 700, 4097].into_iter().enumerate() {
-        for (base, threshold) in [(0, 10.0), (-3, 4.5), (-8, -20.0), (5, 3.0), (0, 1e12), (-1000, 20.0), (2, f64::MIN)] {
+        for (base, threshold) in [(0i64, 10.0), (-3, 4.5), (-8, -20.0), (5, 3.0), (0, 1e12), (-1000, 20.0), (2, f64::MIN)] {
             let (pixels, rings) = image::<P>(count_px, n as u64 * 31 + base.unsigned_abs() + 1);
             for range in [[P::VALID_MIN, P::VALID_MAX], [P::from_whole(0), P::from_whole(9)], [P::VALID_MAX; 2]] {
                 let (expected, expected_listed) = naive(&pixels, &rings, range, base, threshold);
