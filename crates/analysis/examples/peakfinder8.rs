@@ -49,7 +49,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         snr_min: 5.0,
         local_background_radius_px: 4,
         radius_max_px: radius_max_px.parse()?,
-        pixel_max: 115_000.0,
         ..Settings::default()
     };
     let regions = [Region::whole(rows, columns)];

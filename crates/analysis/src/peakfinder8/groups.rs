@@ -2,14 +2,12 @@
 
 use super::bits::Bits;
 use super::settings::Region;
-use crate::plane::Plane;
-use konkordia_kernels::radial::ValueRange;
-use konkordia_kernels::stats::Measured;
 
 /// Finds groups. The pixels of a group come in the order in which they are reached from its first pixel.
 #[derive(Clone, Debug)]
 pub struct Groups {
-    marked: Bits,
+    /// The pixels that stand out; [`Self::each`] takes them.
+    pub marked: Bits,
     group: Vec<u32>,
 }
 
@@ -17,22 +15,6 @@ impl Groups {
     /// For images of so many pixels.
     pub fn new(pixels: usize) -> Self {
         Self { marked: Bits::new(pixels), group: Vec::with_capacity(pixels) }
-    }
-
-    /// Marks the pixels above the limits of their rings; `listed` are all that can be, or `None` if any pixel can be.
-    pub fn mark<P: Measured>(&mut self, plane: &Plane<'_, P>, rings: &[u16], ranges: &[ValueRange], listed: Option<&[u32]>) {
-        self.marked.clear();
-        let stands_out = |n: usize| {
-            let (pixel, ring) = (plane.pixels[n], usize::from(rings[n]));
-            ring != 0 && plane.is_valid(pixel) && pixel.to_f64() > ranges[ring].below
-        };
-        match listed {
-            Some(listed) => {
-                let listed = listed.iter().map(|&n| n as usize);
-                listed.filter(|&n| stands_out(n)).for_each(|n| self.marked.set(n));
-            }
-            None => (0..plane.pixels.len()).filter(|&n| stands_out(n)).for_each(|n| self.marked.set(n)),
-        }
     }
 
     /// Calls `found` with the region and the pixels of each group, and unmarks them.

@@ -114,9 +114,7 @@ impl Peakfinder8 {
         if !is_range || self.rings.count == 1 {
             return;
         }
-        let all_listed = self.statistics.find(isa, plane, &self.rings);
-        let listed = all_listed.then_some(&self.statistics.listed[..]);
-        self.groups.mark(plane, &self.rings.of_pixel, &self.statistics.ranges, listed);
+        self.statistics.find(isa, plane, &self.rings, &mut self.groups.marked);
         let (settings, disc) = (&self.settings, &self.disc);
         let rings =
             background::Rings { of_pixel: &self.rings.of_pixel, ranges: &self.statistics.ranges, means: &self.statistics.means };

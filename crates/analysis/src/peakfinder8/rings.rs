@@ -1,9 +1,10 @@
 //! The ring of each pixel, and which values of a ring stand out.
 
+use super::bits::Bits;
 use super::settings::{Region, Settings};
 use konkordia_core::pixel::Pixel;
 use konkordia_kernels::Isa;
-use konkordia_kernels::radial::{self, Moments, RealMoments, SLOTS, ValueRange, WholeMoments, Window};
+use konkordia_kernels::radial::{self, Listed, Moments, RealMoments, RingCounts, SLOTS, ValueRange, WholeMoments, Window};
 use konkordia_kernels::stats::Measured;
 
 use crate::plane::Plane;
@@ -17,8 +18,10 @@ const VALUE_MAX: f64 = 1e9;
 /// The lowest value that has a slot of its own, if values below zero are measurements: noise about zero.
 const LOWEST_SLOT: i64 = -8;
 
-/// Pixels between two looks at whether the list gets too long.
-const BLOCK: usize = 1 << 16;
+/// The image is counted in pieces of so many rows and columns: they have few rings, whose counts stay in the nearest
+/// cache.
+const PIECE_ROWS: usize = 16;
+const PIECE_COLUMNS: usize = 256;
 
 /// Of so many pixels, one may be listed; if there are more, the image is read once for each iteration.
 const LISTED_SHARE: usize = 4;
@@ -30,6 +33,8 @@ pub struct RingMap {
     pub of_pixel: Vec<u16>,
     /// Number of rings, with ring 0.
     pub count: usize,
+    /// True if no ring but ring 0 has more pixels than a counter of 16 bits can count.
+    pub is_countable: bool,
 }
 
 impl RingMap {
@@ -70,7 +75,10 @@ impl RingMap {
         let ring = |n: usize| if is_used(n) { (whole_px(n) - first_px) as u16 + 1 } else { 0 };
         let of_pixel: Vec<u16> = (0..radius_px.len()).map(ring).collect();
         let count = usize::from(of_pixel.iter().copied().max().unwrap_or(0)) + 1;
-        Ok(Self { of_pixel, count })
+        let mut pixels = vec![0u32; count];
+        of_pixel.iter().for_each(|&ring| pixels[usize::from(ring)] += 1);
+        let is_countable = pixels.iter().skip(1).all(|&pixels| pixels <= u32::from(u16::MAX));
+        Ok(Self { of_pixel, count, is_countable })
     }
 }
 
@@ -93,9 +101,9 @@ pub struct RingStatistics {
     pub ranges: Vec<ValueRange>,
     /// Mean of each ring.
     pub means: Vec<f64>,
-    counts: Vec<u32>,
-    /// Pixels that may stand out: those above the threshold, and a few others. Complete only if [`Self::find`] says so.
-    pub listed: Vec<u32>,
+    counts: Vec<RingCounts>,
+    /// Pixels that may stand out: those above the threshold, and a few others.
+    listed: Vec<Listed>,
     rest: Vec<Rest>,
     /// Moments of the small values, and the slots to which they belong.
     slots: Vec<((usize, usize), SlotMoments)>,
@@ -106,13 +114,13 @@ pub struct RingStatistics {
 impl RingStatistics {
     /// Takes its memory.
     pub fn new(settings: &Settings, rings: &RingMap) -> Self {
-        let (count, listed_max) = (rings.count, rings.of_pixel.len() / LISTED_SHARE + BLOCK);
+        let (count, listed_max) = (rings.count, rings.of_pixel.len() / LISTED_SHARE + PIECE_ROWS * PIECE_COLUMNS);
         Self {
             threshold: settings.threshold,
             snr_min: settings.snr_min,
             ranges: vec![ValueRange { above: 0.0, below: 0.0 }; count],
             means: vec![0.0; count],
-            counts: vec![0; count * SLOTS],
+            counts: vec![RingCounts::default(); count],
             listed: Vec::with_capacity(listed_max),
             rest: Vec::with_capacity(listed_max),
             slots: vec![Default::default(); count],
@@ -121,32 +129,53 @@ impl RingStatistics {
         }
     }
 
-    /// Finds the limits and the mean of each ring. True if all pixels that stand out are listed.
-    pub fn find<P: Measured>(&mut self, isa: Isa, plane: &Plane<'_, P>, rings: &RingMap) -> bool {
+    /// Finds the limits and the mean of each ring, and marks the pixels that stand out.
+    pub fn find<P: Measured>(&mut self, isa: Isa, plane: &Plane<'_, P>, rings: &RingMap, marked: &mut Bits) {
+        marked.clear();
         self.ranges.fill(ValueRange { above: -VALUE_MAX, below: VALUE_MAX });
         if P::TYPE.is_float() {
             self.read_floats(plane, rings);
-            return false;
+            return self.mark_all(plane, rings, marked);
         }
         let base = (plane.low.to_f64() as i64).max(LOWEST_SLOT);
         let window = Window::new(plane.low, plane.high, base, self.threshold);
-        let is_complete = self.count(isa, plane, rings, &window);
-        if is_complete {
-            self.take_rest(plane, rings, &window);
+        if rings.is_countable && self.count(isa, plane, rings, &window) {
+            self.take_rest(&window);
             self.use_counts(base);
+            self.mark_listed(&window, marked);
         } else {
             self.read_integers(plane, rings);
+            self.mark_all(plane, rings, marked);
         }
-        is_complete
+    }
+
+    fn mark_listed(&self, window: &Window, marked: &mut Bits) {
+        for listed in &self.listed {
+            if window.value(listed.word) as f64 > self.ranges[usize::from(listed.ring)].below {
+                marked.set(listed.position as usize);
+            }
+        }
+    }
+
+    fn mark_all<P: Measured>(&self, plane: &Plane<'_, P>, rings: &RingMap, marked: &mut Bits) {
+        for (n, (&pixel, &ring)) in plane.pixels.iter().zip(&rings.of_pixel).enumerate() {
+            if ring != 0 && plane.is_valid(pixel) && pixel.to_f64() > self.ranges[usize::from(ring)].below {
+                marked.set(n);
+            }
+        }
     }
 
     /// Counts all pixels; false if too many of them would be listed.
     fn count<P: Measured>(&mut self, isa: Isa, plane: &Plane<'_, P>, rings: &RingMap, window: &Window) -> bool {
-        self.counts.fill(0);
+        self.counts.fill(RingCounts::default());
         self.listed.clear();
-        let blocks = plane.pixels.chunks(BLOCK).zip(rings.of_pixel.chunks(BLOCK));
-        for (block, (pixels, rings)) in blocks.enumerate() {
-            radial::count(isa, pixels, rings, block * BLOCK, window, &mut self.counts, &mut self.listed);
+        for (row, column) in pieces(plane.rows, plane.columns) {
+            let columns = PIECE_COLUMNS.min(plane.columns - column);
+            for row in row..plane.rows.min(row + PIECE_ROWS) {
+                let first = row * plane.columns + column;
+                let (pixels, rings) = (&plane.pixels[first..first + columns], &rings.of_pixel[first..first + columns]);
+                radial::count(isa, pixels, rings, first, window, &mut self.counts, &mut self.listed);
+            }
             if self.listed.len() > plane.pixels.len() / LISTED_SHARE {
                 return false;
             }
@@ -154,12 +183,12 @@ impl RingStatistics {
         true
     }
 
-    fn take_rest<P: Pixel>(&mut self, plane: &Plane<'_, P>, rings: &RingMap, window: &Window) {
+    fn take_rest(&mut self, window: &Window) {
         self.rest.clear();
-        for &n in &self.listed {
-            let value = plane.pixels[n as usize].to_f64() as i64;
+        for listed in &self.listed {
+            let value = window.value(listed.word);
             if !window.has_slot(value) {
-                self.rest.push(Rest { ring: rings.of_pixel[n as usize], value });
+                self.rest.push(Rest { ring: listed.ring, value });
             }
         }
     }
@@ -172,7 +201,7 @@ impl RingStatistics {
                 let slots = slots_of(&self.ranges[ring], base);
                 let (known, small) = &mut self.slots[ring];
                 if *known != slots {
-                    (*known, *small) = (slots, slot_moments(&self.counts[ring * SLOTS..][..SLOTS], slots));
+                    (*known, *small) = (slots, slot_moments(&self.counts[ring], slots));
                 }
                 *moments = with_base(small, base);
             }
@@ -229,6 +258,11 @@ impl RingStatistics {
     }
 }
 
+/// First row and first column of the pieces of an image.
+fn pieces(rows: usize, columns: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..rows).step_by(PIECE_ROWS).flat_map(move |row| (0..columns).step_by(PIECE_COLUMNS).map(move |column| (row, column)))
+}
+
 /// The slots of the small values in a range: from the first to before the last.
 fn slots_of(range: &ValueRange, base: i64) -> (usize, usize) {
     let last = SLOTS as i64 - 1;
@@ -237,9 +271,9 @@ fn slots_of(range: &ValueRange, base: i64) -> (usize, usize) {
     (first as usize, end as usize)
 }
 
-fn slot_moments(counts: &[u32], (first, end): (usize, usize)) -> SlotMoments {
+fn slot_moments(counts: &RingCounts, (first, end): (usize, usize)) -> SlotMoments {
     let mut moments = SlotMoments::default();
-    for (slot, &count) in counts.iter().enumerate().take(end).skip(first) {
+    for (slot, &count) in counts.0.iter().enumerate().take(end).skip(first) {
         let (count, slot) = (u64::from(count), slot as u64);
         moments.count += count;
         moments.sum += (count * slot).cast_signed();

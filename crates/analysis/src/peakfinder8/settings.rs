@@ -25,8 +25,8 @@ pub struct Settings {
     pub radius_min_px: f64,
     /// Pixels from this distance on are not used (`max-res`); infinite for no limit.
     pub radius_max_px: f64,
-    /// Spots with a pixel that exceeds its background by more than this are left out (`max_adu` of the geometry,
-    /// without `use-saturated`); infinite for no limit.
+    /// Spots with a pixel that exceeds its background by more than this are left out (`max_adu` of the geometry
+    /// with `no-use-saturated`); infinite for no limit.
     pub pixel_max: f64,
 }
 

@@ -16,6 +16,7 @@ mod scalar;
 mod window;
 
 pub use moments::{Moments, RealMoments, ValueRange, WholeMoments, add_real, add_whole};
+pub use portion::{Listed, RingCounts};
 pub use window::{SLOTS, Window};
 
 use crate::isa::Isa;
@@ -23,10 +24,10 @@ use crate::stats::Measured;
 use konkordia_core::pixel::PixelType;
 use portion::Whole;
 
-/// Counts pixels by ring and value: `counts[ring * SLOTS + value - window.base]` for values below `window.base +
-/// SLOTS - 1`; the last slot of a ring counts all other values. Pixels of ring 0 and pixels that are not valid are
-/// counted in the slots of ring 0, where the numbers mean nothing. Usable pixels that the window lists
-/// ([`Window::is_listed`]) are appended to `listed` in their order, as `first` plus their position in `pixels`.
+/// Counts pixels by ring and value, modulo 2^16: slot `n` of a ring counts the value `n` above the first value with a
+/// slot; the last slot counts all other values. Pixels of ring 0 and pixels that are not valid are counted in the slots
+/// of ring 0, where the numbers mean nothing. Usable pixels that the window lists ([`Window::is_listed`]) are appended
+/// to `listed` in their order; their position is `first` plus the one in `pixels`.
 ///
 /// # Panics
 /// If the lengths of `pixels` and `rings` differ, if a ring is beyond `counts`, if positions do not fit into 32 bits,
@@ -37,8 +38,8 @@ pub fn count<P: Measured>(
     rings: &[u16],
     first: usize,
     window: &Window,
-    counts: &mut [u32],
-    listed: &mut Vec<u32>,
+    counts: &mut [RingCounts],
+    listed: &mut Vec<Listed>,
 ) {
     assert_eq!(pixels.len(), rings.len(), "one ring for each pixel");
     let first = u32::try_from(first + pixels.len()).expect("positions of 32 bits") - pixels.len() as u32;

@@ -23,10 +23,32 @@ macro_rules! whole {
 }
 whole!(i16 u16 i32 u32);
 
+/// How often each value occurs in a ring, see [`super::count`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(align(64))]
+pub struct RingCounts(pub [u16; SLOTS]);
+
+impl Default for RingCounts {
+    fn default() -> Self {
+        Self([0; SLOTS])
+    }
+}
+
+/// A pixel that is listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Its position.
+    pub position: u32,
+    /// Its value modulo 2^32, see [`Window::value`].
+    pub word: u32,
+    /// Its ring.
+    pub ring: u16,
+}
+
 /// Where the results go, see [`super::count`].
 pub struct Out<'a> {
-    pub counts: &'a mut [u32],
-    pub listed: &'a mut Vec<u32>,
+    pub counts: &'a mut [RingCounts],
+    pub listed: &'a mut Vec<Listed>,
     /// Position of the first pixel.
     pub first: u32,
 }
@@ -49,7 +71,7 @@ pub fn count<W: Whole>(
             *word = pixel.word();
         }
         let listed = places(&words, rings, &mut at);
-        finish(&at, listed, first, out);
+        finish(&at, listed, first, (&words, rings), out);
         first = first.wrapping_add(PORTION as u32);
     }
     if !rest.is_empty() {
@@ -60,18 +82,28 @@ pub fn count<W: Whole>(
             *word = pixel.word();
         }
         let listed = places(&words, &last_rings, &mut at);
-        finish(&at, listed, first, out);
+        finish(&at, listed, first, (&words, &last_rings), out);
     }
 }
 
 #[inline(always)]
-fn finish(places: &[u32; PORTION], mut listed: u64, first: u32, out: &mut Out<'_>) {
-    for &place in places {
-        let count = &mut out.counts[place as usize];
-        *count = count.wrapping_add(1);
+fn finish(
+    places: &[u32; PORTION],
+    mut listed: u64,
+    first: u32,
+    (words, rings): (&[u32; PORTION], &[u16; PORTION]),
+    out: &mut Out<'_>,
+) {
+    // Sixteen at a time, so that the loop is unrolled.
+    for places in places.as_chunks::<16>().0 {
+        for &place in places {
+            let count = &mut out.counts[place as usize / SLOTS].0[place as usize % SLOTS];
+            *count = count.wrapping_add(1);
+        }
     }
     while listed != 0 {
-        out.listed.push(first + listed.trailing_zeros());
+        let n = listed.trailing_zeros();
+        out.listed.push(Listed { position: first + n, word: words[n as usize], ring: rings[n as usize] });
         listed &= listed - 1;
     }
 }

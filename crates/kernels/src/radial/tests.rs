@@ -30,7 +30,13 @@ fn image<P: Measured>(count: usize, seed: u64) -> (Vec<P>, Vec<u16>) {
 type Counts = BTreeMap<(u16, i64), u32>;
 
 /// Number of pixels of each ring and value, and the pixels that are listed.
-fn naive<P: Measured>(pixels: &[P], rings: &[u16], [low, high]: [P; 2], base: i64, threshold: f64) -> (Counts, Vec<u32>) {
+fn naive<P: Measured>(
+    pixels: &[P],
+    rings: &[u16],
+    [low, high]: [P; 2],
+    base: i64,
+    threshold: f64,
+) -> (Counts, Vec<(u32, u16, i64)>) {
     let (mut counts, mut listed) = (Counts::new(), Vec::new());
     for (n, (&pixel, &ring)) in pixels.iter().zip(rings).enumerate() {
         if ring == 0 || pixel < low || pixel > high {
@@ -40,7 +46,7 @@ fn naive<P: Measured>(pixels: &[P], rings: &[u16], [low, high]: [P; 2], base: i6
         let is_small = value >= base && value < base + SLOTS as i64 - 1;
         *counts.entry((ring, if is_small { value } else { base + SLOTS as i64 - 1 })).or_default() += 1;
         if !is_small || value as f64 > threshold {
-            listed.push(n as u32 + 7);
+            listed.push((n as u32 + 7, ring, value));
         }
     }
     (counts, listed)
@@ -55,12 +61,14 @@ fn check<P: Measured>() {
                 let window = Window::new(range[0], range[1], base, threshold);
                 for &isa in Isa::available() {
                     let context = format!("{:?}, {count_px} pixels, base {base}, above {threshold}, {isa}", P::TYPE);
-                    let (mut counts, mut listed) = (vec![0; 5 * SLOTS], Vec::new());
+                    let (mut counts, mut listed) = (vec![RingCounts::default(); 5], Vec::new());
                     count(isa, &pixels, &rings, 7, &window, &mut counts, &mut listed);
-                    assert_eq!(listed, expected_listed, "{context}");
-                    for (place, &found) in counts.iter().enumerate().skip(SLOTS) {
+                    let listed = listed.iter().map(|one: &Listed| (one.position, one.ring, window.value(one.word)));
+                    assert_eq!(listed.collect::<Vec<_>>(), expected_listed, "{context}");
+                    let counts = counts.iter().flat_map(|ring| ring.0).enumerate();
+                    for (place, found) in counts.skip(SLOTS) {
                         let key = ((place / SLOTS) as u16, base + (place % SLOTS) as i64);
-                        assert_eq!(found, expected.get(&key).copied().unwrap_or(0), "{context}, {key:?}");
+                        assert_eq!(u32::from(found), expected.get(&key).copied().unwrap_or(0), "{context}, {key:?}");
                     }
                 }
                 for &pixel in pixels.iter().filter(|&&pixel| pixel >= range[0] && pixel <= range[1]) {

@@ -9,6 +9,7 @@ pub const SLOTS: usize = 64;
 /// kept modulo 2^32, in which differences of pixels of every integer type are exact.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
+    lowest: i64,
     /// Lowest value that is a measurement.
     pub(super) low: u32,
     /// Highest value that is a measurement, less the lowest.
@@ -31,7 +32,13 @@ impl Window {
         assert!(low <= high, "a range of values");
         let first_above = (threshold.floor() as i64).saturating_add(1);
         let cut = first_above.saturating_sub(base).clamp(0, SLOTS as i64 - 1);
-        Self { low: low as u32, span: (high - low) as u32, base: base as u32, cut: cut as u32 }
+        Self { lowest: low, low: low as u32, span: (high - low) as u32, base: base as u32, cut: cut as u32 }
+    }
+
+    /// The value of a measurement from what it is modulo 2^32.
+    #[inline]
+    pub fn value(&self, word: u32) -> i64 {
+        self.lowest + i64::from(word.wrapping_sub(self.low))
     }
 
     /// True if the pixel with this value is listed, provided that it is a measurement.
