@@ -1,11 +1,11 @@
 //! Finds the spots of a raw image of 32-bit integers (little-endian, no header) and prints them as CSV. Times go to
 //! stderr.
 //!
-//! `peakfinder8 IMAGE ROWS COLUMNS BEAM_X_PX BEAM_Y_PX RADIUS_MAX_PX`: distances are those of the first corners of the
-//! pixels, as in CrystFEL. With `TRUNCATE=1` they are made of whole pixels, as CrystFEL makes them.
+//! `peakfinder8 IMAGE ROWS COLUMNS BEAM_X_PX BEAM_Y_PX RADIUS_MAX_PX`: the beam counts from the first corner of the
+//! first pixel, as in CrystFEL.
 
 use konkordia_analysis::Plane;
-use konkordia_analysis::peakfinder8::{Peakfinder8, Region, Settings};
+use konkordia_analysis::peakfinder8::{Peakfinder8, Region, Settings, crystfel_radius_px};
 use konkordia_analysis::spot::SpotList;
 use konkordia_kernels::Isa;
 use konkordia_kernels::stats::Measured;
@@ -37,11 +37,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let pixels: Vec<i32> = words.iter().map(|word| i32::from_le_bytes(*word)).collect();
     let (rows, columns): (usize, usize) = (rows.parse()?, columns.parse()?);
     let (beam_x, beam_y): (f64, f64) = (x_px.parse()?, y_px.parse()?);
-    let truncate = std::env::var_os("TRUNCATE").is_some();
-    let distance = |at: f64| if truncate { at.trunc() } else { at };
     let radius = |n: usize| {
         let (x, y) = ((n % columns) as f64 - beam_x, (n / columns) as f64 - beam_y);
-        distance(x).hypot(distance(y)) as f32
+        crystfel_radius_px(x, y)
     };
     let radius_px: Vec<f32> = (0..rows * columns).map(radius).collect();
     let settings = Settings {

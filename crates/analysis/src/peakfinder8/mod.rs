@@ -14,13 +14,13 @@
 //!
 //! Two consequences: the position of a spot is weighted with its pixels and not with what they have above the
 //! background. A background in which all pixels are equal has no standard deviation, and a spot on it has no
-//! signal-to-noise ratio and is left out; so is every pixel of a ring in which all values that do not stand out are equal.
+//! signal-to-noise ratio and is left out; so is every pixel of a ring in which all values that do not stand out are
+//! equal.
 //!
 //! Results are the same on every machine: statistics of integers are exact, those of floats are made in double
 //! precision in the order of the pixels. CrystFEL computes in single precision, so that the limits of its rings differ
-//! in the last digits. CrystFEL takes distances from the beam with coordinates truncated to whole pixels; here they are
-//! what the caller gives. CrystFEL 0.12 may add pixels near the first pixel of a panel to any spot; later versions and
-//! this program do not.
+//! in the last digits. The caller gives the distances from the beam; [`crystfel_radius_px`] are those of CrystFEL.
+//! CrystFEL 0.12 may add pixels near the first pixel of a panel to any spot; later versions and this program do not.
 
 mod background;
 mod bits;
@@ -28,7 +28,7 @@ mod groups;
 mod rings;
 mod settings;
 
-pub use settings::{LOCAL_BACKGROUND_RADIUS_MAX_PX, Region, SETTINGS_VERSION, Settings};
+pub use settings::{LOCAL_BACKGROUND_RADIUS_MAX_PX, Region, SETTINGS_VERSION, Settings, crystfel_radius_px};
 
 use crate::plane::Plane;
 use crate::spot::SpotList;

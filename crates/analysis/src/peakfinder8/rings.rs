@@ -18,12 +18,11 @@ const VALUE_MAX: f64 = 1e9;
 /// The lowest value that has a slot of its own, if values below zero are measurements: noise about zero.
 const LOWEST_SLOT: i64 = -8;
 
-/// The image is counted in pieces of so many rows and columns: they have few rings, whose counts stay in the nearest
-/// cache.
-const PIECE_ROWS: usize = 16;
-const PIECE_COLUMNS: usize = 256;
+/// Pixels between two looks at whether the list gets too long.
+const BLOCK: usize = 1 << 14;
 
-/// Of so many pixels, one may be listed; if there are more, the image is read once for each iteration.
+/// Of so many pixels, one may be listed. If more of them are above the threshold, only those are listed whose values
+/// have no slot, and a second pass finds those that stand out. If more of them have no slot, each iteration is a pass.
 const LISTED_SHARE: usize = 4;
 
 /// The ring of each pixel. Ring 0 holds the pixels that are not used.
@@ -104,6 +103,7 @@ pub struct RingStatistics {
     counts: Vec<RingCounts>,
     /// Pixels that may stand out: those above the threshold, and a few others.
     listed: Vec<Listed>,
+    listed_max: usize,
     rest: Vec<Rest>,
     /// Moments of the small values, and the slots to which they belong.
     slots: Vec<((usize, usize), SlotMoments)>,
@@ -114,7 +114,7 @@ pub struct RingStatistics {
 impl RingStatistics {
     /// Takes its memory.
     pub fn new(settings: &Settings, rings: &RingMap) -> Self {
-        let (count, listed_max) = (rings.count, rings.of_pixel.len() / LISTED_SHARE + PIECE_ROWS * PIECE_COLUMNS);
+        let (count, listed_max) = (rings.count, rings.of_pixel.len() / LISTED_SHARE + BLOCK);
         Self {
             threshold: settings.threshold,
             snr_min: settings.snr_min,
@@ -122,6 +122,7 @@ impl RingStatistics {
             means: vec![0.0; count],
             counts: vec![RingCounts::default(); count],
             listed: Vec::with_capacity(listed_max),
+            listed_max,
             rest: Vec::with_capacity(listed_max),
             slots: vec![Default::default(); count],
             whole: vec![WholeMoments::default(); count],
@@ -139,14 +140,17 @@ impl RingStatistics {
         }
         let base = (plane.low.to_f64() as i64).max(LOWEST_SLOT);
         let window = Window::new(plane.low, plane.high, base, self.threshold);
-        if rings.is_countable && self.count(isa, plane, rings, &window) {
-            self.take_rest(&window);
-            self.use_counts(base);
-            self.mark_listed(&window, marked);
+        if self.count(isa, plane, rings, &window) {
+            self.use_counts(base, &window);
+            return self.mark_listed(&window, marked);
+        }
+        let window = Window::new(plane.low, plane.high, base, f64::INFINITY);
+        if self.count(isa, plane, rings, &window) {
+            self.use_counts(base, &window);
         } else {
             self.read_integers(plane, rings);
-            self.mark_all(plane, rings, marked);
         }
+        self.mark_all(plane, rings, marked);
     }
 
     fn mark_listed(&self, window: &Window, marked: &mut Bits) {
@@ -165,17 +169,16 @@ impl RingStatistics {
         }
     }
 
-    /// Counts all pixels; false if too many of them would be listed.
+    /// Counts all pixels; false if that is not possible, or if too many of them would be listed.
     fn count<P: Measured>(&mut self, isa: Isa, plane: &Plane<'_, P>, rings: &RingMap, window: &Window) -> bool {
+        if !rings.is_countable {
+            return false;
+        }
         self.counts.fill(RingCounts::default());
         self.listed.clear();
-        for (row, column) in pieces(plane.rows, plane.columns) {
-            let columns = PIECE_COLUMNS.min(plane.columns - column);
-            for row in row..plane.rows.min(row + PIECE_ROWS) {
-                let first = row * plane.columns + column;
-                let (pixels, rings) = (&plane.pixels[first..first + columns], &rings.of_pixel[first..first + columns]);
-                radial::count(isa, pixels, rings, first, window, &mut self.counts, &mut self.listed);
-            }
+        let blocks = plane.pixels.chunks(BLOCK).zip(rings.of_pixel.chunks(BLOCK));
+        for (block, (pixels, rings)) in blocks.enumerate() {
+            radial::count(isa, pixels, rings, block * BLOCK, window, &mut self.counts, &mut self.listed);
             if self.listed.len() > plane.pixels.len() / LISTED_SHARE {
                 return false;
             }
@@ -183,7 +186,8 @@ impl RingStatistics {
         true
     }
 
-    fn take_rest(&mut self, window: &Window) {
+    /// All iterations from the numbers of small values and the list of the others.
+    fn use_counts(&mut self, base: i64, window: &Window) {
         self.rest.clear();
         for listed in &self.listed {
             let value = window.value(listed.word);
@@ -191,10 +195,7 @@ impl RingStatistics {
                 self.rest.push(Rest { ring: listed.ring, value });
             }
         }
-    }
-
-    /// All iterations from the numbers of small values and the list of the others.
-    fn use_counts(&mut self, base: i64) {
+        debug_assert!(self.listed.len().max(self.rest.len()) <= self.listed_max, "no memory is taken here");
         self.slots.fill(Default::default());
         for _ in 0..ITERATIONS {
             for (ring, moments) in self.whole.iter_mut().enumerate().skip(1) {
@@ -256,11 +257,6 @@ impl RingStatistics {
         }
         changed
     }
-}
-
-/// First row and first column of the pieces of an image.
-fn pieces(rows: usize, columns: usize) -> impl Iterator<Item = (usize, usize)> {
-    (0..rows).step_by(PIECE_ROWS).flat_map(move |row| (0..columns).step_by(PIECE_COLUMNS).map(move |column| (row, column)))
 }
 
 /// The slots of the small values in a range: from the first to before the last.

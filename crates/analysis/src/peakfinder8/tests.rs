@@ -143,6 +143,14 @@ fn every_size_and_place_of_the_beam() {
 }
 
 #[test]
+fn a_ring_may_have_more_pixels_than_its_counters_count() {
+    let scene = Scene { rows: 263, columns: 260, centre_px: (1e12, 0.0), ..SCENE };
+    let whole = [Region::whole(scene.rows, scene.columns)];
+    let found = check_all(&scene, &settings(), &whole, 12);
+    assert!(found.iter().all(|&found| found > 20), "{found:?}");
+}
+
+#[test]
 fn no_spot_and_no_background_crosses_the_border_of_a_region() {
     let region = |x_px, y_px, columns, rows| Region { x_px, y_px, columns, rows };
     let quarters = [region(0, 0, 60, 50), region(60, 0, 71, 50), region(0, 50, 60, 47), region(60, 50, 71, 47)];
@@ -254,4 +262,5 @@ fn what_makes_no_sense_is_refused() {
     let radius = [1.0, f32::NAN, f32::INFINITY, -3.0, 5.0, 6.0];
     let finder = Peakfinder8::new(settings, &radius, &[true; 6], 2, 3, &[whole]).unwrap();
     assert_eq!(finder.rings.of_pixel, [1, 0, 0, 0, 5, 6]);
+    assert_eq!(crystfel_radius_px(-3.9, 4.9), 5.0);
 }
