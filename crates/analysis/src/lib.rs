@@ -3,6 +3,7 @@
 //! [`Plane`] first, then [`spot::Spot`].
 #![forbid(unsafe_code)]
 
+pub mod peakfinder8;
 pub mod plane;
 pub mod regions;
 pub mod sparse;

@@ -40,6 +40,7 @@ pub mod isa;
 pub mod lz4;
 pub mod pedestal;
 pub mod planes;
+pub mod radial;
 pub mod stats;
 pub mod sz3;
 pub mod transform;
