@@ -3,6 +3,9 @@
 //! [`Plane`] first, then [`spot::Spot`].
 #![forbid(unsafe_code)]
 
+pub mod components;
+pub mod dispersion;
+pub mod ordered;
 pub mod plane;
 pub mod spot;
 
