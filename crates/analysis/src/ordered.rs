@@ -76,7 +76,9 @@ mod tests {
     #[test]
     fn the_first_ones_are_kept_in_their_order() {
         let mut ordered = Ordered::default();
-        for (spots_max, expected) in [(0, vec![]), (1, vec![0.0]), (4, vec![0.0, 1.0, 2.0, 3.0]), (9, (0..7).map(f64::from).collect())] {
+        for (spots_max, expected) in
+            [(0, vec![]), (1, vec![0.0]), (4, vec![0.0, 1.0, 2.0, 3.0]), (9, (0..7).map(f64::from).collect())]
+        {
             let mut list = SpotList::new(spots_max);
             list.push(Spot::default());
             ordered.start(list.spots_max());

@@ -2,7 +2,6 @@
 
 use super::settings::{FAR_PX, Settings};
 use crate::plane::Plane;
-use konkordia_core::pixel::Pixel;
 use konkordia_kernels::Isa;
 use konkordia_kernels::dispersion::{
     BLOCK, Bound, Columns, PAD, Range, Row, Value, Window, disperse, erode, load, padded, slide, slide_background,
@@ -57,6 +56,11 @@ pub struct Around {
     pub sum: f64,
 }
 
+/// The part of `all` that belongs to a slot.
+fn line<T>(all: &[T], slot: usize, length: usize) -> &[T] {
+    &all[slot * length..(slot + 1) * length]
+}
+
 impl Sliding {
     fn new([half_height, half_width]: [usize; 2], columns: usize) -> Self {
         let large = vec![0; columns.div_ceil(BLOCK) + 2];
@@ -68,8 +72,11 @@ impl Sliding {
         self.large.fill(0);
     }
 
-    /// Counts the blocks with large values of a row that enters and of one that leaves.
-    fn count_large(&mut self, enter: &[u8], leave: &[u8]) {
+    /// Counts the blocks with large values of a row that enters and of one that leaves; `large` holds them for all
+    /// slots.
+    fn count_large(&mut self, large: &[u8], enter: usize, leave: usize) {
+        let blocks = self.large.len() - 2;
+        let [enter, leave] = [enter, leave].map(|slot| line(large, slot, blocks));
         for ((count, enter), leave) in self.large[1..].iter_mut().zip(enter).zip(leave) {
             *count = count.wrapping_add(*enter).wrapping_sub(*leave);
         }
@@ -138,7 +145,8 @@ impl<V: Value> Rows<V> {
         let row = step as isize;
         self.slide_near(isa, row);
         let middle = row - self.half_height as isize;
-        let in_image = |row: isize| usize::try_from(row).ok().filter(|row| *row < self.rows);
+        let rows = self.rows;
+        let in_image = |row: isize| usize::try_from(row).ok().filter(|row| *row < rows);
         if let Some(middle) = in_image(middle) {
             self.disperse(isa, middle);
             if !self.extended {
@@ -159,11 +167,6 @@ impl<V: Value> Rows<V> {
     /// Where a row lies, in slots.
     fn slot(&self, row: isize) -> usize {
         if row >= 0 && row < self.rows as isize { row as usize % self.ring } else { self.ring }
-    }
-
-    /// The part of `all` that belongs to a slot.
-    fn line<'a, T>(&self, all: &'a [T], slot: usize) -> &'a [T] {
-        &all[slot * self.length..(slot + 1) * self.length]
     }
 
     fn load<P: Measured>(&mut self, isa: Isa, plane: &Plane<P>, usable: &[u8], row: usize) {
@@ -187,20 +190,16 @@ impl<V: Value> Rows<V> {
 
     fn slide_near(&mut self, isa: Isa, row: isize) {
         let [enter, leave] = [row, row - 2 * self.near.half_height as isize - 1].map(|row| self.slot(row));
-        let line = |slot| (self.line(&self.values, slot), self.line(&self.flags, slot));
+        let line = |slot| (line(&self.values, slot, self.length), line(&self.flags, slot, self.length));
         slide(isa, line(enter), line(leave), &mut self.near.columns);
-        let blocks = self.is_wide.len();
-        let large = |slot: usize| &self.large[slot * blocks..(slot + 1) * blocks];
-        self.near.count_large(large(enter), large(leave));
+        self.near.count_large(&self.large, enter, leave);
     }
 
     fn slide_far(&mut self, isa: Isa, row: isize) {
         let [enter, leave] = [row, row - 2 * self.far.half_height as isize - 1].map(|row| self.slot(row));
-        let line = |slot| (self.line(&self.values, slot), self.line(&self.back, slot));
+        let line = |slot| (line(&self.values, slot, self.length), line(&self.back, slot, self.length));
         slide_background(isa, line(enter), line(leave), &mut self.far.columns);
-        let blocks = self.is_wide.len();
-        let large = |slot: usize| &self.large[slot * blocks..(slot + 1) * blocks];
-        self.far.count_large(large(enter), large(leave));
+        self.far.count_large(&self.large, enter, leave);
     }
 
     fn take_slots(&mut self, middle: usize, reach: usize) {
@@ -239,7 +238,7 @@ impl<V: Value> Rows<V> {
     /// For each column of a row that came out: 1 if the pixel can be strong, otherwise 0.
     pub fn candidates(&self, row: usize) -> &[u8] {
         let candidates = if self.extended { &self.inner } else { &self.above };
-        &self.line(candidates, self.slot(row as isize))[PAD..PAD + self.columns]
+        &line(candidates, self.slot(row as isize), self.length)[PAD..PAD + self.columns]
     }
 
     /// The background around a pixel of the row that came out last.
@@ -254,8 +253,8 @@ impl<V: Value> Rows<V> {
         let (mut count, mut sum) = (0, 0.0);
         let (row, reach) = (row as isize, window.half_height as isize);
         for slot in (row - reach..=row + reach).map(|row| self.slot(row)) {
-            let values = &self.line(&self.values, slot)[under.clone()];
-            for (value, counted) in values.iter().zip(&self.line(counted, slot)[under.clone()]) {
+            let values = &line(&self.values, slot, self.length)[under.clone()];
+            for (value, counted) in values.iter().zip(&line(counted, slot, self.length)[under.clone()]) {
                 count += u32::from(counted & 1);
                 sum += if counted & 1 == 1 { value.wide() } else { 0.0 };
             }

@@ -174,7 +174,13 @@ fn equals_a_naive_finder() {
         Settings { masked_is_background: false, pixels_min: 1, ..Settings::default() },
         Settings { half_window_px: [1, 2], pixels_min: 2, gain: 0.7, ..Settings::default() },
         Settings { half_window_px: [5, 4], count_min: 0, sigma_strong: 4.5, ..Settings::default() },
-        Settings { half_window_px: [2, 5], global_threshold: 20.0, pixels_max: 9, peak_distance_max_px: 0.5, ..Settings::default() },
+        Settings {
+            half_window_px: [2, 5],
+            global_threshold: 20.0,
+            pixels_max: 9,
+            peak_distance_max_px: 0.5,
+            ..Settings::default()
+        },
         Settings { half_window_px: [4, 1], extended: false, sigma_background: 2.0, gain: 1.5, ..Settings::default() },
     ];
     let mut found = 0;
