@@ -1,7 +1,6 @@
 //! Each function, with each instruction set, against a naive one.
 
 use super::*;
-use konkordia_core::pixel::Pixel;
 
 struct Random(u64);
 
