@@ -108,13 +108,19 @@ fn disperse_width<V: Value, const WIDTH: usize>(window: Window<V>, columns: &mut
     let flags = row.flags[PAD..].as_chunks::<BLOCK>().0;
     for (block, ((out, flags), is_wide)) in out.iter_mut().zip(flags).zip(row.is_wide).enumerate() {
         let first = PAD + block * BLOCK - WIDTH / 2;
-        let mut counts = [0u16; BLOCK];
-        across::<u8, u16, WIDTH>(&columns.counts[first..], &mut counts);
-        let is_whole = usize::from(counts.iter().fold(u16::MAX, |least, count| least.min(*count))) == bound.whole;
+        let is_whole = are_whole::<WIDTH>(&columns.counts[first..], bound.whole / WIDTH);
+        let mut counts = [bound.whole as u16; BLOCK];
+        if !is_whole {
+            across::<u8, u16, WIDTH>(&columns.counts[first..], &mut counts);
+        }
         if *is_wide == 0 && V::IS_WHOLE {
             let (mut sums, mut squares) = ([0; BLOCK], [0; BLOCK]);
             across::<i32, i32, WIDTH>(&columns.sums[first..], &mut sums);
             across::<i32, i32, WIDTH>(&columns.squares[first..], &mut squares);
+            if is_whole && !may_be_above(&sums, &squares, bound) {
+                *out = [0; BLOCK];
+                continue;
+            }
             decide(is_whole, &counts, &sums, &squares, bound, out);
         } else {
             let end = (block + 1) * BLOCK + 2 * PAD;
@@ -131,6 +137,33 @@ fn disperse_width<V: Value, const WIDTH: usize>(window: Window<V>, columns: &mut
             }
         }
     }
+}
+
+/// True if all pixels count in all columns under the windows of a block.
+#[inline(always)]
+fn are_whole<const WIDTH: usize>(counts: &[u8], height: usize) -> bool {
+    const { assert!(WIDTH <= BLOCK) };
+    let counts = &counts[..BLOCK + WIDTH - 1];
+    let mut least = u8::MAX;
+    for n in 0..BLOCK {
+        least = least.min(counts[n]).min(counts[n + WIDTH - 1]);
+    }
+    usize::from(least) == height
+}
+
+/// False only if no pixel of a block, of whose windows all pixels count, is above the bound. In single precision, whose
+/// roundings (a few parts in 2^24) the margin of a part in 2^20 covers: the square of the sum is never above the number
+/// times the sum of the squares.
+#[inline(always)]
+fn may_be_above(sums: &[i32; BLOCK], squares: &[i32; BLOCK], bound: &Bound) -> bool {
+    const MARGIN: f32 = 1.0 / (1 << 20) as f32;
+    let (count, factor) = (bound.whole as f32 * (1.0 + MARGIN), bound.whole_factor() as f32 * (1.0 - MARGIN));
+    let mut any = false;
+    for n in 0..BLOCK {
+        let (sum, squares) = (sums[n] as f32, squares[n] as f32);
+        any |= count * squares - sum * sum > factor * sum;
+    }
+    any
 }
 
 /// Sums of `WIDTH` neighbours, from each of the first [`BLOCK`] columns on.
@@ -175,20 +208,24 @@ fn sum_wide<V: Value>(window: Window<V>, columns: &mut Columns, first: usize, en
     if first >= end {
         return;
     }
-    let sums = columns.wide_sums[first..end].as_chunks_mut::<BLOCK>().0;
-    let squares = columns.wide_squares[first..end].as_chunks_mut::<BLOCK>().0;
-    for (block, (sums, squares)) in sums.iter_mut().zip(squares).enumerate() {
-        (*sums, *squares) = ([0.0; BLOCK], [0.0; BLOCK]);
+    let sums = columns.wide_sums[first..end].as_chunks_mut::<PART>().0;
+    let squares = columns.wide_squares[first..end].as_chunks_mut::<PART>().0;
+    for (part, (out_sums, out_squares)) in sums.iter_mut().zip(squares).enumerate() {
+        let (mut sums, mut squares) = ([0.0; PART], [0.0; PART]);
         for slot in window.slots {
-            let values = &window.values[slot * window.length + first + block * BLOCK..][..BLOCK];
-            for n in 0..BLOCK {
+            let values = &window.values[slot * window.length + first + part * PART..][..PART];
+            for n in 0..PART {
                 let value = values[n].wide();
                 sums[n] += value;
                 squares[n] += value * value;
             }
         }
+        (*out_sums, *out_squares) = (sums, squares);
     }
 }
+
+/// Columns whose sums in double precision are made together.
+const PART: usize = 16;
 
 /// See [`super::erode`].
 #[inline(always)]
@@ -200,6 +237,14 @@ pub fn erode(above: &[u8], length: usize, slots: &[usize], flags: &[u8], inner: 
     let flags = flags[PAD..length - PAD].as_chunks::<BLOCK>().0;
     for (block, ((inner, back), flags)) in blocks.zip(backs).zip(flags).enumerate() {
         let first = block * BLOCK;
+        let here = &above[slots[reach] * length + PAD + first..][..BLOCK];
+        if here.iter().fold(0, |any, above| any | above) == 0 {
+            *inner = [0; BLOCK];
+            for (back, flag) in back.iter_mut().zip(flags) {
+                *back = flag & 1;
+            }
+            continue;
+        }
         let mut down = [1u8; BLOCK + 2 * PAD];
         for slot in slots {
             let row = &above[slot * length + first..][..BLOCK + 2 * PAD];
