@@ -84,7 +84,7 @@ impl Sliding {
 
     /// True if the window has large values in a block or beside it.
     fn is_large(&self, block: usize) -> bool {
-        self.large[block..block + 3] != [0; 3]
+        self.large[block] | self.large[block + 1] | self.large[block + 2] != 0
     }
 }
 

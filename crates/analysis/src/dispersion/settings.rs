@@ -53,12 +53,12 @@ impl Settings {
             ("peak_distance_max_px", self.peak_distance_max_px),
         ];
         for (name, number) in numbers {
-            if !(number >= 0.0 && number.is_finite()) {
-                return Err(format!("{name} is {number}; it is a number from 0 on"));
+            if !(0.0..=HIGHEST).contains(&number) {
+                return Err(format!("{name} is {number}; it is a number from 0 to {HIGHEST}"));
             }
         }
-        if !(self.gain > 0.0 && self.gain.is_finite()) {
-            return Err(format!("gain is {}; it is above 0", self.gain));
+        if !(self.gain > 0.0 && self.gain <= HIGHEST) {
+            return Err(format!("gain is {}; it is above 0 and at most {HIGHEST}", self.gain));
         }
         if self.pixels_min == 0 || self.pixels_max < self.pixels_min {
             let (min, max) = (self.pixels_min, self.pixels_max);
@@ -83,6 +83,9 @@ impl Settings {
 
 /// The window of the background is larger than that of the dispersion by this much on each side.
 pub(super) const FAR_PX: usize = 2;
+
+/// No setting is higher than this, so that sums over windows stay in range.
+const HIGHEST: f64 = 1e9;
 
 impl Default for Settings {
     fn default() -> Self {

@@ -39,16 +39,20 @@ impl Bound {
         (f64::from(i32::MAX) / self.whole as f64).sqrt() as i32
     }
 
-    /// The factor for windows in which all pixels count.
+    /// The factor for this number of pixels; infinite if they are too few.
     #[inline(always)]
-    pub fn whole_factor(&self) -> f64 {
-        self.factors[self.whole]
+    pub fn factor(&self, count: usize) -> f64 {
+        self.factors[count]
     }
 
-    /// True if the middle of such a window is not background.
-    #[inline(always)]
+    /// True if the middle of a window is not background; see [`Bound`].
     pub fn is_above(&self, count: usize, sum: f64, squares: f64) -> bool {
-        let factor = self.factors[count];
-        sum >= 0.0 && factor < f64::INFINITY && count as f64 * squares - sum * sum > factor * sum
+        is_above(count as f64, sum, squares, self.factor(count))
     }
+}
+
+/// See [`Bound`]. Without branches, for loops over many windows.
+#[inline(always)]
+pub fn is_above(count: f64, sum: f64, squares: f64, factor: f64) -> bool {
+    (sum >= 0.0) & (factor < f64::INFINITY) & (count * squares - sum * sum > factor * sum)
 }

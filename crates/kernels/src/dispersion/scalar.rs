@@ -1,6 +1,6 @@
 //! Plain Rust. The other instruction sets compile the same lines for wider registers.
 
-use super::bound::Bound;
+use super::bound::{Bound, is_above};
 use super::lines::{BLOCK, Columns, PAD, Range, Row, Window};
 use super::value::Value;
 use crate::stats::Measured;
@@ -111,6 +111,10 @@ fn disperse_width<V: Value, const WIDTH: usize>(window: Window<V>, columns: &mut
         let is_whole = are_whole::<WIDTH>(&columns.counts[first..], bound.whole / WIDTH);
         let mut counts = [bound.whole as u16; BLOCK];
         if !is_whole {
+            if flags.iter().fold(0, |any, flag| any | flag) == 0 {
+                *out = [row.masked; BLOCK];
+                continue;
+            }
             across::<u8, u16, WIDTH>(&columns.counts[first..], &mut counts);
         }
         if *is_wide == 0 && V::IS_WHOLE {
@@ -157,7 +161,7 @@ fn are_whole<const WIDTH: usize>(counts: &[u8], height: usize) -> bool {
 #[inline(always)]
 fn may_be_above(sums: &[i32; BLOCK], squares: &[i32; BLOCK], bound: &Bound) -> bool {
     const MARGIN: f32 = 1.0 / (1 << 20) as f32;
-    let (count, factor) = (bound.whole as f32 * (1.0 + MARGIN), bound.whole_factor() as f32 * (1.0 - MARGIN));
+    let (count, factor) = (bound.whole as f32 * (1.0 + MARGIN), bound.factor(bound.whole) as f32 * (1.0 - MARGIN));
     let mut any = false;
     for n in 0..BLOCK {
         let (sum, squares) = (sums[n] as f32, squares[n] as f32);
@@ -190,14 +194,18 @@ fn decide<S: Copy + Into<f64>>(
     out: &mut [u8; BLOCK],
 ) {
     if is_whole {
-        let (count, factor) = (bound.whole as f64, bound.whole_factor());
+        let (count, factor) = (bound.whole as f64, bound.factor(bound.whole));
         for n in 0..BLOCK {
-            let (sum, squares): (f64, f64) = (sums[n].into(), squares[n].into());
-            out[n] = u8::from((sum >= 0.0) & (count * squares - sum * sum > factor * sum));
+            out[n] = u8::from(is_above(count, sums[n].into(), squares[n].into(), factor));
         }
     } else {
+        let mut factors = [0.0; BLOCK];
+        for (factor, count) in factors.iter_mut().zip(counts) {
+            *factor = bound.factor(usize::from(*count));
+        }
         for n in 0..BLOCK {
-            out[n] = u8::from(bound.is_above(usize::from(counts[n]), sums[n].into(), squares[n].into()));
+            let (sum, squares) = (sums[n].into(), squares[n].into());
+            out[n] = u8::from(is_above(f64::from(counts[n]), sum, squares, factors[n]));
         }
     }
 }
