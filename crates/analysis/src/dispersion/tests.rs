@@ -118,9 +118,9 @@ fn image<P: Measured>(rows: usize, columns: usize, random: &mut Random) -> (Vec<
     let mut photons: Vec<f32> = (0..rows * columns).map(|_| (random.below(4) * random.below(2)) as f32).collect();
     for _ in 0..rows * columns / 150 {
         let (row, column, height) = (random.below(rows as u64), random.below(columns as u64), random.below(5000) as f32);
-        for n in 0..photons.len() {
+        for (n, photons) in photons.iter_mut().enumerate() {
             let distance = (n / columns).abs_diff(row as usize).pow(2) + (n % columns).abs_diff(column as usize).pow(2);
-            photons[n] += (height / (1.0 + (distance * distance) as f32)).floor();
+            *photons += (height / (1.0 + (distance * distance) as f32)).floor();
         }
     }
     let special = [P::MISSING, P::MASKED, P::INVALID, P::SATURATED, P::VALID_MIN, P::from_count(1 << 24), P::from_count(30_000)];

@@ -92,7 +92,8 @@ fn check_row<P: Measured, V: Value>(half: [usize; 2], columns: usize, random: &m
     let rows = 2 * half[0] + 2;
     let image = image::<P>(rows, columns, random);
     let bound = Bound::new(half[0], half[1], 2 + random.below(3) as usize, 1.5, 1.0);
-    let mut first: Option<(Vec<u8>, Vec<u8>)> = None;
+    let marks: Vec<u8> = (0..rows * length).map(|_| u8::from(random.below(2) == 1)).collect();
+    let mut first: Option<Vec<u8>> = None;
     for &isa in Isa::available() {
         let lines = loaded::<P, V>(isa, &image, columns, bound.small_max());
         check_load(&image, columns, bound.small_max(), &lines);
@@ -119,11 +120,9 @@ fn check_row<P: Measured, V: Value>(half: [usize; 2], columns: usize, random: &m
             let is_close = !V::IS_WHOLE && squares > 1e9;
             assert!(is_close || above[PAD + column] == expected, "{context}");
         }
-        let marks: Vec<u8> = (0..rows * length).map(|_| u8::from(random.below(2) == 1)).collect();
-        let (marks, _) = first.get_or_insert((marks, above.clone()));
-        let background = sum_background(isa, &lines, marks, columns);
-        assert_eq!(first.get_or_insert_default().1, above, "{isa}: other results than {}", Isa::Scalar);
-        let naive = naive_background(&lines, &first.get_or_insert_default().0, columns);
+        assert_eq!(first.get_or_insert_with(|| above.clone()), &above, "{isa}: other results than {}", Isa::Scalar);
+        let background = sum_background(isa, &lines, &marks, columns);
+        let naive = naive_background(&lines, &marks, columns);
         assert_eq!(background.counts[PAD..length - PAD], naive.counts[PAD..length - PAD]);
         assert_eq!(background.sums[PAD..length - PAD], naive.sums[PAD..length - PAD]);
     }
