@@ -126,7 +126,7 @@ fn find_runs<P: Measured, V: Value>(
         }
         for (n, _) in candidates.iter().enumerate().filter(|(_, candidate)| **candidate != 0) {
             let column = block * WORD + n;
-            let around = rows.around(row, column);
+            let around = rows.around(column);
             let place = [row, column];
             let Some(strong) = Strong::test(settings, pixels[column].to_f64(), around, place, plane.columns) else {
                 continue;

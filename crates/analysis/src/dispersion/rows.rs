@@ -161,7 +161,9 @@ impl<V: Value> Rows<V> {
             self.erode(isa, shrunk);
         }
         self.slide_far(isa, shrunk);
-        in_image(shrunk - self.far.half_height as isize)
+        let out = in_image(shrunk - self.far.half_height as isize)?;
+        self.sum_wide(out);
+        Some(out)
     }
 
     /// Where a row lies, in slots.
@@ -241,24 +243,44 @@ impl<V: Value> Rows<V> {
         &line(candidates, self.slot(row as isize), self.length)[PAD..PAD + self.columns]
     }
 
-    /// The background around a pixel of the row that came out last.
-    pub fn around(&self, row: usize, column: usize) -> Around {
-        let (window, counted) = if self.extended { (&self.far, &self.back) } else { (&self.near, &self.flags) };
-        let under = PAD + column - window.half_width..=PAD + column + window.half_width;
-        if V::IS_WHOLE && !window.is_large(column / BLOCK) {
-            let count: u32 = window.columns.counts[under.clone()].iter().map(|count| u32::from(*count)).sum();
-            let sum: i32 = window.columns.sums[under].iter().sum();
-            return Around { count: f64::from(count), sum: f64::from(sum) };
-        }
-        let (mut count, mut sum) = (0, 0.0);
-        let (row, reach) = (row as isize, window.half_height as isize);
-        for slot in (row - reach..=row + reach).map(|row| self.slot(row)) {
-            let values = &line(&self.values, slot, self.length)[under.clone()];
-            for (value, counted) in values.iter().zip(&line(counted, slot, self.length)[under.clone()]) {
-                count += u32::from(counted & 1);
-                sum += if counted & 1 == 1 { value.wide() } else { 0.0 };
+    /// Sums of the background in double precision, from top to bottom, of the columns around the candidates of a row,
+    /// where sums of whole numbers do not do.
+    fn sum_wide(&mut self, row: usize) {
+        self.take_slots(row, self.far.half_height);
+        let slot = self.slot(row as isize);
+        let mut ready = 0;
+        for block in 0..self.is_wide.len() {
+            let candidates = &line(&self.inner, slot, self.length)[PAD + block * BLOCK..][..BLOCK];
+            let is_whole = V::IS_WHOLE && !self.far.is_large(block);
+            if is_whole || candidates.iter().fold(0, |any, candidate| any | candidate) == 0 {
+                continue;
             }
+            let end = (block + 1) * BLOCK + 2 * PAD;
+            for first in (ready.max(block * BLOCK)..end).step_by(BLOCK) {
+                let mut sums = [0.0; BLOCK];
+                for slot in &self.slots {
+                    let values = &line(&self.values, *slot, self.length)[first..][..BLOCK];
+                    let back = &line(&self.back, *slot, self.length)[first..][..BLOCK];
+                    for ((sum, value), counts) in sums.iter_mut().zip(values).zip(back) {
+                        *sum += if *counts == 1 { value.wide() } else { 0.0 };
+                    }
+                }
+                self.far.columns.wide_sums[first..first + BLOCK].copy_from_slice(&sums);
+            }
+            ready = end;
         }
+    }
+
+    /// The background around a candidate of the row that came out last.
+    pub fn around(&self, column: usize) -> Around {
+        let window = if self.extended { &self.far } else { &self.near };
+        let under = PAD + column - window.half_width..PAD + column + window.half_width + 1;
+        let count: u32 = window.columns.counts[under.clone()].iter().map(|count| u32::from(*count)).sum();
+        let sum = if V::IS_WHOLE && !window.is_large(column / BLOCK) {
+            f64::from(window.columns.sums[under].iter().sum::<i32>())
+        } else {
+            window.columns.wide_sums[under].iter().sum()
+        };
         Around { count: f64::from(count), sum }
     }
 }
