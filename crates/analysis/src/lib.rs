@@ -3,6 +3,9 @@
 //! [`Plane`] first, then [`spot::Spot`].
 #![forbid(unsafe_code)]
 
+pub mod components;
+pub mod dispersion;
+pub mod ordered;
 pub mod peakfinder8;
 pub mod plane;
 pub mod regions;

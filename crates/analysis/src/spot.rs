@@ -36,6 +36,11 @@ impl SpotList {
         Self { spots: Vec::with_capacity(spots_max), found: 0, spots_max }
     }
 
+    /// How many spots it keeps at most.
+    pub fn spots_max(&self) -> usize {
+        self.spots_max
+    }
+
     /// Forgets all spots.
     pub fn clear(&mut self) {
         self.spots.clear();

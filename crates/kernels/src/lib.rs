@@ -34,6 +34,7 @@ pub mod codec;
 pub mod constants;
 pub mod convert;
 pub mod deflate;
+pub mod dispersion;
 pub mod finish;
 pub mod fused;
 pub mod isa;
