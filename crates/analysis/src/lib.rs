@@ -3,7 +3,12 @@
 //! [`Plane`] first, then [`spot::Spot`].
 #![forbid(unsafe_code)]
 
+pub mod azimuthal;
+pub mod geometry;
 pub mod plane;
+pub mod poni;
 pub mod spot;
 
+pub use azimuthal::Integrator;
+pub use geometry::Geometry;
 pub use plane::Plane;

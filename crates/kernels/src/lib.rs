@@ -24,6 +24,7 @@
 //! assert_eq!(back, bytes);
 //! ```
 
+pub mod azimuthal;
 pub mod baseline;
 pub mod bitshuffle;
 pub mod byte_offset;
