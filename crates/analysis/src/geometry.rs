@@ -81,14 +81,14 @@ impl Geometry {
         }
         let across = cross(fast_mm, slow_mm);
         let area = length(across);
-        if !(area > 1e-9 * length(fast_mm) * length(slow_mm)) {
+        if !area.is_normal() || area <= 1e-9 * length(fast_mm) * length(slow_mm) {
             return Err(format!(
                 "geometry of the detector: the fast step {fast_mm:?} mm and the slow step {slow_mm:?} mm do not span a plane"
             ));
         }
         let normal = across.map(|component| component / area);
         let distance = dot(normal, origin_mm);
-        if !(distance.abs() > 0.0) {
+        if distance == 0.0 || !distance.is_finite() {
             return Err("geometry of the detector: the sample lies in its plane; check the distance and the tilts".into());
         }
         let normal = normal.map(|component| component * distance.signum());
@@ -112,11 +112,9 @@ impl Geometry {
     /// As [`Self::of_run`].
     pub fn of_run_turned(shape: [usize; 2], facts: &Metadata, [fast, slow]: [Vector; 2]) -> Result<Self, String> {
         let missing = |what: &str, key: &str| format!("geometry of the detector: {what} is not known; give {key}");
-        let distance_mm =
-            1000.0 * facts.detector_distance_m.ok_or_else(|| missing("its distance", "detector_distance_mm"))?;
+        let distance_mm = 1000.0 * facts.detector_distance_m.ok_or_else(|| missing("its distance", "detector_distance_mm"))?;
         let center = facts.beam_center_x_px.zip(facts.beam_center_y_px);
-        let (x_px, y_px) =
-            center.ok_or_else(|| missing("the beam centre", "beam_center_x_px and beam_center_y_px"))?;
+        let (x_px, y_px) = center.ok_or_else(|| missing("the beam centre", "beam_center_x_px and beam_center_y_px"))?;
         let [width, height] = facts.pixel_size_m.ok_or_else(|| missing("the size of its pixels", "pixel_size_um"))?;
         let wavelength = facts.energy_kev.map(|energy| KEV_ANGSTROM / energy);
         let e = &facts.experiment;

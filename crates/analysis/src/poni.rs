@@ -14,8 +14,7 @@ use crate::geometry::{Geometry, Vector};
 const PIXELS: [(&str, f64); 3] = [("pilatus", 172e-6), ("eiger", 75e-6), ("jungfrau", 75e-6)];
 
 /// Detectors that are not flat, or whose pixels are not on a regular grid.
-const IRREGULAR: [&str; 9] =
-    ["aarhus", "cirpad", "cylindrical", "hexagonal", "imxpad", "nexus", "pixirad", "rapid", "xpad"];
+const IRREGULAR: [&str; 9] = ["aarhus", "cirpad", "cylindrical", "hexagonal", "imxpad", "nexus", "pixirad", "rapid", "xpad"];
 
 /// How the rows and columns of the image lie on the detector plane of pyFAI, as version 2.1 numbers it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -210,8 +209,7 @@ impl Poni {
         };
         let (first1_m, step1_m) = axis(rows, self.pixel1_m, self.poni1_m, is_row_reversed);
         let (first2_m, step2_m) = axis(columns, self.pixel2_m, self.poni2_m, is_column_reversed);
-        let origin: Vector =
-            std::array::from_fn(|n| first1_m * slow[n] + first2_m * fast[n] + self.distance_m * ahead[n]);
+        let origin: Vector = std::array::from_fn(|n| first1_m * slow[n] + first2_m * fast[n] + self.distance_m * ahead[n]);
         let mm = |vector: Vector, scale: f64| vector.map(|component| component * scale * 1000.0);
         let wavelength = self.wavelength_m.map(|metres| metres * 1e10);
         Geometry::new([rows, columns], mm(origin, 1.0), mm(fast, step2_m), mm(slow, step1_m), wavelength)

@@ -153,7 +153,7 @@ fn of_polygon(grid: &Grid, polygon: &Polygon, shares: &mut Vec<(usize, f64)>) {
     let [low, high] = polygon.span(0);
     // 0 and the number of bins, also of huge numbers.
     let (first, last) = (low.floor().max(0.0), high.floor().min(bins as f64 - 1.0));
-    if !(first <= last) {
+    if first > last {
         return;
     }
     if area == 0.0 {
@@ -180,7 +180,7 @@ fn of_polygon(grid: &Grid, polygon: &Polygon, shares: &mut Vec<(usize, f64)>) {
     for by in [home, home - turn] {
         let first_row = (from + by).floor().max(0.0);
         let last_row = (to + by).floor().min(rows as f64 - 1.0);
-        if !(first_row <= last_row) {
+        if first_row > last_row {
             continue;
         }
         let moved = polygon.moved(1, by);

@@ -76,7 +76,7 @@ impl Grid {
             let azimuth = azimuth_bins.rem_euclid(turn);
             // In a whole turn, rounding leaves no point outside.
             let azimuth = if rows as f64 >= turn * (1.0 - 1e-12) { azimuth.min(rows as f64 - 0.5) } else { azimuth };
-            if !(azimuth < rows as f64) {
+            if azimuth >= rows as f64 {
                 return None;
             }
             azimuth as usize

@@ -1,9 +1,7 @@
 //! Integrates images.
 
 use konkordia_kernels::Isa;
-use konkordia_kernels::azimuthal::{
-    BinIndex, CHUNK, LANES, Lost, ONE, Split, Summed, Whole, WholeSums, add_split, add_whole,
-};
+use konkordia_kernels::azimuthal::{BinIndex, CHUNK, LANES, Lost, ONE, Split, Summed, Whole, WholeSums, add_split, add_whole};
 
 use super::build::{Bins, Matrix, Stretch};
 use super::grid::Grid;
@@ -110,8 +108,7 @@ impl Integrator {
                     here
                 }
                 SplitScratch::Squares(sums) => {
-                    let [first, next, first_squares, next_squares] =
-                        added(std::mem::replace(&mut sums[bin], [[0.0; 4]; LANES]));
+                    let [first, next, first_squares, next_squares] = added(std::mem::replace(&mut sums[bin], [[0.0; 4]; LANES]));
                     let here = [first + before[0], first_squares + before[1]];
                     before = [next, next_squares];
                     here

@@ -8,6 +8,8 @@ mod integrator;
 mod polygon;
 mod profile;
 mod settings;
+#[cfg(test)]
+mod tests;
 
 pub use integrator::Integrator;
 pub use profile::Profile;
