@@ -74,7 +74,8 @@ impl Matrix {
                 shares.clear();
                 match grid.settings.splitting {
                     Splitting::None => {
-                        let bin = grid.bin_of(grid.radius_bins(geometry, x, y), grid.azimuth_bins(geometry, x, y));
+                        let azimuth = if grid.has_azimuth() { grid.azimuth_bins(geometry, x, y) } else { 0.0 };
+                        let bin = grid.bin_of(grid.radius_bins(geometry, x, y), azimuth);
                         shares.extend(bin.map(|bin| (bin, 1.0)));
                     }
                     Splitting::Full => match corners.polygon(grid, column) {
@@ -168,8 +169,7 @@ fn of_polygon(grid: &Grid, polygon: &Polygon, shares: &mut Vec<(usize, f64)>) {
             return;
         }
         for bin in first as usize..=last as usize {
-            let share = polygon.between(0, bin as f64, bin as f64 + 1.0).area() / area;
-            push_share(shares, bin, share);
+            push_share(shares, bin, polygon.area_between(bin as f64, bin as f64 + 1.0) / area);
         }
         return;
     }

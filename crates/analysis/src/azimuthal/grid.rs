@@ -96,16 +96,19 @@ fn covered(geometry: &Geometry, settings: &Settings, usable: &[bool]) -> [f64; 2
             range = [range[0].min(radius), range[1].max(radius)];
         }
     };
-    for (row, usable) in usable.chunks(geometry.columns.max(1)).enumerate() {
-        let y = row as f64;
-        for column in usable.iter().enumerate().filter(|(_, is_usable)| **is_usable).map(|(column, _)| column) {
-            let x = column as f64;
-            match settings.splitting {
-                Splitting::None => take(x + 0.5, y + 0.5),
-                Splitting::Full => {
-                    for [x, y] in [[x, y], [x + 1.0, y], [x, y + 1.0], [x + 1.0, y + 1.0]] {
-                        take(x, y);
-                    }
+    let columns = geometry.columns;
+    let is_usable = |row: usize, column: usize| column < columns && usable.get(row * columns + column) == Some(&true);
+    match settings.splitting {
+        Splitting::None => {
+            let pixels = usable.iter().enumerate().filter(|(_, is_usable)| **is_usable).map(|(pixel, _)| pixel);
+            pixels.for_each(|pixel| take((pixel % columns) as f64 + 0.5, (pixel / columns) as f64 + 0.5));
+        }
+        Splitting::Full => {
+            for (row, column) in (0..=geometry.rows).flat_map(|row| (0..=columns).map(move |column| (row, column))) {
+                // The pixels around the corner; there is no row or column before the first.
+                let rows = [row.wrapping_sub(1), row].into_iter().filter(|row| *row < geometry.rows);
+                if rows.into_iter().any(|row| is_usable(row, column) || is_usable(row, column.wrapping_sub(1))) {
+                    take(column as f64, row as f64);
                 }
             }
         }

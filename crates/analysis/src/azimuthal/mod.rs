@@ -12,5 +12,6 @@ mod settings;
 mod tests;
 
 pub use integrator::Integrator;
+pub use konkordia_kernels::azimuthal::Summed;
 pub use profile::Profile;
 pub use settings::{Settings, Splitting};

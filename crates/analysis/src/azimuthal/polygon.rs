@@ -49,6 +49,22 @@ impl Polygon {
         0.5 * twice.sum::<f64>()
     }
 
+    /// The area between two coordinates of the first axis, with the sign of [`Self::area`]: what
+    /// `between(0, low, high).area()` gives, by integrals along the edges.
+    pub(super) fn area_between(&self, low: f64, high: f64) -> f64 {
+        let [_, y0] = self.corners[0];
+        let below = |(a, b): ([f64; 2], [f64; 2])| {
+            let (from, to) = (a[0].clamp(low, high), b[0].clamp(low, high));
+            if from == to {
+                return 0.0;
+            }
+            let slope = (b[1] - a[1]) / (b[0] - a[0]);
+            let middle = a[1] - y0 + slope * (0.5 * (from + to) - a[0]);
+            middle * (from - to)
+        };
+        self.edges().map(below).sum()
+    }
+
     /// The part between two coordinates of an axis.
     pub(super) fn between(&self, axis: usize, low: f64, high: f64) -> Self {
         self.above(axis, low, 1.0).above(axis, high, -1.0)
@@ -111,6 +127,10 @@ mod tests {
             let cells = (-3..6).flat_map(|x| (-3..6).map(move |y| (f64::from(x), f64::from(y))));
             let parts = cells.map(|(x, y)| polygon.between(0, x, x + 1.0).between(1, y, y + 1.0).area());
             assert!((parts.sum::<f64>() - polygon.area()).abs() < 1e-12, "{corners:?}");
+            for x in (-4..10).map(f64::from) {
+                let cut = polygon.between(0, 0.5 * x, 0.5 * x + 1.3).area();
+                assert!((polygon.area_between(0.5 * x, 0.5 * x + 1.3) - cut).abs() < 1e-12, "{corners:?} {x}");
+            }
         }
     }
 }
