@@ -2,7 +2,7 @@
 //! normalisation. Then it prints how long that takes.
 //!
 //! `azimuthal IMAGE.raw TYPE ROWS COLUMNS FILE.poni [key=value ...]`; keys are `unit` (tth, q, d), `bins`, `split` (no,
-//! full), `range_low`, `range_high`, `polarization`, `solid_angle`, `azimuth_bins`, `from`, `to`, `variance`, `low`
+//! bbox, full), `range_low`, `range_high`, `polarization`, `solid_angle`, `azimuth_bins`, `from`, `to`, `variance`, `low`
 //! (lowest usable value).
 
 use std::collections::HashMap;
@@ -51,7 +51,11 @@ fn settings(options: &HashMap<&str, &str>) -> Settings {
         },
         bins: number("bins").unwrap_or(1000.0) as usize,
         range: pair("range_low", "range_high"),
-        splitting: if options.get("split") == Some(&"full") { Splitting::Full } else { Splitting::None },
+        splitting: match options.get("split") {
+            Some(&"full") => Splitting::Full,
+            Some(&"bbox") => Splitting::BoundingBox,
+            _ => Splitting::None,
+        },
         azimuth_deg: pair("from", "to"),
         azimuth_bins: number("azimuth_bins").unwrap_or(1.0) as usize,
         polarization: number("polarization"),

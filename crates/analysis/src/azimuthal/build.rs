@@ -66,7 +66,7 @@ impl Matrix {
         let mut shares = Vec::new();
         let mut corners = Corners::new(geometry, grid);
         for (row, usable) in usable.chunks(geometry.columns.max(1)).enumerate() {
-            if grid.settings.splitting == Splitting::Full {
+            if grid.settings.splitting != Splitting::None {
                 corners.next_row(geometry, grid, row);
             }
             for column in usable.iter().enumerate().filter(|(_, is_usable)| **is_usable).map(|(column, _)| column) {
@@ -77,6 +77,10 @@ impl Matrix {
                         let azimuth = if grid.has_azimuth() { grid.azimuth_bins(geometry, x, y) } else { 0.0 };
                         let bin = grid.bin_of(grid.radius_bins(geometry, x, y), azimuth);
                         shares.extend(bin.map(|bin| (bin, 1.0)));
+                    }
+                    Splitting::BoundingBox => {
+                        let center = [grid.radius_bins(geometry, x, y), grid.azimuth_bins(geometry, x, y)];
+                        of_polygon(grid, &corners.rectangle(grid, column, center), &mut shares);
                     }
                     Splitting::Full => match corners.polygon(grid, column) {
                         Some(polygon) => of_polygon(grid, &polygon, &mut shares),
@@ -108,7 +112,7 @@ struct Corners {
 impl Corners {
     fn new(geometry: &Geometry, grid: &Grid) -> Self {
         let mut corners = Self { above: Vec::new(), below: Vec::new() };
-        if grid.settings.splitting == Splitting::Full {
+        if grid.settings.splitting != Splitting::None {
             corners.below = vec![[0.0; 2]; geometry.columns + 1];
             corners.above = corners.below.clone();
             corners.fill(geometry, grid, 0);
@@ -129,9 +133,26 @@ impl Corners {
         self.fill(geometry, grid, row + 1);
     }
 
+    /// The corners of a pixel of the row, one after the other.
+    fn of_pixel(&self, column: usize) -> [[f64; 2]; 4] {
+        [self.above[column], self.above[column + 1], self.below[column + 1], self.below[column]]
+    }
+
+    /// The rectangle around a centre that holds the corners of a pixel of the row.
+    fn rectangle(&self, grid: &Grid, column: usize, center: [f64; 2]) -> Polygon {
+        let turn = grid.turn_bins();
+        let mut half = [0.0f64; 2];
+        for corner in self.of_pixel(column) {
+            let [radius, azimuth] = [0, 1].map(|n| corner[n] - center[n]);
+            half = [half[0].max(radius.abs()), half[1].max((azimuth - turn * (azimuth / turn).round()).abs())];
+        }
+        let [low, high] = [-1.0, 1.0].map(|sign| [0, 1].map(|n| center[n] + sign * half[n]));
+        Polygon::new([low, [high[0], low[1]], high, [low[0], high[1]]])
+    }
+
     /// A pixel of the row as a polygon; `None` if the beam goes through it, where it is none.
     fn polygon(&self, grid: &Grid, column: usize) -> Option<Polygon> {
-        let mut corners = [self.above[column], self.above[column + 1], self.below[column + 1], self.below[column]];
+        let mut corners = self.of_pixel(column);
         let turn = grid.turn_bins();
         let first = corners[0][1];
         for n in 1..4 {
@@ -231,7 +252,7 @@ struct Builder {
 
 impl Builder {
     fn new(grid: &Grid, pixels: usize) -> Self {
-        let is_split = grid.settings.splitting == Splitting::Full;
+        let is_split = grid.settings.splitting != Splitting::None;
         let has_weights = grid.settings.solid_angle || grid.settings.polarization.is_some();
         Self {
             stretches: Vec::new(),

@@ -90,25 +90,36 @@ impl Grid {
 /// The radii that the usable pixels cover, with their corners if pixels are split; 0 to 1 if there is no usable pixel.
 fn covered(geometry: &Geometry, settings: &Settings, usable: &[bool]) -> [f64; 2] {
     let mut range = [f64::INFINITY, f64::NEG_INFINITY];
-    let mut take = |x_px: f64, y_px: f64| {
-        let radius = geometry.radial(settings.radial, x_px, y_px);
+    let mut take = |radius: f64| {
         if radius.is_finite() {
             range = [range[0].min(radius), range[1].max(radius)];
         }
     };
+    let radius = |x_px: f64, y_px: f64| geometry.radial(settings.radial, x_px, y_px);
     let columns = geometry.columns;
     let is_usable = |row: usize, column: usize| column < columns && usable.get(row * columns + column) == Some(&true);
     match settings.splitting {
         Splitting::None => {
             let pixels = usable.iter().enumerate().filter(|(_, is_usable)| **is_usable).map(|(pixel, _)| pixel);
-            pixels.for_each(|pixel| take((pixel % columns) as f64 + 0.5, (pixel / columns) as f64 + 0.5));
+            pixels.for_each(|pixel| take(radius((pixel % columns) as f64 + 0.5, (pixel / columns) as f64 + 0.5)));
+        }
+        Splitting::BoundingBox => {
+            for pixel in usable.iter().enumerate().filter(|(_, is_usable)| **is_usable).map(|(pixel, _)| pixel) {
+                let [x, y] = [(pixel % columns) as f64, (pixel / columns) as f64];
+                let center = radius(x + 0.5, y + 0.5);
+                let corners = [radius(x, y), radius(x + 1.0, y), radius(x, y + 1.0), radius(x + 1.0, y + 1.0)];
+                let half = corners.into_iter().fold(0.0, |half: f64, corner| half.max((corner - center).abs()));
+                // Radii below 0 do not exist.
+                take((center - half).max(0.0));
+                take(center + half);
+            }
         }
         Splitting::Full => {
             for (row, column) in (0..=geometry.rows).flat_map(|row| (0..=columns).map(move |column| (row, column))) {
                 // The pixels around the corner; there is no row or column before the first.
                 let rows = [row.wrapping_sub(1), row].into_iter().filter(|row| *row < geometry.rows);
                 if rows.into_iter().any(|row| is_usable(row, column) || is_usable(row, column.wrapping_sub(1))) {
-                    take(column as f64, row as f64);
+                    take(radius(column as f64, row as f64));
                 }
             }
         }

@@ -47,8 +47,8 @@ impl Integrator {
         let bins = matrix.full.len();
         let split = match (grid.settings.splitting, grid.settings.variance) {
             (Splitting::None, _) => SplitScratch::None,
-            (Splitting::Full, false) => SplitScratch::Sums(vec![[[0.0; 2]; LANES]; bins]),
-            (Splitting::Full, true) => SplitScratch::Squares(vec![[[0.0; 4]; LANES]; bins]),
+            (_, false) => SplitScratch::Sums(vec![[[0.0; 2]; LANES]; bins]),
+            (_, true) => SplitScratch::Squares(vec![[[0.0; 4]; LANES]; bins]),
         };
         let whole = WholeSums::new(if matches!(split, SplitScratch::None) { bins } else { 0 });
         Ok(Self { geometry: geometry.clone(), grid, matrix, whole, split, lost: vec![Lost::default(); bins] })

@@ -8,6 +8,9 @@ pub enum Splitting {
     /// A pixel belongs to the bin of its centre: "no" in pyFAI. Sums of integers are exact.
     #[default]
     None,
+    /// A pixel is the rectangle around its corners in the plane of radius and azimuth, with its centre in the middle:
+    /// "bbox" in pyFAI.
+    BoundingBox,
     /// A pixel is a polygon of its four corners in the plane of radius and azimuth, and each bin gets the share of its
     /// area that lies in it: "full" in pyFAI.
     Full,

@@ -129,6 +129,22 @@ fn naive_split(g: &Geometry, profile: &Profile, s: &Settings) -> Shares {
     (0..g.rows).flat_map(|row| (0..g.columns).map(move |column| (column, row))).map(|(c, r)| of_pixel(c, r)).collect()
 }
 
+/// The rectangle around the corners, with the centre in its middle.
+fn naive_rectangle(g: &Geometry, profile: &Profile, s: &Settings) -> Shares {
+    let [low, step] = bins_of(profile);
+    let of_pixel = |n: usize| {
+        let (x, y) = ((n % g.columns) as f64, (n / g.columns) as f64);
+        let radius = |dx: f64, dy: f64| (g.radial(s.radial, x + dx, y + dy) - low) / step;
+        let corners = [radius(0.0, 0.0), radius(0.0, 1.0), radius(1.0, 0.0), radius(1.0, 1.0)];
+        let center = radius(0.5, 0.5);
+        let half = corners.iter().map(|corner| (corner - center).abs()).fold(0.0, f64::max);
+        let overlap = |bin: f64| (center + half).min(bin + 1.0) - (center - half).max(bin);
+        let share = |bin: usize| (bin, (overlap(bin as f64) / (2.0 * half)).max(0.0));
+        (0..s.bins).map(share).filter(|(_, share)| *share > 1e-13).collect()
+    };
+    (0..g.rows * g.columns).map(of_pixel).collect()
+}
+
 /// The profile of these shares: sum, variance, normalisation, pixels.
 fn naive<P: Summed>(g: &Geometry, s: &Settings, usable: &[bool], pixels: &[P], shares: &Shares) -> [Vec<f64>; 4] {
     let mut sums = [0; 4].map(|_| vec![0.0; s.bins]);
@@ -177,7 +193,7 @@ fn check<P: Summed>(splitting: Splitting) {
             // Where the beam is, splitting is by points.
             let beam = |pixel: usize| {
                 let two_theta = g.two_theta_rad((pixel % shape[1]) as f64 + 0.5, (pixel / shape[1]) as f64 + 0.5);
-                splitting == Splitting::Full && two_theta < 0.01
+                splitting != Splitting::None && two_theta < 0.01
             };
             let usable: Vec<bool> = (0..count).map(|n| !random.next().is_multiple_of(9) && !beam(n)).collect();
             for rarity in [1, 13, 1000] {
@@ -187,6 +203,7 @@ fn check<P: Summed>(splitting: Splitting) {
                 let got = integrated(&mut integrator, &Plane::own(&pixels, shape[1]));
                 let shares = match splitting {
                     Splitting::None => naive_whole(&g, &got, &settings),
+                    Splitting::BoundingBox => naive_rectangle(&g, &got, &settings),
                     Splitting::Full => naive_split(&g, &got, &settings),
                 };
                 let [sum, variance, weights, counts] = naive(&g, &settings, &usable, &pixels, &shares);
@@ -226,12 +243,19 @@ fn split_pixels_equal_naive_integration() {
 }
 
 #[test]
+fn rectangles_equal_naive_integration() {
+    check::<i16>(Splitting::BoundingBox);
+    check::<u32>(Splitting::BoundingBox);
+    check::<f32>(Splitting::BoundingBox);
+}
+
+#[test]
 fn all_azimuths_of_a_cake_are_the_profile() {
     let g = Geometry::of_run([41, 53], &facts([25.3, 18.9], true)).unwrap();
     let mut random = Random(7);
     let pixels = pixels::<u16>(41 * 53, 20, &mut random);
     let usable: Vec<bool> = (0..pixels.len()).map(|_| !random.next().is_multiple_of(9)).collect();
-    for splitting in [Splitting::None, Splitting::Full] {
+    for splitting in [Splitting::None, Splitting::BoundingBox, Splitting::Full] {
         let range = Some([0.02, 0.5]);
         let settings = Settings { splitting, range, bins: 40, variance: false, ..Settings::default() };
         let plane = Plane::own(&pixels, 53);
@@ -269,7 +293,7 @@ fn pixels_in_a_bin_of_a_cake_lie_there() {
 fn an_even_image_is_even() {
     let g = Geometry::of_run([101, 99], &facts([48.6, 51.2], true)).unwrap();
     let pixels = vec![7u32; 101 * 99];
-    for splitting in [Splitting::None, Splitting::Full] {
+    for splitting in [Splitting::None, Splitting::BoundingBox, Splitting::Full] {
         let settings = Settings { splitting, solid_angle: false, bins: 300, ..Settings::default() };
         let mut integrator = Integrator::new(&g, settings, &vec![true; pixels.len()]).unwrap();
         let profile = integrated(&mut integrator, &Plane::own(&pixels, 99));
@@ -281,7 +305,7 @@ fn an_even_image_is_even() {
 #[test]
 fn images_without_anything_to_sum() {
     let g = Geometry::of_run([5, 7], &facts([2.0, 2.0], false)).unwrap();
-    for splitting in [Splitting::None, Splitting::Full] {
+    for splitting in [Splitting::None, Splitting::BoundingBox, Splitting::Full] {
         let settings = Settings { splitting, bins: 4, variance: true, empty: -1.0, ..Settings::default() };
         let mut none = Integrator::new(&g, settings.clone(), &[false; 35]).unwrap();
         let profile = integrated(&mut none, &Plane::own(&[5i16; 35], 7));
