@@ -3,11 +3,14 @@
 //! [`Plane`] first, then [`spot::Spot`].
 #![forbid(unsafe_code)]
 
+pub mod azimuthal;
 pub mod components;
 pub mod dispersion;
+pub mod geometry;
 pub mod ordered;
 pub mod peakfinder8;
 pub mod plane;
+pub mod poni;
 pub mod regions;
 pub mod sparse;
 pub mod spot;
