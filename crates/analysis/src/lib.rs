@@ -12,6 +12,7 @@ pub mod peakfinder8;
 pub mod plane;
 pub mod poni;
 pub mod regions;
+pub mod resolution;
 pub mod sparse;
 pub mod spot;
 

@@ -24,11 +24,8 @@
 //! assert_eq!(back, bytes);
 //! ```
 
-<<<<<<< HEAD
 pub mod above;
-=======
 pub mod azimuthal;
->>>>>>> hC
 pub mod baseline;
 pub mod bitshuffle;
 pub mod byte_offset;
