@@ -15,8 +15,8 @@ pub struct Recipe {
     pub azimuthal: Option<AzimuthalKeys>,
     /// Named regions.
     pub regions: Vec<RegionKeys>,
-    /// Level of the sparse image, and pixels that it lists at most.
-    pub sparse: Option<(f64, usize)>,
+    /// Pixels above this level are counted, 0 to 2^24.
+    pub level: Option<u32>,
     /// Spots of a hit.
     pub hit_spots_min: Option<u64>,
 }
@@ -121,14 +121,14 @@ impl Recipe {
         }
         let recipe = Self::read(&document, &mut d);
         if recipe == Self::default() && d.found.is_empty() {
-            let fix = "add [spots], [azimuthal], [[region]] or [sparse]";
+            let fix = "add [spots], [azimuthal], [[region]] or [above]";
             d.add(None, "the recipe asks for nothing", "", fix);
         }
         d.finish(Some(recipe))
     }
 
     fn read(document: &Document, d: &mut Diagnostics) -> Self {
-        let (spots, azimuthal, sparse) = (document.table("spots"), document.table("azimuthal"), document.table("sparse"));
+        let (spots, azimuthal, above) = (document.table("spots"), document.table("azimuthal"), document.table("above"));
         let hits = document.table("hits");
         if hits.span.is_some() && spots.span.is_none() {
             d.add(hits.span.clone(), "[hits] without [spots]", "a hit is an image with spots", "add [spots]");
@@ -143,7 +143,7 @@ impl Recipe {
             spots: spots.span.is_some().then(|| read_spots(spots, d)).flatten(),
             azimuthal: azimuthal.span.is_some().then(|| read_azimuthal(azimuthal, d)),
             regions: regions.iter().filter_map(|region| read_region(region, d)).collect(),
-            sparse: sparse.span.is_some().then(|| read_sparse(sparse, d)).flatten(),
+            level: above.span.is_some().then(|| read_level(above, d)).flatten(),
             hit_spots_min: spots.span.as_ref().map(|_| hits.integer("spots_min").map_or(15, whole)),
         }
     }
@@ -250,12 +250,11 @@ fn read_azimuthal(t: &Table, d: &mut Diagnostics) -> AzimuthalKeys {
     }
 }
 
-fn read_sparse(t: &Table, d: &mut Diagnostics) -> Option<(f64, usize)> {
-    let level = t.number("level");
+fn read_level(t: &Table, d: &mut Diagnostics) -> Option<u32> {
     if !t.has("level") {
-        d.add(t.span.clone(), "[sparse] has no level", "", "add level = ...: pixels above it are counted");
+        d.add(t.span.clone(), "[above] has no level", "", "add level = ...: pixels above it are counted");
     }
-    Some((level?, t.integer("pixels_max").map_or(100_000, |n| n as usize)))
+    u32::try_from(t.integer("level")?).ok()
 }
 
 fn read_region(t: &Table, d: &mut Diagnostics) -> Option<RegionKeys> {
@@ -300,7 +299,7 @@ mod tests {
     #[test]
     fn a_recipe_is_read() {
         let text = "[spots]\nmethod = \"dispersion\"\nhalf_window_px = [3, 2]\nd_min_angstrom = 2.0\n[hits]\nspots_min = 7\n\
-                    [azimuthal]\nbins = 500\nsplitting = \"full\"\nrange = [0.5, 4]\n[sparse]\nlevel = 3\n\
+                    [azimuthal]\nbins = 500\nsplitting = \"full\"\nrange = [0.5, 4]\n[above]\nlevel = 3\n\
                     [[region]]\nname = \"a\"\nshape = \"box\"\ncorners_px = [1, 2, 3, 4]\n\
                     [[region]]\nname = \"b\"\nshape = \"sector\"\nradius_px = 9\nfrom_deg = -20\n";
         let recipe = check(text).unwrap();
@@ -308,7 +307,7 @@ mod tests {
         assert_eq!((spots.method, spots.half_window_px, spots.spots_max), (SpotMethod::Dispersion, Some([3, 2]), 2000));
         let azimuthal = recipe.azimuthal.unwrap();
         assert_eq!((azimuthal.bins, azimuthal.is_split, azimuthal.range), (500, true, Some([0.5, 4.0])));
-        assert_eq!((recipe.sparse, recipe.hit_spots_min), (Some((3.0, 100_000)), Some(7)));
+        assert_eq!((recipe.level, recipe.hit_spots_min), (Some(3), Some(7)));
         assert_eq!(recipe.regions[0].form, RegionForm::Box([1.0, 2.0, 3.0, 4.0]));
         let sector = RegionForm::Round { center_px: (None, None), radii_px: (0.0, 9.0), sector_deg: Some((-20.0, 360.0)) };
         assert_eq!(recipe.regions[1].form, sector);
@@ -327,7 +326,7 @@ mod tests {
             ("[hits]\nspots_min = 4\n", "[hits] without"),
             ("[azimuthal]\naxis = \"d\"\n", "without a range"),
             ("[azimuthal]\nrange = [4, 2]\n", "does not ascend"),
-            ("[sparse]\n", "no level"),
+            ("[above]\n", "no level"),
             ("[[region]]\nname = \"a\"\nshape = \"circle\"\n", "needs radius_px"),
             ("[[region]]\nname = \"a\"\nshape = \"box\"\nradius_px = 3\ncorners_px = [1, 2, 3, 4]\n", "has no radius_px"),
             ("[detector]\nmodules = 1\n", "does not belong"),

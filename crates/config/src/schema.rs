@@ -38,7 +38,7 @@ pub const TABLES: &[(&str, &str)] = &[
     ("hits", "recipe of `konkordia analyse`: which images are hits"),
     ("azimuthal", "recipe of `konkordia analyse`: the powder profile"),
     ("region", "recipe of `konkordia analyse`: a region of the image, once per region: `[[region]]`"),
-    ("sparse", "recipe of `konkordia analyse`: pixels above a level"),
+    ("above", "recipe of `konkordia analyse`: pixels above a level"),
 ];
 
 /// Tables that may stand several times: name, table in which they stand (empty = none), and key.

@@ -7,7 +7,7 @@ const PIXELS: Kind = Kind::Number(-1e6, 1e6);
 const COUNT: Kind = Kind::Integer(1, 1_000_000);
 
 /// Tables of a recipe; `region` may stand several times.
-pub const TABLES: [&str; 5] = ["spots", "azimuthal", "region", "sparse", "hits"];
+pub const TABLES: [&str; 5] = ["spots", "azimuthal", "region", "above", "hits"];
 
 pub(super) const KEYS: &[Key] = &[
     key(
@@ -117,13 +117,6 @@ pub(super) const KEYS: &[Key] = &[
         "where a sector begins, from the direction of increasing columns to that of increasing rows",
     ),
     key("region", "width_deg", Kind::Number(0.0, 360.0), "360", "how far a sector reaches from there"),
-    key("sparse", "level", Kind::Number(-1e9, 1e9), "required", "pixels above this value are counted and listed"),
-    key(
-        "sparse",
-        "pixels_max",
-        Kind::Integer(0, 100_000_000),
-        "100000",
-        "pixels that are listed; whole rows, the others are counted",
-    ),
+    key("above", "level", Kind::Integer(0, 1 << 24), "required", "pixels above this value are counted"),
     key("hits", "spots_min", Kind::Integer(1, 1_000_000), "15", "an image with so many spots, ice left out, is a hit"),
 ];
