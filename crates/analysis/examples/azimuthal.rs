@@ -2,8 +2,8 @@
 //! normalisation. Then it prints how long that takes.
 //!
 //! `azimuthal IMAGE.raw TYPE ROWS COLUMNS FILE.poni [key=value ...]`; keys are `unit` (tth, q, d), `bins`, `split` (no,
-//! bbox, full), `range_low`, `range_high`, `polarization`, `solid_angle`, `azimuth_bins`, `from`, `to`, `variance`, `low`
-//! (lowest usable value).
+//! bbox, full), `range_low`, `range_high`, `polarization`, `solid_angle`, `azimuth_bins`, `from`, `to`, `variance`,
+//! `low` (lowest usable value).
 
 use std::collections::HashMap;
 use std::time::Instant;

@@ -3,8 +3,8 @@
 //!
 //! The laboratory has the McStas frame, as NeXus has: z along the beam, y up, x to the left when looking along the
 //! beam; the sample is at 0. Positions on the image are in pixels from the outer corner of the first pixel: x along the
-//! fast axis, y along the slow axis, so the centre of the first pixel is (0.5, 0.5). Angles and corrections are those of
-//! pyFAI (J. Kieffer and D. Karkoulis, J. Phys. Conf. Ser. 425 (2013) 202012).
+//! fast axis, y along the slow axis, so the centre of the first pixel is (0.5, 0.5). Angles and corrections are those
+//! of pyFAI (J. Kieffer and D. Karkoulis, J. Phys. Conf. Ser. 425 (2013) 202012).
 
 use std::f64::consts::PI;
 
@@ -59,8 +59,8 @@ impl Radial {
 
 impl Geometry {
     /// A detector whose first pixel has its outer corner at `origin_mm`, with the steps from one column to the next
-    /// (`fast_mm`) and from one row to the next (`slow_mm`), all in millimetres in the laboratory. Without a wavelength,
-    /// only angles can be asked for.
+    /// (`fast_mm`) and from one row to the next (`slow_mm`), all in millimetres in the laboratory. Without a
+    /// wavelength, only angles can be asked for.
     ///
     /// # Errors
     /// If a number is not finite, the two steps are parallel or zero, the sample lies in the plane of the detector, or
@@ -97,8 +97,8 @@ impl Geometry {
     }
 
     /// The geometry that Konkordia knows of a run and writes into files: beam centre, distance, size of pixels, energy,
-    /// the two tilts about the beam centre (first about the fast direction, then about the slow one), and the arm at the
-    /// angle at which the run begins.
+    /// the two tilts about the beam centre (first about the fast direction, then about the slow one), and the arm at
+    /// the angle at which the run begins.
     ///
     /// # Errors
     /// If the distance, the beam centre or the size of pixels is not known, or as [`Self::new`].
@@ -217,8 +217,8 @@ impl Geometry {
         y.atan2(0.0 - x)
     }
 
-    /// Solid angle of a pixel divided by that of a pixel at the nearest point of the detector: the cube of the cosine of
-    /// the angle of incidence.
+    /// Solid angle of a pixel divided by that of a pixel at the nearest point of the detector: the cube of the cosine
+    /// of the angle of incidence.
     pub fn solid_angle(&self, x_px: f64, y_px: f64) -> f64 {
         (self.normal_distance_mm / length(self.position_mm(x_px, y_px))).powi(3)
     }

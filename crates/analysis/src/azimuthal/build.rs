@@ -146,7 +146,9 @@ impl Corners {
             let [radius, azimuth] = [0, 1].map(|n| corner[n] - center[n]);
             half = [half[0].max(radius.abs()), half[1].max((azimuth - turn * (azimuth / turn).round()).abs())];
         }
-        let [low, high] = [-1.0, 1.0].map(|sign| [0, 1].map(|n| center[n] + sign * half[n]));
+        let [mut low, high] = [-1.0, 1.0].map(|sign| [0, 1].map(|n| center[n] + sign * half[n]));
+        // Radii below 0 do not exist.
+        low[0] = low[0].max(grid.zero_bins());
         Polygon::new([low, [high[0], low[1]], high, [low[0], high[1]]])
     }
 

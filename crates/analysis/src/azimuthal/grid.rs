@@ -56,6 +56,11 @@ impl Grid {
         (geometry.radial(self.settings.radial, x_px, y_px) - self.low) / self.step
     }
 
+    /// Radius 0, as [`Self::radius_bins`].
+    pub(super) fn zero_bins(&self) -> f64 {
+        -self.low / self.step
+    }
+
     /// Azimuth as the number of azimuthal bins from the first.
     pub(super) fn azimuth_bins(&self, geometry: &Geometry, x_px: f64, y_px: f64) -> f64 {
         (geometry.azimuth_rad(x_px, y_px).to_degrees() - self.from_deg) / self.step_deg

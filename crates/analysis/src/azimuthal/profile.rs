@@ -1,8 +1,8 @@
 //! The result of an integration.
 
 /// What an integration gave, made once by [`super::Integrator::profile`] and filled for every image. The two axes have
-/// one value for each bin; all other lists have one value for each bin of the cake, the radial bins of the first azimuth
-/// first. A profile is a cake of one azimuthal bin.
+/// one value for each bin; all other lists have one value for each bin of the cake, the radial bins of the first
+/// azimuth first. A profile is a cake of one azimuthal bin.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Profile {
     /// Centres of the radial bins, in the unit of the settings.
@@ -20,8 +20,8 @@ pub struct Profile {
     /// Variance of `sum` if the pixels are counts of photons: the sum of the pixels times the squares of their shares,
     /// at least 0. Empty unless it was asked for.
     pub variance: Vec<f64>,
-    /// Standard deviation of `intensity`: root of `variance`, divided by `normalization`; the value for empty bins where
-    /// no pixel is valid. Empty unless it was asked for.
+    /// Standard deviation of `intensity`: root of `variance`, divided by `normalization`; the value for empty bins
+    /// where no pixel is valid. Empty unless it was asked for.
     pub sigma: Vec<f64>,
 }
 
