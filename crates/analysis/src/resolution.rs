@@ -1,9 +1,9 @@
 //! Rings of ice, and how far the spots of an image reach.
 
-/// Spacings of hexagonal ice (Ih) in angstrom, from a = 4.498 and c = 7.338 angstrom: 100, 002, 101, 102, 110, 103, 112,
-/// 201, 202, 203, 210, 211, 114, 212, 300 and 213.
-pub const ICE_ANGSTROM: [f64; 16] =
-    [3.895, 3.669, 3.441, 2.667, 2.249, 2.068, 1.917, 1.882, 1.721, 1.522, 1.472, 1.444, 1.424, 1.367, 1.298, 1.261];
+/// Spacings of hexagonal ice (Ih) in angstrom, from a = 4.498 and c = 7.338 angstrom: 100, 002, 101, 102, 110, 103, 200,
+/// 112, 201, 202, 203, 210, 211, 114, 212, 300 and 213.
+pub const ICE_ANGSTROM: [f64; 17] =
+    [3.895, 3.669, 3.441, 2.671, 2.249, 2.071, 1.948, 1.917, 1.883, 1.720, 1.524, 1.472, 1.444, 1.422, 1.366, 1.298, 1.261];
 /// Half of the width of a ring, in 1/d^2.
 pub const ICE_HALF_WIDTH_PER_ANGSTROM2: f64 = 0.002;
 /// Spots from which on the resolution of an image is estimated.
@@ -40,8 +40,7 @@ mod tests {
             (1, 0, 1),
             (1, 0, 2),
             (1, 1, 0),
-            (1, 0, 3),
-            (1, 1, 2),
+            (1, 0, 3), (2, 0, 0), (1, 1, 2),
             (2, 0, 1),
             (2, 0, 2),
             (2, 0, 3),
