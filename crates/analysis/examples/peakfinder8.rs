@@ -12,6 +12,7 @@ use konkordia_kernels::stats::Measured;
 use std::time::Instant;
 
 fn time<P: Measured>(finder: &mut Peakfinder8, plane: &Plane<'_, P>, spots: &mut SpotList) {
+    let mut first: Option<SpotList> = None;
     for &isa in Isa::available() {
         let mut times_ns: Vec<u128> = (0..15)
             .map(|_| {
@@ -20,6 +21,7 @@ fn time<P: Measured>(finder: &mut Peakfinder8, plane: &Plane<'_, P>, spots: &mut
                 start.elapsed().as_nanos()
             })
             .collect();
+        assert_eq!(first.get_or_insert_with(|| spots.clone()), spots, "every instruction set finds the same");
         times_ns.sort_unstable();
         let per_pixel = |ns: u128| ns as f64 / plane.pixels.len() as f64;
         let (median, best) = (per_pixel(times_ns[7]), per_pixel(times_ns[0]));

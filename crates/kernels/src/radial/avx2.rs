@@ -36,7 +36,7 @@ fn places(words: &[u32; PORTION], rings: &[u16; PORTION], window: &Window, at: &
         let is_used = _mm256_andnot_si256(is_unused, is_valid);
         let above = _mm256_sub_epi32(word, base);
         let slot = _mm256_min_epu32(above, last);
-        let place = _mm256_and_si256(_mm256_add_epi32(_mm256_slli_epi32::<6>(ring), slot), is_used);
+        let place = _mm256_and_si256(_mm256_add_epi32(_mm256_slli_epi32::<8>(ring), slot), is_used);
         let is_listed = _mm256_and_si256(_mm256_cmpeq_epi32(_mm256_max_epu32(above, cut), above), is_used);
         let bits = _mm256_movemask_ps(_mm256_castsi256_ps(is_listed)).cast_unsigned();
         listed |= u64::from(bits) << (8 * n);
@@ -46,4 +46,4 @@ fn places(words: &[u32; PORTION], rings: &[u16; PORTION], window: &Window, at: &
     listed
 }
 
-const _: () = assert!(SLOTS == 1 << 6, "the shift above");
+const _: () = assert!(SLOTS == 1 << 8, "the shift above");

@@ -34,7 +34,7 @@ fn places(words: &[u32; PORTION], rings: &[u16; PORTION], window: &Window, at: &
         let is_used = _mm512_mask_cmple_epu32_mask(is_usable, _mm512_sub_epi32(word, low), span);
         let above = _mm512_sub_epi32(word, base);
         let slot = _mm512_min_epu32(above, last);
-        let place = _mm512_maskz_add_epi32(is_used, _mm512_slli_epi32::<6>(ring), slot);
+        let place = _mm512_maskz_add_epi32(is_used, _mm512_slli_epi32::<8>(ring), slot);
         let is_listed = _mm512_mask_cmpge_epu32_mask(is_used, above, cut);
         listed |= u64::from(is_listed) << (16 * n);
         // SAFETY: 16 places from position `16 n` on lie within the array of 64.
@@ -43,4 +43,4 @@ fn places(words: &[u32; PORTION], rings: &[u16; PORTION], window: &Window, at: &
     listed
 }
 
-const _: () = assert!(SLOTS == 1 << 6, "the shift above");
+const _: () = assert!(SLOTS == 1 << 8, "the shift above");

@@ -2,9 +2,9 @@
 //! of its ring is known for every pixel before the run, and ring 0 holds the pixels that are never used.
 //!
 //! [`count`] makes one pass over an image of integers: it counts for every ring how often each small value occurs, and
-//! lists the few pixels whose values are not small. Mean and spread of any range of values follow exactly from both
-//! without another pass. [`add_whole`] and [`add_real`] are the way for images where almost nothing is small, and for
-//! floats: one pass for each range.
+//! lists the few pixels whose values are not small, or above a threshold. Mean and spread of any range of values follow
+//! exactly from both without another pass. [`add_whole`] and [`add_real`] are the way for images where almost nothing
+//! is small, and for floats: one pass for each range.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;

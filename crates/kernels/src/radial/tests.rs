@@ -20,7 +20,7 @@ fn image<P: Measured>(count: usize, seed: u64) -> (Vec<P>, Vec<u16>) {
     let special = [P::MISSING, P::MASKED, P::INVALID, P::SATURATED, P::VALID_MIN, P::VALID_MAX];
     let pixels = (0..count).map(|_| match random.next() {
         word if (word >> 20) % 9 == 0 => special[word as usize % special.len()],
-        word if (word >> 20) % 9 == 1 => P::from_whole((word % 300) as i64 - 100),
+        word if (word >> 20) % 9 == 1 => P::from_whole((word % 900) as i64 - 200),
         word => P::from_whole((word % 12) as i64 - 3),
     });
     let pixels = pixels.collect();

@@ -3,7 +3,7 @@
 use konkordia_core::pixel::Pixel;
 
 /// Slots of a ring: one for each small value, and the last for all other values.
-pub const SLOTS: usize = 64;
+pub const SLOTS: usize = 256;
 
 /// The values that are measurements, those that are small, and those of which the pixels are listed. All numbers are
 /// kept modulo 2^32, in which differences of pixels of every integer type are exact.
