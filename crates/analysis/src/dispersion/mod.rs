@@ -1,7 +1,7 @@
 //! The spot finder of DIALS (`dials.find_spots` with the threshold `dispersion_extended`, or `dispersion`) for still
 //! images. A pixel is not background if the variance of the small window around it is too high for its mean. Regions of
-//! such pixels shrink by almost half a window, because a strong pixel spoils all windows that contain it. What is left is
-//! compared with the mean of the background pixels in a larger window. Strong pixels with common sides are a spot;
+//! such pixels shrink by almost half a window, because a strong pixel spoils all windows that contain it. What is left
+//! is compared with the mean of the background pixels in a larger window. Strong pixels with common sides are a spot;
 //! spots with too few or too many pixels, or with their highest pixel far from their centre, are dropped.
 //!
 //! Winter, G. et al. (2018), Acta Cryst. D74, 85-97; Winter, G. et al. (2022), Protein Sci. 31, 232-250.
@@ -27,9 +27,10 @@ use strong::Strong;
 
 /// Finds spots in images of one size; see the module. A clone shares the mask.
 ///
-/// Of a [`Spot`](crate::spot::Spot), as in DIALS, position and intensity come from the strong pixels as they are, without
-/// subtracting background. `background` is the mean of the backgrounds of its pixels, and `snr` is the intensity less
-/// that of all its pixels, divided by the square root of `gain` times that, or of `gain` where that is below 1.
+/// Of a [`Spot`](crate::spot::Spot), as in DIALS, position and intensity come from the strong pixels as they are,
+/// without subtracting background. `background` is the mean of the backgrounds of its pixels, and `snr` is the
+/// intensity less that of all its pixels, divided by the square root of `gain` times that, or of `gain` where that is
+/// below 1.
 #[derive(Clone, Debug)]
 pub struct Dispersion {
     settings: Settings,
@@ -64,8 +65,8 @@ impl Dispersion {
         })
     }
 
-    /// Finds the spots of an image; what `list` held before is forgotten. Takes memory only if `list` can hold more than
-    /// all lists before.
+    /// Finds the spots of an image; what `list` held before is forgotten. Takes memory only if `list` can hold more
+    /// than all lists before.
     ///
     /// # Panics
     /// If the image has another size.

@@ -3,8 +3,8 @@
 /// Largest half width of a window in pixels.
 pub const HALF_WIDTH_MAX: usize = 7;
 
-/// For each number of pixels under a window: how far their variance may exceed the sum of their values. With `m` pixels,
-/// their sum `x` and the sum of their squares `y`, the pixel in the middle is not background if
+/// For each number of pixels under a window: how far their variance may exceed the sum of their values. With `m`
+/// pixels, their sum `x` and the sum of their squares `y`, the pixel in the middle is not background if
 /// `m * y - x * x > factor[m] * x`.
 #[derive(Clone, Debug)]
 pub struct Bound {

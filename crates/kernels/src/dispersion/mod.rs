@@ -1,7 +1,7 @@
-//! The sums of the spot finder of DIALS: for each pixel, the variance divided by the mean (the index of dispersion) of a
-//! small window around it. Rows come one after the other; sums over the rows under the window are kept for each column
-//! and slide from row to row. Sums of whole numbers are exact; where values are too large for 32 bits, and for floats,
-//! they are made anew in double precision for each row and in a fixed order. So all instruction sets agree.
+//! The sums of the spot finder of DIALS: for each pixel, the variance divided by the mean (the index of dispersion) of
+//! a small window around it. Rows come one after the other; sums over the rows under the window are kept for each
+//! column and slide from row to row. Sums of whole numbers are exact; where values are too large for 32 bits, and for
+//! floats, they are made anew in double precision for each row and in a fixed order. So all instruction sets agree.
 //!
 //! Winter, G. et al. (2018), Acta Cryst. D74, 85-97; `DispersionExtendedThreshold` of DIALS.
 
@@ -35,9 +35,9 @@ macro_rules! by_isa {
 }
 
 /// Takes a row of an image apart: `flags` become 0 (masked: not usable or out of range), 1 (counts in windows) or 2 (a
-/// measurement that does not count), `values` 0 where a pixel does not count, and `large` 1 for each [`BLOCK`] of columns
-/// that has large values. `usable` has one byte per pixel, 0 if the pixel is never used; `values` and `flags` have at
-/// least as many elements as there are pixels and are not touched behind them.
+/// measurement that does not count), `values` 0 where a pixel does not count, and `large` 1 for each [`BLOCK`] of
+/// columns that has large values. `usable` has one byte per pixel, 0 if the pixel is never used; `values` and `flags`
+/// have at least as many elements as there are pixels and are not touched behind them.
 ///
 /// # Panics
 /// If the lengths do not fit.
@@ -53,8 +53,8 @@ pub fn load<P: Measured, V: Value>(
     by_isa!(isa, load(pixels, usable, range, values, flags, large));
 }
 
-/// Values and flags of a row, as [`load`] left them, enter the window, those of another row leave it. Both rows, and all
-/// vectors of `columns`, are as long as a row in memory ([`padded`]).
+/// Values and flags of a row, as [`load`] left them, enter the window, those of another row leave it. Both rows, and
+/// all vectors of `columns`, are as long as a row in memory ([`padded`]).
 pub fn slide<V: Value>(isa: Isa, enter: (&[V], &[u8]), leave: (&[V], &[u8]), columns: &mut Columns) {
     by_isa!(isa, slide(enter, leave, columns));
 }
