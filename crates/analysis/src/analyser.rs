@@ -215,8 +215,9 @@ fn finder(
             Finder::Dispersion(Box::new(Dispersion::new(settings.clone(), &usable, rows, columns)?))
         }
         (SpotMethod::Peakfinder8(settings), Some(geometry)) => {
-            let radius: Vec<f32> =
-                geometry.map(|x, y| geometry.radius_px(x, y).unwrap_or(f64::NAN)).into_iter().map(|r| r as f32).collect();
+            let [x0, y0] = geometry.beam_center_px().unwrap_or([f64::NAN; 2]);
+            let pixels = (0..rows).flat_map(|row| (0..columns).map(move |column| (column as f64, row as f64)));
+            let radius: Vec<f32> = pixels.map(|(x, y)| peakfinder8::crystfel_radius_px(x - x0, y - y0)).collect();
             let whole = [peakfinder8::Region::whole(rows, columns)];
             Finder::Peakfinder8(Box::new(Peakfinder8::new(*settings, &radius, &usable, rows, columns, &whole)?))
         }

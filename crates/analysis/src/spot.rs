@@ -3,17 +3,18 @@
 /// A group of neighbouring pixels that stand out of their surroundings.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spot {
-    /// Position along the fast axis, weighted with the intensity above background; the centre of a pixel is an integer.
+    /// Position along the fast axis, weighted with its pixels as they are; the centre of a pixel is an integer.
     pub x_px: f64,
     /// Position along the slow axis, likewise.
     pub y_px: f64,
-    /// Sum of the pixels less their background, in the unit of the pixels.
+    /// Sum of the pixels, in the unit of the pixels: less their background with peakfinder8, as they are with
+    /// dispersion.
     pub intensity: f64,
     /// Highest pixel, in the unit of the pixels, with its background.
     pub maximum: f64,
     /// Background of one pixel.
     pub background: f64,
-    /// Intensity divided by the standard deviation of the background.
+    /// Intensity above background divided by the standard deviation of the background, as the method means it.
     pub snr: f64,
     /// Number of pixels.
     pub pixels: u32,
