@@ -12,7 +12,7 @@ mod strong;
 #[cfg(test)]
 mod tests;
 
-pub use settings::Settings;
+pub use settings::{SETTINGS_VERSION, Settings};
 
 use crate::components::{Components, Group, Neighbours, Run};
 use crate::ordered::Ordered;

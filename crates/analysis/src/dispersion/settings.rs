@@ -2,6 +2,9 @@
 
 use konkordia_kernels::dispersion::{Bound, HALF_WIDTH_MAX};
 
+/// Name of the meaning of [`Settings`]. Another meaning gets another name.
+pub const SETTINGS_VERSION: &str = "dispersion-1";
+
 /// Settings of the finder; the defaults are those of `dials.find_spots` (DIALS 3.12) for pixel detectors.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
@@ -31,9 +34,6 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Changes whenever other defaults, or another method, give other spots.
-    pub const VERSION: u32 = 1;
-
     /// # Errors
     /// Says which setting is out of range.
     pub fn check(&self) -> Result<(), String> {

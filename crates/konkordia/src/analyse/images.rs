@@ -128,16 +128,8 @@ fn open_own(path: &Path) -> Result<Images, Failure> {
     if summary.images_file_missing > 0 {
         notes.push(format!("{} images lie in data files that cannot be read", summary.images_file_missing));
     }
-    let facts = Facts {
-        images: summary.images,
-        shape,
-        pixel: summary.pixel,
-        valid: None,
-        usable,
-        geometry,
-        writer: "Konkordia",
-        notes,
-    };
+    let facts =
+        Facts { images: summary.images, shape, pixel: summary.pixel, valid: None, usable, geometry, writer: "Konkordia", notes };
     Ok(Images { facts, source: Source::Own(Box::new(reader)) })
 }
 
@@ -148,7 +140,11 @@ fn open_others(path: &Path) -> Result<Images, Failure> {
     };
     let layout = &first.layout;
     let Some(pixel) = layout.dtype else {
-        return Err(wrong("the type of the pixels is not known", format!("{} bytes a pixel", layout.element_bytes), "repack the file"));
+        return Err(wrong(
+            "the type of the pixels is not known",
+            format!("{} bytes a pixel", layout.element_bytes),
+            "repack the file",
+        ));
     };
     let (shape, metadata) = ([layout.rows, layout.columns], file.metadata());
     let run = Metadata {
@@ -195,14 +191,19 @@ fn cbf_bytes(path: &Path) -> Result<Vec<u8>, Failure> {
     let cannot = |error: std::io::Error| Failure::io("cannot read", path, &error);
     let bytes = std::fs::metadata(path).map_err(cannot)?.len();
     if bytes > CBF_BYTES_MAX {
-        return Err(wrong(format!("{} is too large", path.display()), format!("{bytes} bytes"), "give a CBF file with one image"));
+        return Err(wrong(
+            format!("{} is too large", path.display()),
+            format!("{bytes} bytes"),
+            "give a CBF file with one image",
+        ));
     }
     std::fs::read(path).map_err(cannot)
 }
 
 fn parse_cbf<'a>(path: &Path, bytes: &'a [u8]) -> Result<cbf::Image<'a>, Failure> {
-    cbf::Image::parse(bytes, &Bounds::default())
-        .map_err(|refusal| wrong(format!("{} is not a CBF file of one image", path.display()), refusal.to_string(), "give another file"))
+    cbf::Image::parse(bytes, &Bounds::default()).map_err(|refusal| {
+        wrong(format!("{} is not a CBF file of one image", path.display()), refusal.to_string(), "give another file")
+    })
 }
 
 fn cbf_type(path: &Path, image: &cbf::Image<'_>) -> Result<([usize; 2], PixelType), Failure> {
