@@ -131,6 +131,7 @@ impl Config {
             return None;
         }
         super::stream::refuse_in_packets(document, d);
+        super::recipe::refuse_in_runs(document, d);
         Reader { document, d, file }.config(text)
     }
 }

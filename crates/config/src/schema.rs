@@ -3,7 +3,7 @@
 
 pub use super::schema_key::{Key, Kind};
 use super::schema_key::{key, quantity};
-use super::{schema_experiment, schema_service};
+use super::{schema_analysis, schema_experiment, schema_service};
 use konkordia_core::backend::Receive;
 use konkordia_core::plan::Compression;
 
@@ -34,11 +34,20 @@ pub const TABLES: &[(&str, &str)] = &[
         "detectors",
         "`konkordia serve` with several detectors: `[detectors.NAME]`, once per detector; each detector has a configuration file of its own",
     ),
+    ("spots", "recipe of `konkordia analyse`: Bragg spots"),
+    ("hits", "recipe of `konkordia analyse`: which images are hits"),
+    ("azimuthal", "recipe of `konkordia analyse`: the powder profile"),
+    ("region", "recipe of `konkordia analyse`: a region of the image, once per region: `[[region]]`"),
+    ("above", "recipe of `konkordia analyse`: pixels above a level"),
 ];
 
 /// Tables that may stand several times: name, table in which they stand (empty = none), and key.
-pub const ARRAYS: &[(&str, &str, &str)] =
-    &[("detector.tile", "detector", "tile"), ("source.module", "source", "module"), ("stream", "", "stream")];
+pub const ARRAYS: &[(&str, &str, &str)] = &[
+    ("detector.tile", "detector", "tile"),
+    ("source.module", "source", "module"),
+    ("stream", "", "stream"),
+    ("region", "", "region"),
+];
 
 /// Allowed names for `geometry`.
 pub const GEOMETRIES: &[&str] = &[
@@ -649,7 +658,7 @@ const KEYS: &[Key] = &[
 
 /// All keys, those of each table in the order of the documentation.
 pub fn all() -> impl Iterator<Item = &'static Key> {
-    KEYS.iter().chain(schema_experiment::KEYS).chain(schema_service::KEYS)
+    KEYS.iter().chain(schema_experiment::KEYS).chain(schema_service::KEYS).chain(schema_analysis::KEYS)
 }
 
 /// Keys of one table.

@@ -204,6 +204,7 @@ fn refuse_others(document: &Document, d: &mut Diagnostics) {
 /// Checks `document`. `file` names it; relative paths start at its folder.
 pub fn read(document: &Document, d: &mut Diagnostics, file: &Path, text: &str) -> Option<StreamConfig> {
     refuse_others(document, d);
+    super::recipe::refuse_in_runs(document, d);
     let (source, output, run) = (document.table("source"), document.table("output"), document.table("run"));
     let directory = required(document, d, "output", "directory");
     let prefix = required(document, d, "output", "prefix");

@@ -24,6 +24,8 @@
 //! assert_eq!(back, bytes);
 //! ```
 
+pub mod above;
+pub mod azimuthal;
 pub mod baseline;
 pub mod bitshuffle;
 pub mod byte_offset;
@@ -33,12 +35,14 @@ pub mod codec;
 pub mod constants;
 pub mod convert;
 pub mod deflate;
+pub mod dispersion;
 pub mod finish;
 pub mod fused;
 pub mod isa;
 pub mod lz4;
 pub mod pedestal;
 pub mod planes;
+pub mod radial;
 pub mod stats;
 pub mod sz3;
 pub mod transform;

@@ -158,6 +158,12 @@ pub enum Command {
   konkordia convert run_master_0.json -o out/run01 --resume --calibration calibration.h5 --energy-kev 12.4
   konkordia convert raw_00.u16 raw_01.u16 -o out/words --dtype raw --verify")]
     Convert(crate::convert::args::ConvertArgs),
+    /// Looks for Bragg spots on the images of a file, and makes powder profiles and sums of regions
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia analyse run01_master.h5
+  konkordia analyse run01_master.h5 --recipe recipe.toml --images 100:199 --json
+  konkordia analyse powder.cbf --poni powder.poni --json")]
+    Analyse(crate::analyse::args::AnalyseArgs),
     /// Recompresses files of Konkordia, of DECTRIS detectors and other NXmx; pixels keep their values, except with sz3.
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia repack run01_master.h5 -o archive/ --compression bszstd --verify

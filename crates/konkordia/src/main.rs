@@ -1,6 +1,7 @@
 //! The program `konkordia`: the command line and everything behind it.
 #![forbid(unsafe_code)]
 
+mod analyse;
 mod bench;
 mod calibration_verbs;
 mod choice;
@@ -85,6 +86,7 @@ fn dispatch(command: &Command) -> Result<Exit, Failure> {
         Command::Wait(args) => serve::client::wait(args),
         Command::Calibration(which) => calibration_verbs::command(which),
         Command::Pedestal(args) => pedestal::command(args),
+        Command::Analyse(args) => analyse::command(args),
         Command::Inspect(args) => files::inspect::command(args),
         Command::Convert(args) => convert::command(args),
         Command::Repack(args) => repack_verb::command(args),

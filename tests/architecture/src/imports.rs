@@ -12,6 +12,7 @@ pub fn allowed(krate: &str) -> Option<&'static [&'static str]> {
     Some(match krate {
         "konkordia" => &[
             "acquire",
+            "analysis",
             "api",
             "calibration",
             "config",
@@ -32,6 +33,7 @@ pub fn allowed(krate: &str) -> Option<&'static [&'static str]> {
             &["calibration", "config", "core", "doctor", "engine", "input", "kernels", "repack", "sinks", "sources", "wire"]
         }
         "input" => &["config", "core", "kernels", "sinks", "wire"],
+        "analysis" => &["core", "kernels"],
         "calibration" | "repack" => &["config", "core", "kernels", "sinks"],
         "engine" => &["core", "kernels", "memory", "wire"],
         "sinks" | "sources" => &["core", "zeromq"],

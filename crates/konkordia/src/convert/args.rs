@@ -102,7 +102,11 @@ impl ConvertArgs {
     }
 }
 
-fn frame_range(text: &str) -> Result<(u64, u64), String> {
+/// Two numbers with a colon between; the first may be left out, and the last.
+///
+/// # Errors
+/// What is expected.
+pub fn frame_range(text: &str) -> Result<(u64, u64), String> {
     let expected = "two frame numbers with a colon between are expected, for example 100:199, 100: or :199";
     let (from, to) = text.split_once(':').ok_or(expected)?;
     let number = |part: &str, default| if part.is_empty() { Ok(default) } else { part.parse().map_err(|_| expected) };

@@ -133,6 +133,14 @@ impl OthersFile {
         &self.metadata
     }
 
+    /// The mask of the detector, row by row: 0 = the pixel counts. `None` if the file has none that can be read.
+    pub fn pixel_mask(&self) -> Option<Vec<u32>> {
+        let mask = self.files.first()?.file().dataset(&format!("{DETECTOR}/pixel_mask")).ok()?;
+        let pixels = self.stacks.first().map(|stack| stack.layout.rows * stack.layout.columns)?;
+        // The size first, so that a wrong one costs no memory.
+        (mask.size() == pixels).then(|| mask.read_raw::<u32>().ok()).flatten()
+    }
+
     /// Number of images, in stacks of the shape of the first one.
     pub fn images(&self) -> u64 {
         self.stacks.iter().filter(|s| s.first_image.is_some()).map(|s| s.layout.images).sum()

@@ -1,0 +1,356 @@
+//! A recipe: what is looked for in images, in a file of its own.
+
+use super::diagnostics::Diagnostics;
+use super::read::{self, Document, Table};
+use super::schema_analysis;
+use konkordia_core::failure::Failure;
+use std::path::Path;
+
+/// What is looked for. A key that was not given is `None`: the method has its own value for it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Recipe {
+    /// Bragg spots.
+    pub spots: Option<SpotKeys>,
+    /// The powder profile.
+    pub azimuthal: Option<AzimuthalKeys>,
+    /// Named regions.
+    pub regions: Vec<RegionKeys>,
+    /// Pixels above this level are counted, 0 to 2^24.
+    pub level: Option<u32>,
+    /// Spots of a hit.
+    pub hit_spots_min: Option<u64>,
+}
+
+/// How spots are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpotMethod {
+    /// As CrystFEL means it.
+    Peakfinder8,
+    /// The threshold of DIALS.
+    Dispersion,
+}
+
+/// The keys of `[spots]`.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs)]
+pub struct SpotKeys {
+    pub method: SpotMethod,
+    pub spots_max: usize,
+    pub d_min_angstrom: Option<f64>,
+    pub d_max_angstrom: Option<f64>,
+    pub pixels_min: Option<u32>,
+    pub pixels_max: Option<u32>,
+    pub threshold: Option<f64>,
+    pub snr_min: Option<f64>,
+    pub local_background_radius_px: Option<u32>,
+    pub pixel_max: Option<f64>,
+    pub radius_min_px: Option<f64>,
+    pub radius_max_px: Option<f64>,
+    pub half_window_px: Option<[usize; 2]>,
+    pub sigma_background: Option<f64>,
+    pub sigma_strong: Option<f64>,
+    pub count_min: Option<usize>,
+    pub gain: Option<f64>,
+    pub extended: Option<bool>,
+}
+
+/// The keys of `[azimuthal]`.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs)]
+pub struct AzimuthalKeys {
+    /// "q", "two_theta" or "d".
+    pub axis: String,
+    pub bins: usize,
+    pub range: Option<[f64; 2]>,
+    pub is_split: bool,
+    pub azimuth_deg: Option<[f64; 2]>,
+    pub polarization: Option<f64>,
+    pub solid_angle: bool,
+    pub variance: bool,
+}
+
+/// One `[[region]]`.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs)]
+pub struct RegionKeys {
+    pub name: String,
+    pub form: RegionForm,
+}
+
+/// Its shape.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum RegionForm {
+    /// First column, first row, last column, last row.
+    Box([f64; 4]),
+    /// Between two radii and two angles about a point; without one, about the beam.
+    Round {
+        /// Column and row of the point.
+        center_px: (Option<f64>, Option<f64>),
+        /// Inner and outer radius.
+        radii_px: (f64, f64),
+        /// Where it begins and how far it reaches, degrees; `None`: all around.
+        sector_deg: Option<(f64, f64)>,
+    },
+}
+
+/// A commented example that is itself valid.
+pub const EXAMPLE: &str = include_str!("example_recipe.toml");
+
+/// Most regions of a recipe.
+pub const REGIONS_MAX: usize = 64;
+
+impl Recipe {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// It cannot be read, or everything that is wrong in it.
+    pub fn load(path: &Path) -> Result<Self, Failure> {
+        Self::parse(&read::text_of(path)?, path).map_err(Failure::from)
+    }
+
+    /// Checks `text`. `file` names it in messages.
+    ///
+    /// # Errors
+    /// Everything that is wrong in the text.
+    pub fn parse(text: &str, file: &Path) -> Result<Self, Diagnostics> {
+        let mut d = Diagnostics::new(&file.display().to_string(), text);
+        let document = read::read(text, &mut d);
+        for (name, table) in document.tables().filter(|(name, _)| !schema_analysis::TABLES.contains(name)) {
+            let why = "a recipe says what is looked for in images; detector and files have a configuration of their own";
+            d.add(table.span.clone(), format!("[{name}] does not belong in a recipe"), why, "remove the table");
+        }
+        let recipe = Self::read(&document, &mut d);
+        if recipe == Self::default() && d.found.is_empty() {
+            let fix = "add [spots], [azimuthal], [[region]] or [above]";
+            d.add(None, "the recipe asks for nothing", "", fix);
+        }
+        d.finish(Some(recipe))
+    }
+
+    fn read(document: &Document, d: &mut Diagnostics) -> Self {
+        let (spots, azimuthal, above) = (document.table("spots"), document.table("azimuthal"), document.table("above"));
+        let hits = document.table("hits");
+        if hits.span.is_some() && spots.span.is_none() {
+            d.add(hits.span.clone(), "[hits] without [spots]", "a hit is an image with spots", "add [spots]");
+        }
+        let regions = document.array("region");
+        if let Some(one_more) = regions.get(REGIONS_MAX) {
+            let what = format!("{} regions", regions.len());
+            d.add(one_more.span.clone(), what, format!("at most {REGIONS_MAX} are possible"), "remove some");
+        }
+        let whole = |n: i64| u64::try_from(n).unwrap_or_default();
+        Self {
+            spots: spots.span.is_some().then(|| read_spots(spots, d)).flatten(),
+            azimuthal: azimuthal.span.is_some().then(|| read_azimuthal(azimuthal, d)),
+            regions: regions.iter().filter_map(|region| read_region(region, d)).collect(),
+            level: above.span.is_some().then(|| read_level(above, d)).flatten(),
+            hit_spots_min: spots.span.as_ref().map(|_| hits.integer("spots_min").map_or(15, whole)),
+        }
+    }
+}
+
+/// In a configuration of a run these tables have no effect yet.
+pub(super) fn refuse_in_runs(document: &Document, d: &mut Diagnostics) {
+    let tables = document.tables().filter(|(name, _)| schema_analysis::TABLES.contains(name));
+    let regions = document.array("region").iter().map(|table| ("region", table));
+    for (name, table) in tables.chain(regions).collect::<Vec<_>>() {
+        let why = "images are not analysed while they are measured";
+        let fix = "move it into a recipe of its own, for `konkordia analyse FILE --recipe RECIPE.toml`";
+        d.add(table.span.clone(), format!("[{name}] belongs in a recipe"), why, fix);
+    }
+}
+
+fn ascending(table: &Table, d: &mut Diagnostics, name: &str, (low, high): (&str, &str)) {
+    if let (Some(first), Some(second)) = (table.number(low), table.number(high))
+        && first >= second
+    {
+        let what = format!("{name}.{low} is not below {name}.{high}");
+        d.add(table.span(low), what, "nothing lies between them", "exchange or correct the numbers");
+    }
+}
+
+fn read_spots(t: &Table, d: &mut Diagnostics) -> Option<SpotKeys> {
+    let method = match t.text("method") {
+        Some("peakfinder8") => SpotMethod::Peakfinder8,
+        Some("dispersion") => SpotMethod::Dispersion,
+        // What is wrong with another value was said already.
+        _ if t.has("method") => return None,
+        _ => {
+            d.add(t.span.clone(), "[spots] has no method", "", "add method = \"peakfinder8\" or method = \"dispersion\"");
+            return None;
+        }
+    };
+    let (others, of) = match method {
+        SpotMethod::Peakfinder8 => {
+            (&["half_window_px", "sigma_background", "sigma_strong", "count_min", "gain", "extended"][..], "dispersion")
+        }
+        SpotMethod::Dispersion => {
+            (&["snr_min", "local_background_radius_px", "pixel_max", "radius_min_px", "radius_max_px"][..], "peakfinder8")
+        }
+    };
+    for key in others.iter().filter(|key| t.has(key)) {
+        d.add(t.span(key), format!("spots.{key} is for method = \"{of}\""), "", "remove the line, or change the method");
+    }
+    ascending(t, d, "spots", ("d_min_angstrom", "d_max_angstrom"));
+    ascending(t, d, "spots", ("radius_min_px", "radius_max_px"));
+    let window: Vec<usize> = t.integers("half_window_px").into_iter().map(|n| n as usize).collect();
+    if t.has("half_window_px") && window.len() != 2 {
+        d.add(t.span("half_window_px"), "spots.half_window_px needs two numbers", "", "give [half height, half width]");
+    }
+    let count = |key: &str| t.integer(key).and_then(|n| u32::try_from(n).ok());
+    if let (Some(least), Some(most)) = (count("pixels_min"), count("pixels_max"))
+        && least > most
+    {
+        d.add(t.span("pixels_min"), "spots.pixels_min is above spots.pixels_max", "", "correct the numbers");
+    }
+    Some(SpotKeys {
+        method,
+        spots_max: t.integer("spots_max").map_or(2000, |n| n as usize),
+        d_min_angstrom: t.number("d_min_angstrom"),
+        d_max_angstrom: t.number("d_max_angstrom"),
+        pixels_min: count("pixels_min"),
+        pixels_max: count("pixels_max"),
+        threshold: t.number("threshold"),
+        snr_min: t.number("snr_min"),
+        local_background_radius_px: count("local_background_radius_px"),
+        pixel_max: t.number("pixel_max"),
+        radius_min_px: t.number("radius_min_px"),
+        radius_max_px: t.number("radius_max_px"),
+        half_window_px: <[usize; 2]>::try_from(window).ok(),
+        sigma_background: t.number("sigma_background"),
+        sigma_strong: t.number("sigma_strong"),
+        count_min: t.integer("count_min").map(|n| n as usize),
+        gain: t.number("gain"),
+        extended: t.flag("extended"),
+    })
+}
+
+fn read_azimuthal(t: &Table, d: &mut Diagnostics) -> AzimuthalKeys {
+    for key in ["range", "azimuth_deg"] {
+        if let Some([first, second]) = t.numbers::<2>(key)
+            && first >= second
+        {
+            d.add(t.span(key), format!("azimuthal.{key} does not ascend"), "", "give the lower end first");
+        }
+    }
+    let axis = t.text("axis").unwrap_or("q").to_owned();
+    if axis == "d" && !t.has("range") {
+        let why = "d grows without limit towards the beam";
+        d.add(t.span("axis"), "azimuthal.axis = \"d\" without a range", why, "add range = [lowest, highest], in angstrom");
+    }
+    AzimuthalKeys {
+        axis,
+        bins: t.integer("bins").map_or(1000, |n| n as usize),
+        range: t.numbers("range"),
+        is_split: t.text("splitting") == Some("full"),
+        azimuth_deg: t.numbers("azimuth_deg"),
+        polarization: t.number("polarization"),
+        solid_angle: t.flag("solid_angle").unwrap_or(true),
+        variance: t.flag("variance").unwrap_or(false),
+    }
+}
+
+fn read_level(t: &Table, d: &mut Diagnostics) -> Option<u32> {
+    if !t.has("level") {
+        d.add(t.span.clone(), "[above] has no level", "", "add level = ...: pixels above it are counted");
+    }
+    u32::try_from(t.integer("level")?).ok()
+}
+
+fn read_region(t: &Table, d: &mut Diagnostics) -> Option<RegionKeys> {
+    let (name, shape) = (t.text("name")?.to_owned(), t.text("shape")?);
+    let all = ["corners_px", "x_px", "y_px", "radius_px", "inner_radius_px", "from_deg", "width_deg"];
+    let own: &[&str] = match shape {
+        "box" => &all[..1],
+        "circle" => &all[1..4],
+        "ring" => &all[1..5],
+        _ => &all[1..],
+    };
+    for key in all.iter().filter(|key| t.has(key) && !own.contains(key)) {
+        d.add(t.span(key), format!("region {name:?}: a {shape} has no {key}"), "", "remove the line, or change the shape");
+    }
+    let needed = if shape == "box" { "corners_px" } else { "radius_px" };
+    if !t.has(needed) {
+        d.add(t.span.clone(), format!("region {name:?}: a {shape} needs {needed}"), "", format!("add {needed} = ..."));
+        return None;
+    }
+    let form = if shape == "box" {
+        RegionForm::Box(t.numbers("corners_px")?)
+    } else {
+        ascending(t, d, "region", ("inner_radius_px", "radius_px"));
+        RegionForm::Round {
+            center_px: (t.number("x_px"), t.number("y_px")),
+            radii_px: (t.number("inner_radius_px").unwrap_or(0.0), t.number("radius_px")?),
+            sector_deg: (shape == "sector")
+                .then(|| (t.number("from_deg").unwrap_or(0.0), t.number("width_deg").unwrap_or(360.0))),
+        }
+    };
+    Some(RegionKeys { name, form })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str) -> Result<Recipe, Vec<String>> {
+        Recipe::parse(text, Path::new("r.toml")).map_err(|d| d.found.into_iter().map(|found| found.what).collect())
+    }
+
+    #[test]
+    fn a_recipe_is_read() {
+        let text = "[spots]\nmethod = \"dispersion\"\nhalf_window_px = [3, 2]\nd_min_angstrom = 2.0\n[hits]\nspots_min = 7\n\
+                    [azimuthal]\nbins = 500\nsplitting = \"full\"\nrange = [0.5, 4]\n[above]\nlevel = 3\n\
+                    [[region]]\nname = \"a\"\nshape = \"box\"\ncorners_px = [1, 2, 3, 4]\n\
+                    [[region]]\nname = \"b\"\nshape = \"sector\"\nradius_px = 9\nfrom_deg = -20\n";
+        let recipe = check(text).unwrap();
+        let spots = recipe.spots.unwrap();
+        assert_eq!((spots.method, spots.half_window_px, spots.spots_max), (SpotMethod::Dispersion, Some([3, 2]), 2000));
+        let azimuthal = recipe.azimuthal.unwrap();
+        assert_eq!((azimuthal.bins, azimuthal.is_split, azimuthal.range), (500, true, Some([0.5, 4.0])));
+        assert_eq!((recipe.level, recipe.hit_spots_min), (Some(3), Some(7)));
+        assert_eq!(recipe.regions[0].form, RegionForm::Box([1.0, 2.0, 3.0, 4.0]));
+        let sector = RegionForm::Round { center_px: (None, None), radii_px: (0.0, 9.0), sector_deg: Some((-20.0, 360.0)) };
+        assert_eq!(recipe.regions[1].form, sector);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (text, what) in [
+            ("", "asks for nothing"),
+            ("[spots]\n", "no method"),
+            ("[spots]\nmethod = \"peakfinder9\"\n", "spots.method"),
+            ("[spots]\nmethod = \"peakfinder8\"\ngain = 2.0\n", "spots.gain is for"),
+            ("[spots]\nmethod = \"dispersion\"\nsnr_min = 2.0\n", "spots.snr_min is for"),
+            ("[spots]\nmethod = \"dispersion\"\nhalf_window_px = [3]\n", "two numbers"),
+            ("[spots]\nmethod = \"peakfinder8\"\nd_min_angstrom = 5\nd_max_angstrom = 4\n", "not below"),
+            ("[hits]\nspots_min = 4\n", "[hits] without"),
+            ("[azimuthal]\naxis = \"d\"\n", "without a range"),
+            ("[azimuthal]\nrange = [4, 2]\n", "does not ascend"),
+            ("[above]\n", "no level"),
+            ("[[region]]\nname = \"a\"\nshape = \"circle\"\n", "needs radius_px"),
+            ("[[region]]\nname = \"a\"\nshape = \"box\"\nradius_px = 3\ncorners_px = [1, 2, 3, 4]\n", "has no radius_px"),
+            ("[detector]\nmodules = 1\n", "does not belong"),
+            ("[spots]\nmethod = \"peakfinder8\"\nsnr = 4\n", "unknown key 'snr'"),
+        ] {
+            let found = check(text).unwrap_err();
+            assert!(found.iter().any(|found| found.contains(what)), "{text}: {found:?} without {what}");
+        }
+        let many = "[[region]]\nname = \"a\"\nshape = \"circle\"\nradius_px = 3\n".repeat(REGIONS_MAX + 1);
+        assert_eq!(check(&many).unwrap_err(), ["65 regions"]);
+    }
+
+    #[test]
+    fn the_example_is_valid_and_names_every_key() {
+        check(EXAMPLE).unwrap();
+        for key in schema_analysis::KEYS {
+            assert!(EXAMPLE.contains(&format!("{} = ", key.name)), "{} is not in the example", key.name);
+        }
+    }
+
+    #[test]
+    fn a_run_refuses_a_recipe() {
+        let text = format!("{}\n[spots]\nmethod = \"peakfinder8\"\n", crate::EXAMPLE);
+        let wrong = crate::Config::parse(&text, Path::new("run.toml")).unwrap_err();
+        assert!(wrong.found.iter().any(|found| found.what == "[spots] belongs in a recipe"));
+    }
+}

@@ -1,0 +1,30 @@
+//! The command line of `konkordia analyse`.
+
+use clap::Args;
+use std::path::PathBuf;
+
+/// `konkordia analyse`
+#[derive(Debug, Args)]
+pub struct AnalyseArgs {
+    /// A master or data file (HDF5), or CBF files, each with one image
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// What to look for (docs/analysis.md) [default: spots by peakfinder8, and a profile of 1000 bins in q]
+    #[arg(long, value_name = "FILE.toml")]
+    pub recipe: Option<PathBuf>,
+    /// Geometry of the detector by pyFAI, instead of what the files say
+    #[arg(long, value_name = "FILE.poni")]
+    pub poni: Option<PathBuf>,
+    /// Only these images, counted from 0, for example 100:199, 100: or :199
+    #[arg(long, value_name = "FROM:TO", value_parser = crate::convert::args::frame_range)]
+    pub images: Option<(u64, u64)>,
+    /// Threads that analyse; results do not depend on their number [default: all processors]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub workers: Option<u16>,
+    /// No progress line
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// For programs: one line of JSON for the settings, one for each image with its spots and profile, one for all
+    #[arg(long)]
+    pub json: bool,
+}

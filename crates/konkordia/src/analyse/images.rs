@@ -1,0 +1,297 @@
+//! The images of files, as `analyse` needs them: pixels, which values are measurements, mask and geometry.
+
+use konkordia_analysis::geometry::Geometry;
+use konkordia_core::array::Element;
+use konkordia_core::experiment::{KEV_ANGSTROM, Metadata};
+use konkordia_core::failure::{Exit, Failure};
+use konkordia_core::pixel::PixelType;
+use konkordia_kernels::byte_offset;
+use konkordia_kernels::codec::decode;
+use konkordia_sinks::hdf5::Reader;
+use konkordia_sinks::hdf5::others::{OthersFile, is_ours};
+use konkordia_wire::cbf;
+use konkordia_wire::stream::Bounds;
+use std::path::{Path, PathBuf};
+
+/// Largest CBF file.
+const CBF_BYTES_MAX: u64 = 1 << 31;
+
+/// Files that were opened and belong together.
+pub struct Images {
+    /// What is known of all images.
+    pub facts: Facts,
+    source: Source,
+}
+
+/// What is known of all images.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// Number of images.
+    pub images: u64,
+    /// Rows and columns.
+    pub shape: [usize; 2],
+    /// Type of a pixel.
+    pub pixel: PixelType,
+    /// Lowest and highest value that is a measurement; `None`: as the type of Konkordia's own files says.
+    pub valid: Option<(f64, f64)>,
+    /// Which pixels count.
+    pub usable: Vec<bool>,
+    /// Geometry, or why there is none.
+    pub geometry: Result<Geometry, String>,
+    /// Who wrote the files.
+    pub writer: &'static str,
+    /// What a person should know.
+    pub notes: Vec<String>,
+}
+
+enum Source {
+    Own(Box<Reader>),
+    Others(Box<OthersFile>),
+    Cbf(Vec<PathBuf>),
+}
+
+/// An image: its pixels, little-endian; `None` if it was never written.
+pub type Pixels = Option<Vec<u8>>;
+
+impl Images {
+    /// Opens one HDF5 file, or any number of CBF files.
+    ///
+    /// # Errors
+    /// A file cannot be read, or files do not belong together.
+    pub fn open(files: &[PathBuf]) -> Result<Self, Failure> {
+        let first = files.first().ok_or_else(|| wrong("no file was given", "", "name the files to analyse"))?;
+        if is_cbf(first)? {
+            return open_cbf(files);
+        }
+        if let Some(second) = files.get(1) {
+            let why = format!("{} is HDF5, and there is also {}", first.display(), second.display());
+            return Err(wrong("several files are possible only if all are CBF", why, "give one master or data file at a time"));
+        }
+        if is_ours(first) == Some(true) { open_own(first) } else { open_others(first) }
+    }
+
+    /// One image.
+    ///
+    /// # Errors
+    /// It cannot be read or decoded.
+    pub fn read(&self, image: u64) -> Result<Pixels, Failure> {
+        match &self.source {
+            Source::Own(reader) => Ok(Some(reader.read_image(image, &decode)?)),
+            Source::Others(file) => Ok(file.image(image, &decode)?.1),
+            Source::Cbf(files) => {
+                let path = &files[image as usize];
+                let bytes = cbf_bytes(path)?;
+                let parsed = parse_cbf(path, &bytes)?;
+                self.facts.check_shape(path, &parsed)?;
+                unpack_cbf(path, &parsed).map(Some)
+            }
+        }
+    }
+}
+
+impl Facts {
+    fn check_shape(&self, path: &Path, image: &cbf::Image<'_>) -> Result<(), Failure> {
+        let (shape, pixel) = cbf_type(path, image)?;
+        if (shape, pixel) == (self.shape, self.pixel) {
+            return Ok(());
+        }
+        let why = format!("it is {shape:?} {pixel}, the first one is {:?} {}", self.shape, self.pixel);
+        Err(wrong(format!("{} has another size or type", path.display()), why, "analyse files of one detector at a time"))
+    }
+}
+
+fn wrong(what: impl Into<String>, why: impl Into<String>, fix: &str) -> Failure {
+    Failure::new(Exit::Usage, what.into(), why.into(), fix)
+}
+
+fn open_own(path: &Path) -> Result<Images, Failure> {
+    let reader = Reader::open(path)?;
+    let summary = reader.summary();
+    let shape = [summary.rows as usize, summary.columns as usize];
+    let pixels = shape[0] * shape[1];
+    let mut notes = Vec::new();
+    let (mut usable, mut geometry) = (vec![true; pixels], Err("the file has no description of its run".to_owned()));
+    if let Some(spec) = &summary.spec {
+        if spec.pixel_mask.len() == pixels {
+            usable.iter_mut().zip(&spec.pixel_mask).for_each(|(usable, bits)| *usable = *bits == 0);
+        }
+        if spec.raw_words {
+            let fix = "convert the run first: konkordia convert FILE -o OUT --calibration ...";
+            return Err(wrong("raw words cannot be analysed", "they are not photons", fix));
+        }
+        geometry = Geometry::of_run(shape, &spec.metadata);
+    }
+    if summary.image_shape.len() > 2 && summary.image_shape.iter().rev().skip(2).any(|length| *length > 1) {
+        let why = format!("an image has the shape {:?}", summary.image_shape);
+        return Err(wrong("images with several channels cannot be analysed yet", why, "use files with one channel"));
+    }
+    if summary.images_file_missing > 0 {
+        notes.push(format!("{} images lie in data files that cannot be read", summary.images_file_missing));
+    }
+    let facts =
+        Facts { images: summary.images, shape, pixel: summary.pixel, valid: None, usable, geometry, writer: "Konkordia", notes };
+    Ok(Images { facts, source: Source::Own(Box::new(reader)) })
+}
+
+fn open_others(path: &Path) -> Result<Images, Failure> {
+    let file = OthersFile::open(path)?;
+    let Some(first) = file.stacks().iter().find(|stack| stack.first_image.is_some()) else {
+        return Err(wrong(format!("{} holds no images", path.display()), "", "give a master or data file"));
+    };
+    let layout = &first.layout;
+    let Some(pixel) = layout.dtype else {
+        return Err(wrong(
+            "the type of the pixels is not known",
+            format!("{} bytes a pixel", layout.element_bytes),
+            "repack the file",
+        ));
+    };
+    let (shape, metadata) = ([layout.rows, layout.columns], file.metadata());
+    let run = Metadata {
+        energy_kev: metadata.energy_kev,
+        detector_distance_m: metadata.detector_distance_m,
+        beam_center_x_px: metadata.beam_center_px.map(|center| center.0),
+        beam_center_y_px: metadata.beam_center_px.map(|center| center.1),
+        pixel_size_m: metadata.pixel_size_m.map(|size| [size; 2]),
+        ..Metadata::default()
+    };
+    let mut usable = vec![true; shape[0] * shape[1]];
+    let mut notes: Vec<String> = Vec::new();
+    match file.pixel_mask() {
+        Some(mask) if mask.len() == usable.len() => {
+            usable.iter_mut().zip(mask).for_each(|(usable, bits)| *usable = bits == 0);
+        }
+        Some(mask) => notes.push(format!("its mask has {} values for {} pixels and is not used", mask.len(), usable.len())),
+        None => notes.push("it has no mask".into()),
+    }
+    notes.push("the detector is taken as not tilted and the beam as meeting it straight; give --poni if it is not so".into());
+    notes.extend(file.unreadable().map(|(path, why)| format!("{} cannot be read: {why}", path.display())));
+    let facts = Facts {
+        images: file.images(),
+        shape,
+        pixel,
+        valid: Some(metadata.valid_range(pixel)),
+        usable,
+        geometry: Geometry::of_run(shape, &run),
+        writer: "another program",
+        notes,
+    };
+    Ok(Images { facts, source: Source::Others(Box::new(file)) })
+}
+
+fn is_cbf(path: &Path) -> Result<bool, Failure> {
+    use std::io::Read;
+    let mut head = [0; cbf::MAGIC.len()];
+    let read = std::fs::File::open(path).and_then(|mut file| file.read(&mut head));
+    let count = read.map_err(|error| Failure::io("cannot read", path, &error))?;
+    Ok(&head[..count] == cbf::MAGIC)
+}
+
+fn cbf_bytes(path: &Path) -> Result<Vec<u8>, Failure> {
+    let cannot = |error: std::io::Error| Failure::io("cannot read", path, &error);
+    let bytes = std::fs::metadata(path).map_err(cannot)?.len();
+    if bytes > CBF_BYTES_MAX {
+        return Err(wrong(
+            format!("{} is too large", path.display()),
+            format!("{bytes} bytes"),
+            "give a CBF file with one image",
+        ));
+    }
+    std::fs::read(path).map_err(cannot)
+}
+
+fn parse_cbf<'a>(path: &Path, bytes: &'a [u8]) -> Result<cbf::Image<'a>, Failure> {
+    cbf::Image::parse(bytes, &Bounds::default()).map_err(|refusal| {
+        wrong(format!("{} is not a CBF file of one image", path.display()), refusal.to_string(), "give another file")
+    })
+}
+
+fn cbf_type(path: &Path, image: &cbf::Image<'_>) -> Result<([usize; 2], PixelType), Failure> {
+    let pixel = match image.element {
+        Element::Uint8 => PixelType::Uint8,
+        Element::Int8 => PixelType::Int8,
+        Element::Uint16 => PixelType::Uint16,
+        Element::Int16 => PixelType::Int16,
+        Element::Uint32 => PixelType::Uint32,
+        Element::Int32 => PixelType::Int32,
+        Element::Float32 => PixelType::Float32,
+        other => return Err(wrong(format!("{}: pixels of this type", path.display()), other.name(), "give another file")),
+    };
+    let dimensions = image.shape.dimensions();
+    Ok(([dimensions[0] as usize, dimensions[1] as usize], pixel))
+}
+
+fn unpack_cbf(path: &Path, image: &cbf::Image<'_>) -> Result<Vec<u8>, Failure> {
+    if image.packing == cbf::Packing::None {
+        return Ok(image.data.to_vec());
+    }
+    let mut pixels = vec![0; image.shape.elements() as usize * image.element.bits() as usize / 8];
+    byte_offset::decode(image.data, &mut pixels)
+        .map_err(|why| wrong(format!("{} cannot be unpacked", path.display()), why.to_string(), "bring back a whole copy"))?;
+    Ok(pixels)
+}
+
+fn open_cbf(files: &[PathBuf]) -> Result<Images, Failure> {
+    let path = &files[0];
+    let bytes = cbf_bytes(path)?;
+    let image = parse_cbf(path, &bytes)?;
+    let (shape, pixel) = cbf_type(path, &image)?;
+    let header = Header::read(&image.contents);
+    let facts = Facts {
+        images: files.len() as u64,
+        shape,
+        pixel,
+        // Gaps are -1, and dead pixels -2.
+        valid: Some((0.0, header.cutoff.unwrap_or(f64::INFINITY))),
+        usable: vec![true; shape[0] * shape[1]],
+        geometry: Geometry::of_run(shape, &header.metadata),
+        writer: "another program (CBF)",
+        notes: vec!["geometry and limits are those of the first file".into()],
+    };
+    Ok(Images { facts, source: Source::Cbf(files.to_vec()) })
+}
+
+/// What the text of a miniCBF says of the experiment.
+#[derive(Default)]
+struct Header {
+    metadata: Metadata,
+    cutoff: Option<f64>,
+}
+
+impl Header {
+    fn read(contents: &str) -> Self {
+        let mut header = Self::default();
+        for (key, value) in cbf::items(contents) {
+            let separators = |c: char| c.is_whitespace() || matches!(c, '(' | ')' | ',' | 'x');
+            let numbers: Vec<f64> = value.split(separators).filter_map(|word| word.parse().ok()).collect();
+            let Some(first) = numbers.first().copied() else { continue };
+            let m = &mut header.metadata;
+            match key {
+                "Wavelength" if first > 0.0 => m.energy_kev = Some(KEV_ANGSTROM / first),
+                "Detector_distance" => m.detector_distance_m = Some(first),
+                "Beam_xy" => (m.beam_center_x_px, m.beam_center_y_px) = (Some(first), numbers.get(1).copied()),
+                "Pixel_size" => m.pixel_size_m = Some([first, numbers.get(1).copied().unwrap_or(first)]),
+                "Count_cutoff" => header.cutoff = Some(first),
+                _ => {}
+            }
+        }
+        header
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_of_a_cbf_file_is_read() {
+        let text = "# Pixel_size 172e-6 m x 172e-6 m\n# Count_cutoff 115000 counts\n# Wavelength 0.96859 A\n\
+                    # Detector_distance 0.351 m\n# Beam_xy (1261.61, 1306.96) pixels\n# Tau = 0 s\n";
+        let Header { metadata, cutoff } = Header::read(text);
+        assert!((metadata.energy_kev.unwrap() - 12.8005).abs() < 1e-3);
+        assert_eq!((metadata.detector_distance_m, cutoff), (Some(0.351), Some(115_000.0)));
+        assert_eq!((metadata.beam_center_x_px, metadata.beam_center_y_px), (Some(1261.61), Some(1306.96)));
+        assert_eq!(metadata.pixel_size_m, Some([172e-6; 2]));
+        assert_eq!(Header::read("").metadata, Metadata::default());
+    }
+}

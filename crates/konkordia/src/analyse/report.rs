@@ -1,0 +1,200 @@
+//! What `analyse` prints: a table for people, or lines of JSON.
+
+use super::Outcome;
+use super::images::Facts;
+use super::tasks;
+use crate::console;
+use konkordia_analysis::analyser::{Analyser, Results, SpotResults, Tasks};
+use konkordia_analysis::geometry::Geometry;
+use konkordia_analysis::regions::Region;
+use konkordia_core::failure::Exit;
+use konkordia_core::text;
+use serde_json::{Value, json};
+
+/// Images of which people see a line; all are in the summary.
+const SHOWN: u64 = 50;
+
+/// Prints as results come.
+pub struct Report {
+    is_json: bool,
+    regions: Vec<String>,
+    summary: Summary,
+}
+
+#[derive(Default)]
+struct Summary {
+    images: u64,
+    absent: u64,
+    failed: u64,
+    spots: u64,
+    hits: u64,
+    has_spots: bool,
+    looks_for_spots: bool,
+}
+
+impl Report {
+    /// A report with these regions.
+    pub fn new(is_json: bool, regions: &[Region]) -> Self {
+        let regions = regions.iter().map(|region| region.name.clone()).collect();
+        Self { is_json, regions, summary: Summary::default() }
+    }
+
+    /// What is analysed, and how.
+    pub fn begin(
+        &mut self,
+        facts: &Facts,
+        geometry: Result<&Geometry, &String>,
+        tasks: &Tasks,
+        analyser: &Analyser,
+        left_out: &[String],
+    ) {
+        self.summary.looks_for_spots = tasks.spots.is_some();
+        let mut notes = facts.notes.clone();
+        notes.extend(geometry.err().cloned());
+        notes.extend_from_slice(left_out);
+        if self.is_json {
+            let profile = analyser.results().profile;
+            let axis = profile.as_ref().map(|profile| &profile.radial);
+            let unit = tasks.azimuthal.as_ref().map(|settings| settings.radial.unit());
+            let start = json!({
+                "event": "start", "images": facts.images, "rows": facts.shape[0], "columns": facts.shape[1], "dtype": facts.pixel.name(),
+                "written_by": facts.writer, "settings": tasks::to_json(tasks), "notes": notes,
+                "beam_center_px": geometry.ok().and_then(Geometry::beam_center_px),
+                "profile_axis": axis, "profile_unit": unit,
+            });
+            console::json(&start, true);
+            return;
+        }
+        let [rows, columns] = facts.shape;
+        console::to_stdout(&format!(
+            "{} images of {rows} x {columns} pixels (rows x columns), {}, written by {}",
+            text::count(facts.images),
+            facts.pixel,
+            facts.writer
+        ));
+        notes.iter().for_each(|note| console::to_stdout(&format!("note: {note}")));
+        console::to_stdout(&format!("\n{}", Self::line(&["image", "spots", "on ice", "resolution", "hit", "regions"])));
+    }
+
+    fn line(cells: &[&str]) -> String {
+        let [image, spots, ice, resolution, hit, regions] = cells else { return cells.join("  ") };
+        format!("{image:>9}  {spots:>7}  {ice:>6}  {resolution:>10}  {hit:>4}  {regions}").trim_end().to_owned()
+    }
+
+    /// One image.
+    pub(super) fn image(&mut self, image: u64, outcome: &Outcome) {
+        self.summary.add(outcome);
+        if self.is_json {
+            console::json(&self.image_json(image, outcome), true);
+        } else if self.summary.images <= SHOWN {
+            console::to_stdout(&self.image_text(image, outcome));
+        } else if self.summary.images == SHOWN + 1 {
+            console::to_stdout("      ...  (--json has all images)");
+        }
+    }
+
+    fn image_text(&self, image: u64, outcome: &Outcome) -> String {
+        let number = text::count(image);
+        let results = match outcome {
+            Outcome::Done(results) => results,
+            Outcome::Absent => return format!("{number:>9}  was never written"),
+            Outcome::Failed(why) => return format!("{number:>9}  FAILED: {why}"),
+        };
+        let of = |what: &dyn Fn(&SpotResults) -> String| results.spots.as_ref().map_or("-".to_owned(), what);
+        let regions = self.regions.iter().zip(&results.regions).map(|(name, values)| {
+            let mean = values.mean().map_or("-".into(), |mean| format!("{mean:.2}"));
+            format!("{name}: mean {mean}")
+        });
+        let above = results.above.map(|above| format!("{} above the level", text::count(above)));
+        Self::line(&[
+            &number,
+            &of(&|spots| text::count(spots.list.found)),
+            &of(&|spots| text::count(spots.on_ice)),
+            &of(&|spots| spots.resolution_angstrom.map_or("-".into(), |d| format!("{d:.2} A"))),
+            &of(&|spots| if spots.is_hit { "yes".into() } else { "no".into() }),
+            &regions.chain(above).collect::<Vec<_>>().join(", "),
+        ])
+    }
+
+    fn image_json(&self, image: u64, outcome: &Outcome) -> Value {
+        let results = match outcome {
+            Outcome::Done(results) => results,
+            Outcome::Absent => return json!({ "event": "image", "image": image, "status": "absent" }),
+            Outcome::Failed(why) => return json!({ "event": "image", "image": image, "status": "failed", "why": why }),
+        };
+        let Results { spots, profile, regions, above } = &**results;
+        let regions = self.regions.iter().zip(regions).map(|(name, values)| {
+            json!({
+                "name": name, "pixels": values.pixels, "sum": values.sum, "mean": values.mean(), "maximum": values.maximum,
+                "center_px": values.center_px,
+            })
+        });
+        let profile = profile.as_ref().map(|profile| {
+            let sigma = (!profile.sigma.is_empty()).then_some(&profile.sigma);
+            json!({ "intensity": profile.intensity, "sigma": sigma, "pixels": profile.pixels })
+        });
+        json!({
+            "event": "image", "image": image, "status": "analysed", "spots": spots.as_ref().map(spots_json),
+            "regions": regions.collect::<Vec<_>>(), "above_level": above, "profile": profile,
+        })
+    }
+
+    /// The summary, and the exit code: 1 if an image could not be analysed.
+    pub fn end(self) -> Exit {
+        let Summary { images, absent, failed, spots, hits, has_spots, looks_for_spots } = self.summary;
+        let analysed = images - absent - failed;
+        let hit_rate = (has_spots && analysed > 0).then(|| hits as f64 / analysed as f64);
+        let exit = if failed > 0 || looks_for_spots && !has_spots { Exit::Incomplete } else { Exit::Complete };
+        if self.is_json {
+            let end = json!({
+                "event": "end", "images": images, "analysed": analysed, "absent": absent, "failed": failed,
+                "spots": has_spots.then_some(spots), "hits": has_spots.then_some(hits), "hit_rate": hit_rate, "exit_code": exit as u8,
+            });
+            console::json(&end, true);
+        } else {
+            let rate = hit_rate.map_or(String::new(), |rate| {
+                format!(", {} spots, {} hits ({:.1} %)", text::count(spots), text::count(hits), 100.0 * rate)
+            });
+            let trouble =
+                |count: u64, what: &str| if count > 0 { format!(", {} {what}", text::count(count)) } else { String::new() };
+            console::to_stdout(&format!(
+                "\n{} images analysed{rate}{}{}",
+                text::count(analysed),
+                trouble(absent, "never written"),
+                trouble(failed, "FAILED")
+            ));
+        }
+        exit
+    }
+}
+
+impl Summary {
+    fn add(&mut self, outcome: &Outcome) {
+        self.images += 1;
+        match outcome {
+            Outcome::Absent => self.absent += 1,
+            Outcome::Failed(_) => self.failed += 1,
+            Outcome::Done(results) => {
+                if let Some(spots) = &results.spots {
+                    self.has_spots = true;
+                    self.spots += spots.list.found;
+                    self.hits += u64::from(spots.is_hit);
+                }
+            }
+        }
+    }
+}
+
+/// Spots as columns, so that lists stay short.
+fn spots_json(spots: &SpotResults) -> Value {
+    let column = |value: fn(&konkordia_analysis::spot::Spot) -> f64| spots.list.spots.iter().map(value).collect::<Vec<_>>();
+    let pixels: Vec<u32> = spots.list.spots.iter().map(|spot| spot.pixels).collect();
+    let is_ice: Vec<bool> = spots.d_angstrom.iter().map(|d| konkordia_analysis::resolution::is_ice(*d)).collect();
+    json!({
+        "found": spots.list.found, "not_stored": spots.list.dropped(), "on_ice": spots.on_ice,
+        "resolution_angstrom": spots.resolution_angstrom, "is_hit": spots.is_hit,
+        "x_px": column(|spot| spot.x_px), "y_px": column(|spot| spot.y_px), "intensity": column(|spot| spot.intensity),
+        "maximum": column(|spot| spot.maximum), "background": column(|spot| spot.background), "snr": column(|spot| spot.snr),
+        "pixels": pixels, "d_angstrom": spots.d_angstrom, "is_ice": is_ice,
+    })
+}
