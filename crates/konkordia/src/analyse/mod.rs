@@ -142,7 +142,7 @@ fn analyse(analyser: &mut Analyser, images: &Images, bytes: &[u8], out: &mut Res
                 $(PixelType::$name => {
                     let numbers = bytes.as_chunks().0.iter().map(|number| <$to>::from(<$from>::from_le_bytes(*number)));
                     let pixels: Vec<$to> = numbers.collect();
-                    let limits = images.facts.valid.map(|(low, high)| (low as $to, high as $to));
+                    let limits = images.facts.valid.map(|(low, high)| (low as $to, (high as $to).min(<$to>::MAX)));
                     let special = PixelType::$name.special();
                     let own = (special.valid_min as $to, special.valid_max as $to);
                     look(analyser, &pixels, images.facts.shape[1], limits.unwrap_or(own), out)

@@ -1,0 +1,290 @@
+"""`konkordia analyse`: spots, profiles and regions on files of this program and of others."""
+
+import bz2
+import json
+
+import h5py
+import numpy as np
+import pytest
+from driving import DATA, LYSO, needs_lyso, program
+
+THAUMATIN, CEO2 = DATA / "thaumatin", DATA / "ceo2"
+needs_thaumatin = pytest.mark.skipif(not THAUMATIN.is_dir(), reason=f"no real frames in {THAUMATIN}")
+needs_ceo2 = pytest.mark.skipif(not CEO2.is_dir(), reason=f"no powder image in {CEO2}")
+
+# The settings with which the reference lists were made.
+CRYSTFEL = {"method": "peakfinder8", "threshold": 10.0, "snr_min": 5.0, "pixels_min": 2, "local_background_radius_px": 4, "radius_max_px": 1200.0}
+DIALS = {"method": "dispersion"}
+
+
+def toml(**tables):
+    lines = []
+    for name, table in tables.items():
+        for one in table if isinstance(table, list) else [table]:
+            lines.append(f"[[{name}]]" if isinstance(table, list) else f"[{name}]")
+            lines += [f"{key} = {json.dumps(value)}" for key, value in one.items()]
+    return "\n".join(lines) + "\n"
+
+
+def analyse(folder, files, *options, check=0, **tables):
+    """The start, the images and the end of an analysis with a recipe."""
+    recipe = folder / "recipe.toml"
+    recipe.write_text(toml(**tables))
+    done = program("analyse", *files, "--recipe", recipe, "--json", *options, check=check, timeout=120)
+    start, *images, end = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [start["event"], end["event"]] == ["start", "end"] and all(image["event"] == "image" for image in images)
+    assert end["exit_code"] == check and end["images"] == len(images)
+    return start, images, end
+
+
+def thaumatin(folder, number):
+    file = folder / f"thau_{number}.cbf"
+    file.write_bytes(bz2.decompress((THAUMATIN / f"thau_3_2_000{number}.cbf.bz2").read_bytes()))
+    return file
+
+
+def found(image):
+    return np.column_stack([image["spots"]["x_px"], image["spots"]["y_px"]])
+
+
+def matched(ours, theirs, within=0.5):
+    """How many of theirs have one of ours so near, and how many of ours have none of theirs."""
+    distances = np.hypot(*(ours[:, None, :] - theirs[None, :, :]).transpose(2, 0, 1))
+    return (distances.min(axis=0) <= within).sum(), (distances.min(axis=1) > within).sum()
+
+
+def column(path, *names):
+    table = np.genfromtxt(path, delimiter=",", names=True)
+    return np.column_stack([table[name] for name in names])
+
+
+def names(path):
+    return path.read_text().splitlines()[0].split(",")
+
+
+@needs_thaumatin
+def test_peakfinder8_finds_the_spots_of_crystfel(tmp_path):
+    files = [thaumatin(tmp_path, number) for number in (1, 8)]
+    start, images, end = analyse(tmp_path, files, spots=CRYSTFEL)
+    assert start["settings"]["spots"]["settings_version"] == "peakfinder8-1"
+    assert start["beam_center_px"] == pytest.approx([1261.61, 1306.96])
+    for image, reference, count in zip(images, ["crystfel_peaks_0001.csv", "crystfel_peaks_0008.csv"], [365, 1359], strict=True):
+        # CrystFEL prints positions with half a pixel added.
+        theirs = column(THAUMATIN / reference, *names(THAUMATIN / reference)[:2]) - 0.5
+        assert len(theirs) == count
+        same, extra = matched(found(image), theirs)
+        assert same >= 0.99 * count and extra <= 0.01 * count, (same, extra)
+        assert image["spots"]["is_hit"] and 1.5 < image["spots"]["resolution_angstrom"] < 4
+    assert end["hits"] == 2
+
+
+@needs_thaumatin
+def test_dispersion_finds_the_spots_of_dials(tmp_path):
+    _, [image], _ = analyse(tmp_path, [thaumatin(tmp_path, 8)], spots=DIALS)
+    reference = THAUMATIN / "dials_spots_0008.csv"
+    # DIALS counts from the corner of the first pixel.
+    theirs = column(reference, *names(reference)[:2]) - 0.5
+    same, extra = matched(found(image), theirs)
+    assert same >= 0.98 * len(theirs) and extra <= 0.03 * len(theirs), (same, extra)
+
+
+@needs_ceo2
+@pytest.mark.parametrize("splitting", ["none", "full"])
+def test_a_powder_profile_is_that_of_the_reference(tmp_path, splitting):
+    import fabio
+
+    image = fabio.open(CEO2 / "CeO2_Pilatus1M.tif").data
+    reference = np.loadtxt(CEO2 / "CeO2_Pilatus1M.xy")
+    step = reference[1, 0] - reference[0, 0]
+    ends = [reference[0, 0] - step / 2, reference[-1, 0] + step / 2]
+    # The reference was made from the image upside down, and with the pixels in gaps, which are -1 and -2.
+    file = others_file(tmp_path / "ceo2.h5", image[::-1][None].astype(np.int32), underload_value=-2)
+    azimuthal = {"axis": "two_theta", "bins": len(reference), "range": ends, "splitting": splitting, "polarization": 0.99}
+    start, [done], _ = analyse(tmp_path, [file], "--poni", CEO2 / "CeO2_Pilatus1M.poni", azimuthal=azimuthal)
+    assert start["profile_axis"] == pytest.approx(reference[:, 0], abs=1e-4) and start["profile_unit"] == "deg"
+    ours = np.array(done["profile"]["intensity"], float)
+    # Without splitting the bins get whole pixels, so that rings have other edges. The reference has the splitting
+    # "bounding box", which differs from "full" by little.
+    good = np.isfinite(ours)
+    good[:2] = False
+    assert good.sum() > 0.95 * len(ours)
+    differences = np.abs(ours[good] / reference[good, 1] - 1)
+    assert np.median(differences) < (0.002 if splitting == "full" else 0.02)
+    assert np.corrcoef(ours[good], reference[good, 1])[0, 1] > (0.997 if splitting == "full" else 0.98)
+
+
+def others_file(path, images, **facts):
+    """A file as other programs write them."""
+    facts = {"beam_center_x": 40.5, "beam_center_y": 30.5, "detector_distance": 0.1, "x_pixel_size": 75e-6, "y_pixel_size": 75e-6} | facts
+    with h5py.File(path, "w") as file:
+        file.create_dataset("/entry/data/data", data=images, chunks=(1, *images.shape[1:]))
+        detector = file.create_group("/entry/instrument/detector")
+        for name, value in facts.items():
+            if value is not None:
+                detector[name] = value
+        file["/entry/instrument/beam/incident_wavelength"] = 1.0
+    return path
+
+
+def synthetic(images=5, rows=80, columns=100, spots=6, seed=1):
+    """Images of background with spots of 3 x 3 pixels, and where these are."""
+    rng = np.random.default_rng(seed)
+    stack = rng.poisson(4, (images, rows, columns))
+    places = []
+    for image in stack:
+        grid = [(x, y) for x in range(10, columns - 10, 12) for y in range(10, rows - 10, 12)]
+        chosen = [grid[n] for n in rng.permutation(len(grid))[:spots]]
+        for x, y in chosen:
+            image[y - 1 : y + 2, x - 1 : x + 2] += np.array([[30, 60, 30], [60, 200, 60], [30, 60, 30]])
+        places.append(np.array(chosen, float))
+    return stack, places
+
+
+ALL = {
+    "azimuthal": {"bins": 50, "splitting": "full", "variance": True},
+    "region": [{"name": "box", "shape": "box", "corners_px": [10, 20, 29, 49]}, {"name": "near the beam", "shape": "circle", "radius_px": 9}],
+    "above": {"level": 100},
+    "hits": {"spots_min": 5},
+}
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "uint16", "int32", "uint32", "float32"])
+@pytest.mark.parametrize("spots", [CRYSTFEL, DIALS], ids=["peakfinder8", "dispersion"])
+def test_all_results_are_right_for_every_type_and_any_number_of_threads(tmp_path, dtype, spots):
+    stack, places = synthetic()
+    stack = np.minimum(stack, 250)
+    file = others_file(tmp_path / "a.h5", stack.astype(dtype))
+    start, images, end = analyse(tmp_path, [file], "--workers", 1, spots=spots, **ALL)
+    for image, pixels, place in zip(images, stack, places, strict=True):
+        same, extra = matched(found(image), place)
+        assert (same, extra) == (6, 0), (same, extra)
+        assert image["above_level"] == (pixels > 100).sum()
+        box, near = image["regions"]
+        part = pixels[20:50, 10:30]
+        assert (box["name"], box["pixels"], box["sum"], box["maximum"]) == ("box", part.size, part.sum(), part.max())
+        assert box["center_px"][0] == pytest.approx((part.sum(0) * np.arange(10, 30)).sum() / part.sum())
+        y, x = np.mgrid[: pixels.shape[0], : pixels.shape[1]]
+        assert near["pixels"] == ((x - 40) ** 2 + (y - 30) ** 2 <= 81).sum(), "the beam of the file is that of the region"
+        assert np.nansum(image["profile"]["pixels"]) == pytest.approx(pixels.size, rel=1e-3)
+    assert (end["hits"], end["hit_rate"], end["spots"]) == (5, 1.0, 30)
+    for workers in (2, 5):
+        assert analyse(tmp_path, [file], "--workers", workers, spots=spots, **ALL) == (start, images, end)
+    _, some, _ = analyse(tmp_path, [file], "--images", "1:2", spots=spots, **ALL)
+    assert some == images[1:3]
+
+
+@needs_lyso
+def test_spots_of_a_jungfrau_are_found_in_its_own_file(tmp_path):
+    options = ["--calibration", LYSO, "--energy-kev", "12.4", "--quiet"]
+    program("convert", *sorted(LYSO.glob("raw_0[0-4].u16")), "-o", tmp_path / "run", *options, check=0)
+    file = tmp_path / "run_master.h5"
+    start, images, _ = analyse(tmp_path, [file], spots=DIALS)
+    assert (start["written_by"], start["dtype"], start["rows"], start["columns"]) == ("Konkordia", "int16", 512, 1024)
+    for image in images:
+        assert image["spots"]["found"] > 3, image
+        x, y = found(image).T
+        # The double pixels between chips are brighter, and no spots.
+        on_border = np.isin(np.rint(x), [255, 256, 511, 512, 767, 768]) | np.isin(np.rint(y), [255, 256])
+        assert on_border.mean() < 0.2, list(zip(x, y))
+
+
+def test_without_a_geometry_the_rest_goes_on(tmp_path):
+    stack, places = synthetic(images=1)
+    file = others_file(tmp_path / "a.h5", stack.astype("uint16"), beam_center_x=None)
+    regions = {**ALL, "region": ALL["region"][:1]}
+    start, [image], _ = analyse(tmp_path, [file], spots=DIALS, **regions)
+    assert image["profile"] is None and image["above_level"] > 0 and matched(found(image), places[0]) == (6, 0)
+    assert image["spots"]["d_angstrom"] == [None] * 6
+    assert any("beam centre" in note for note in start["notes"]) and any("no profile" in note for note in start["notes"])
+    # Whoever asks only for what needs it gets no success.
+    start, [image], end = analyse(tmp_path, [file], check=1, spots=CRYSTFEL)
+    assert image["spots"] is None and end["hits"] is None and any("no spots are looked for" in note for note in start["notes"])
+    done = program("analyse", file, "--recipe", recipe(tmp_path, region=ALL["region"][1:]), check=2)
+    assert "x_px and y_px" in done.stderr
+
+
+def recipe(folder, **tables):
+    path = folder / "other.toml"
+    path.write_text(toml(**tables))
+    return path
+
+
+def test_masks_and_ranges_of_a_file_hold(tmp_path):
+    stack, places = synthetic(images=1)
+    (x, y), others = places[0][0].astype(int), places[0][1:]
+    mask = np.zeros(stack.shape[1:], np.uint32)
+    mask[y - 2 : y + 3, x - 2 : x + 3] = 2
+    file = others_file(tmp_path / "a.h5", stack.astype("uint16"), pixel_mask=mask)
+    _, [image], _ = analyse(tmp_path, [file], spots=DIALS, above={"level": 100})
+    assert matched(found(image), others) == (5, 0)
+    assert image["above_level"] == ((stack[0] > 100) & (mask == 0)).sum()
+    file = others_file(tmp_path / "b.h5", stack.astype("uint16"), saturation_value=150)
+    _, [image], _ = analyse(tmp_path, [file], above={"level": 100})
+    assert image["above_level"] == ((stack[0] > 100) & (stack[0] <= 150)).sum()
+
+
+@pytest.mark.parametrize("fill", [0, 7, 65535])
+def test_empty_and_saturated_images_have_no_spots(tmp_path, fill):
+    file = others_file(tmp_path / "a.h5", np.full((2, 64, 64), fill, np.uint16))
+    for spots in (CRYSTFEL, DIALS):
+        _, images, end = analyse(tmp_path, [file], spots=spots, azimuthal={"bins": 20})
+        assert [image["spots"]["found"] for image in images] == [0, 0] and end["hits"] == 0
+        profile = np.array(images[0]["profile"]["intensity"], float)
+        if fill == 65535:
+            assert np.isnan(profile).all()
+        else:
+            # The solid angle of this detector falls by less than a tenth to its corners.
+            assert np.isfinite(profile).any() and np.nanmin(profile) >= fill and np.nanmax(profile) <= 1.1 * fill
+
+
+def test_floats_that_are_no_numbers_count_nowhere(tmp_path):
+    stack, places = synthetic(images=1)
+    stack = stack.astype("float32")
+    stack[0, :6, :] = np.nan
+    stack[0, -6:, :] = np.inf
+    file = others_file(tmp_path / "a.h5", stack)
+    _, [image], _ = analyse(tmp_path, [file], spots=DIALS, above={"level": 100}, azimuthal={"bins": 30})
+    assert matched(found(image), places[0]) == (6, 0)
+    assert image["above_level"] == ((stack[0] > 100) & np.isfinite(stack[0])).sum()
+    assert np.nansum(image["profile"]["pixels"]) == np.isfinite(stack[0]).sum()
+
+
+def test_what_cannot_be_analysed_says_why(tmp_path):
+    stack, _ = synthetic(images=2)
+    file, text = others_file(tmp_path / "a.h5", stack.astype("uint16")), tmp_path / "notes.txt"
+    text.write_text("no image")
+    other = others_file(tmp_path / "b.h5", stack.astype("uint16"))
+    wide = others_file(tmp_path / "c.h5", stack.astype("int64"))
+    good = recipe(tmp_path, spots=DIALS)
+    (tmp_path / "typo.toml").write_text('[spots]\nmethod = "dispersion"\nsigma_stong = 4.0\n')
+    (tmp_path / "bad.poni").write_text("Detector: Unheard-of\nDistance: far\n")
+    for options, code, says in [
+        ([tmp_path / "none.h5"], 6, "none.h5"),
+        ([text], 6, "notes.txt"),
+        ([file, other], 2, "give one master or data file"),
+        ([file, "--images", "7:9"], 2, "2 images"),
+        ([file, "--recipe", tmp_path / "typo.toml"], 3, "sigma_strong"),
+        ([file, "--recipe", tmp_path / "none.toml"], 3, "none.toml"),
+        ([file, "--recipe", good, "--poni", tmp_path / "bad.poni"], 3, "bad.poni"),
+        ([wide, "--recipe", good], 1, "pixels of type int64"),
+    ]:
+        done = program("analyse", *options, check=code)
+        assert says in done.stderr + done.stdout, (options, done.stderr, done.stdout)
+
+
+def test_an_image_that_was_never_written_is_no_image(tmp_path):
+    stack, _ = synthetic(images=1)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        data = file.create_dataset("/entry/data/data", shape=(3, *stack.shape[1:]), chunks=(1, *stack.shape[1:]), dtype="uint16")
+        data[1] = stack[0]
+    _, images, end = analyse(tmp_path, [tmp_path / "a.h5"], spots=DIALS)
+    assert [image["status"] for image in images] == ["absent", "analysed", "absent"]
+    assert (end["analysed"], end["absent"], end["hit_rate"]) == (1, 2, 0.0)
+
+
+def test_people_get_a_table(tmp_path):
+    stack, _ = synthetic(images=60)
+    file = others_file(tmp_path / "a.h5", stack.astype("uint16"))
+    done = program("analyse", file, "--recipe", recipe(tmp_path, spots=DIALS, hits={"spots_min": 6}), check=0)
+    assert "60 images of 80 x 100 pixels" in done.stdout and "60 images analysed, 360 spots, 60 hits (100.0 %)" in done.stdout
+    assert "--json has all images" in done.stdout and len(done.stdout.splitlines()) < 65
