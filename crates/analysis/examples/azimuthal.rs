@@ -8,10 +8,11 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
+use konkordia_analysis::Plane;
+use konkordia_analysis::azimuthal::Integrator;
 use konkordia_analysis::azimuthal::{Settings, Splitting};
 use konkordia_analysis::geometry::Radial;
 use konkordia_analysis::poni::Poni;
-use konkordia_analysis::{Integrator, Plane};
 use konkordia_kernels::Isa;
 use konkordia_kernels::azimuthal::Summed;
 
