@@ -1,7 +1,7 @@
 //! Rings of ice, and how far the spots of an image reach.
 
-/// Spacings of hexagonal ice (Ih) in angstrom, from a = 4.498 and c = 7.338 angstrom: 100, 002, 101, 102, 110, 103, 200,
-/// 112, 201, 202, 203, 210, 211, 114, 212, 300 and 213.
+/// Spacings of hexagonal ice (Ih) in angstrom, from a = 4.498 and c = 7.338 angstrom, of
+/// 100, 002, 101, 102, 110, 103, 200, 112, 201, 202, 203, 210, 211, 114, 212, 300 and 213.
 pub const ICE_ANGSTROM: [f64; 17] =
     [3.895, 3.669, 3.441, 2.671, 2.249, 2.071, 1.948, 1.917, 1.883, 1.720, 1.524, 1.472, 1.444, 1.422, 1.366, 1.298, 1.261];
 /// Half of the width of a ring, in 1/d^2.
@@ -17,8 +17,8 @@ pub fn is_ice(d_angstrom: f64) -> bool {
     ICE_ANGSTROM.iter().any(|ice| (of(d_angstrom) - of(*ice)).abs() <= ICE_HALF_WIDTH_PER_ANGSTROM2)
 }
 
-/// The spacing that 95 % of these spots exceed; `None` for fewer than [`SPOTS_MIN`] spots. Sorts them; spacings that are
-/// not finite do not count.
+/// The spacing that 95 % of these spots exceed; `None` for fewer than [`SPOTS_MIN`] spots. Sorts them; spacings that
+/// are not finite do not count.
 pub fn estimate(d_angstrom: &mut Vec<f64>) -> Option<f64> {
     d_angstrom.retain(|d| d.is_finite());
     d_angstrom.sort_by(|a, b| b.total_cmp(a));

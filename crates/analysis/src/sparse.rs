@@ -1,5 +1,5 @@
-//! Sparse images: the pixels above a level, as compressed rows (CSR), with a bound. It may also serve as a veto: an image
-//! of few such pixels shows nothing (Ponsard et al. 2020, threshold value and threshold number).
+//! Sparse images: the pixels above a level, as compressed rows (CSR), with a bound. Their number may also serve as a
+//! veto: an image of few such pixels shows nothing (Ponsard et al. 2020, threshold value and threshold number).
 
 use crate::plane::Plane;
 use konkordia_kernels::stats::Measured;

@@ -1,5 +1,5 @@
-//! Pixels above a level: how many there are, and which. The first is the veto kernel of Ponsard et al. (threshold value,
-//! threshold number); the second makes a sparse image of them (compressed rows, CSR).
+//! Pixels above a level: how many there are, and which. The first is the veto kernel of Ponsard et al. 2020 (threshold
+//! value, threshold number); the second makes a sparse image of them (compressed rows, CSR).
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;

@@ -3,6 +3,7 @@
 
 pub mod args;
 mod images;
+mod order;
 mod report;
 mod tasks;
 
@@ -19,13 +20,9 @@ use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::pixel::PixelType;
 use konkordia_core::text;
 use konkordia_kernels::Isa;
+use order::{Order, Outcome, StopOnDrop};
 use report::Report;
-use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Condvar, Mutex, PoisonError};
-
-/// Results that may be ready before those of an earlier image, for each thread.
-const AHEAD_PER_WORKER: u64 = 4;
 
 /// `konkordia analyse`
 pub fn command(args: &AnalyseArgs) -> Result<Exit, Failure> {
@@ -80,15 +77,6 @@ fn geometry(args: &AnalyseArgs, images: &Images) -> Result<Result<Geometry, Stri
     };
     let geometry = text.parse::<Poni>().and_then(|poni| poni.geometry(images.facts.shape)).map_err(of)?;
     Ok(Ok(geometry))
-}
-
-/// What came of an image.
-#[derive(Debug)]
-enum Outcome {
-    Done(Box<Results>),
-    /// It was never written.
-    Absent,
-    Failed(String),
 }
 
 /// What the threads need.
@@ -165,73 +153,4 @@ fn look<P: Summed>(
     out: &mut Results,
 ) -> Result<(), String> {
     analyser.analyse(Isa::detect(), &Plane::new(pixels, columns, low, high), out)
-}
-
-/// Hands images out in their order, and takes results back in any order.
-struct Order {
-    state: Mutex<State>,
-    changed: Condvar,
-    ahead_max: u64,
-}
-
-struct State {
-    /// The next image that a thread gets.
-    next: u64,
-    /// The image that is reported next.
-    wanted: u64,
-    ready: BTreeMap<u64, Outcome>,
-    failure: Option<Failure>,
-    is_over: bool,
-}
-
-impl Order {
-    fn new(from: u64, workers: usize) -> Self {
-        let state = State { next: from, wanted: from, ready: BTreeMap::new(), failure: None, is_over: false };
-        Self { state: Mutex::new(state), changed: Condvar::new(), ahead_max: AHEAD_PER_WORKER * workers as u64 }
-    }
-
-    fn wait_while(&self, is_waiting: impl Fn(&State) -> bool) -> std::sync::MutexGuard<'_, State> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        self.changed.wait_while(state, |state| is_waiting(state)).unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The next image for a thread, when it is not too far ahead; `None` at the end.
-    fn next(&self, to: u64) -> Option<u64> {
-        let mut state = self.wait_while(|s| !s.is_over && s.next < to && s.next >= s.wanted + self.ahead_max);
-        let image = state.next;
-        let has_image = !state.is_over && image < to;
-        state.next += u64::from(has_image);
-        has_image.then_some(image)
-    }
-
-    fn give(&self, image: u64, outcome: Outcome) {
-        self.wait_while(|_| false).ready.insert(image, outcome);
-        self.changed.notify_all();
-    }
-
-    fn fail(&self, failure: Failure) {
-        self.wait_while(|_| false).failure.get_or_insert(failure);
-        self.changed.notify_all();
-    }
-
-    /// The result of an image, when it is ready.
-    fn take(&self, image: u64) -> Result<Outcome, Failure> {
-        let mut state = self.wait_while(|s| s.failure.is_none() && !s.ready.contains_key(&image));
-        if let Some(failure) = state.failure.take() {
-            return Err(failure);
-        }
-        state.wanted = image + 1;
-        self.changed.notify_all();
-        Ok(state.ready.remove(&image).expect("it is ready"))
-    }
-}
-
-/// Ends the threads, whatever happens to the one that reports.
-struct StopOnDrop<'a>(&'a Order);
-
-impl Drop for StopOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.wait_while(|_| false).is_over = true;
-        self.0.changed.notify_all();
-    }
 }

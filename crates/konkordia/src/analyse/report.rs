@@ -1,7 +1,7 @@
 //! What `analyse` prints: a table for people, or lines of JSON.
 
-use super::Outcome;
 use super::images::Facts;
+use super::order::Outcome;
 use super::tasks;
 use crate::console;
 use konkordia_analysis::analyser::{Analyser, Results, SpotResults, Tasks};
@@ -82,7 +82,7 @@ impl Report {
     }
 
     /// One image.
-    pub(super) fn image(&mut self, image: u64, outcome: &Outcome) {
+    pub fn image(&mut self, image: u64, outcome: &Outcome) {
         self.summary.add(outcome);
         if self.is_json {
             console::json(&self.image_json(image, outcome), true);

@@ -14,7 +14,7 @@ use crate::console::Progress;
 use crate::simulate::send;
 use clap::ValueEnum;
 use konkordia_acquire::machine;
-use konkordia_core::backend::{Backend, Receive};
+use konkordia_core::backend::Receive;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::ports::Source;
 use konkordia_core::sender::Sender;
@@ -343,15 +343,10 @@ fn serve(peer: &mut Peer) -> Result<(), Failure> {
         let polls = order["wait"] == name_of(UdpWait::Polling).as_str();
         let address = SocketAddr::new(peer.own, 0);
         let cannot = |error: io::Error| failed("cannot receive", &error);
-        let backend = order["backend"].as_str().and_then(|name| UdpBackend::from_str(name, false).ok());
-        let of_runs = match backend {
-            Some(UdpBackend::Packet) => Some(Backend::Packet),
-            Some(UdpBackend::Xdp) => Some(Backend::Xdp),
-            Some(UdpBackend::Recv) => None,
-            Some(UdpBackend::Socket) | None => Some(Backend::Socket),
-        };
-        let (mut source, port) = if let Some(backend) = of_runs {
-            let opened = backend::open(Receive::Only(backend), &[address], receive_buffer_bytes)?;
+        // Those of runs have the same names there; the other one is `recv`.
+        let of_runs = order["backend"].as_str().and_then(Receive::from_name);
+        let (mut source, port) = if let Some(receive) = of_runs {
+            let opened = backend::open(receive, &[address], receive_buffer_bytes)?;
             let stream = opened.streams.into_iter().next().expect("one stream for one address");
             (stream.source, stream.address.port())
         } else {
