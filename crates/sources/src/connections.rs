@@ -8,6 +8,7 @@
 //! other than TCP, so these have no such limit.
 
 use crate::sys;
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// How often the kernel is asked while no connection brings much.
@@ -26,12 +27,17 @@ struct Connection {
     whole_bytes: u64,
     /// A complete message was taken since the last look.
     is_whole: bool,
+    /// Complete messages that were taken. `None` if an earlier connection had this descriptor: some of its messages may
+    /// come now, and cannot be told from those of this one.
+    taken: Option<u64>,
 }
 
 /// See the top of this module.
 #[derive(Debug)]
 pub(crate) struct Connections {
     list: Vec<Connection>,
+    /// All descriptors that connections have had; no more than a process may have.
+    descriptors: BTreeSet<i32>,
     message_bytes_max: u64,
     /// Largest message that came.
     largest_bytes: u64,
@@ -43,7 +49,14 @@ pub(crate) struct Connections {
 impl Connections {
     /// For messages of at most `message_bytes_max` bytes, all parts together.
     pub(crate) fn new(message_bytes_max: u64) -> Self {
-        Self { list: Vec::new(), message_bytes_max, largest_bytes: 0, looked: Instant::now(), is_growing: false }
+        Self {
+            list: Vec::new(),
+            descriptors: BTreeSet::new(),
+            message_bytes_max,
+            largest_bytes: 0,
+            looked: Instant::now(),
+            is_growing: false,
+        }
     }
 
     /// Bytes that a message may have.
@@ -56,7 +69,8 @@ impl Connections {
         let Some(cookie) = sys::zmq::cookie(descriptor) else { return };
         if !self.list.iter().any(|known| known.cookie == cookie) {
             self.closed(descriptor);
-            self.list.push(Connection { descriptor, cookie, whole_bytes: 0, is_whole: false });
+            let taken = self.descriptors.insert(descriptor).then_some(0);
+            self.list.push(Connection { descriptor, cookie, whole_bytes: 0, is_whole: false, taken });
             self.is_growing = true;
         }
     }
@@ -71,7 +85,19 @@ impl Connections {
         self.largest_bytes = self.largest_bytes.max(bytes);
         if let Some(known) = self.list.iter_mut().find(|known| known.descriptor == descriptor) {
             known.is_whole = true;
+            known.taken = known.taken.map(|taken| taken + 1);
         }
+    }
+
+    /// True if it is a connection that was opened.
+    pub(crate) fn knows(&self, descriptor: i32) -> bool {
+        self.list.iter().any(|known| known.descriptor == descriptor)
+    }
+
+    /// Messages that were taken of this connection, if it is the only one and their number is known.
+    pub(crate) fn taken_of_only(&self, descriptor: i32) -> Option<u64> {
+        let [only] = &self.list[..] else { return None };
+        only.taken.filter(|_| only.descriptor == descriptor)
     }
 
     /// Time until the kernel is to be asked again; `None` if there are no connections.

@@ -94,8 +94,11 @@ pub struct ZmqSource {
     connections: Connections,
     cut: usize,
     bind: bool,
-    /// Bytes of the largest message, and bytes that may wait, of all connections together; unknown before it came.
-    bounds: Option<(u64, u64)>,
+    /// Messages read so far.
+    read: u64,
+    peers_max: usize,
+    /// Messages of a connection came before it was known to be open, so that their number is not known.
+    has_lost_count: bool,
     queue: Queue,
 }
 
@@ -106,21 +109,19 @@ struct Queue {
     mark: i32,
     /// The mark that is wanted.
     wanted: i32,
-    /// Messages read from the connection.
-    read: u64,
 }
 
 impl Queue {
     fn new(mark: i32) -> Self {
-        Self { mark, wanted: mark, read: 0 }
+        Self { mark, wanted: mark }
     }
 
-    /// Counts a message that was read, and returns the new mark if it can be set now.
-    fn read(&mut self) -> Option<i32> {
-        self.read += 1;
+    /// The new mark, if it can be set when so many messages were read from the only connection: one that is set while
+    /// reads are not reported may leave the writer waiting for ever.
+    fn after(&mut self, messages: u64) -> Option<i32> {
         // libzmq's low water mark: the reader reports to the writer after this many messages.
         let reports_every = (self.mark as u64).div_ceil(2);
-        if self.wanted == self.mark || !self.read.is_multiple_of(reports_every) {
+        if self.wanted == self.mark || !messages.is_multiple_of(reports_every) {
             return None;
         }
         self.mark = self.wanted.min(self.mark.saturating_mul(2));
@@ -154,7 +155,7 @@ impl ZmqSource {
         let inner = MonitoredSocket::open(context, kind, place, |socket| {
             configure(socket, spec, queue.mark).map_err(|e| io::Error::other(format!("{}: {e}", spec.address)))
         })?;
-        Ok(Self { inner, connections, cut: 0, bind: spec.bind, bounds: None, queue })
+        Ok(Self { inner, connections, cut: 0, bind: spec.bind, read: 0, peers_max: spec.peers_max, has_lost_count: false, queue })
     }
 
     /// Senders that are connected now.
@@ -165,24 +166,12 @@ impl ZmqSource {
 
     /// Reads the announcements of the monitor.
     fn note_peers(&mut self) {
-        let peers = self.inner.peers();
         let connections = &mut self.connections;
         self.inner.note_peers(|event| match event {
             PeerEvent::Opened(descriptor) => connections.opened(descriptor as i32),
             PeerEvent::Closed(descriptor) => connections.closed(descriptor as i32),
             PeerEvent::TooMany(_) => {}
         });
-        if self.inner.peers() != peers {
-            self.want_queue();
-        }
-    }
-
-    /// Each connection has a queue of its own. Of a socket that listens, one more may be opened at any time.
-    fn want_queue(&mut self) {
-        let Some((message_bytes, bytes)) = self.bounds else { return };
-        let connections = if self.bind { self.inner.peers() as u64 + 1 } else { 1 };
-        let messages = bytes / connections / message_bytes.max(1);
-        self.queue.wanted = messages.clamp(QUEUE_MESSAGES_MIN, QUEUE_MESSAGES_MAX) as i32;
     }
 
     /// Reads the rest of a message whose first part has come; libzmq already has the other parts.
@@ -199,10 +188,30 @@ impl ZmqSource {
             }
         }
         let message = Message { parts };
-        if let Some(descriptor) = descriptor {
-            self.connections.took(descriptor, message.bytes());
+        let read = self.count(descriptor, message.bytes());
+        if let Some(mark) = read.and_then(|messages| self.queue.after(messages)) {
+            self.inner.socket.set_rcvhwm(mark).map_err(failed)?;
         }
         Ok(message)
+    }
+
+    /// Counts a message that was read from a connection. Returns how many messages were read from it if there is no
+    /// other one.
+    fn count(&mut self, descriptor: Option<i32>, bytes: u64) -> Option<u64> {
+        self.read += 1;
+        if let Some(descriptor) = descriptor {
+            if !self.connections.knows(descriptor) {
+                // It has opened since the last look.
+                self.note_peers();
+                self.has_lost_count |= !self.connections.knows(descriptor);
+            }
+            self.connections.took(descriptor, bytes);
+        }
+        // A socket that connects has one queue, which outlives its connections.
+        if !self.bind {
+            return Some(self.read);
+        }
+        descriptor.filter(|_| !self.has_lost_count).and_then(|descriptor| self.connections.taken_of_only(descriptor))
     }
 }
 
@@ -218,9 +227,6 @@ impl MessageSource for ZmqSource {
                     let message = self.message(first)?;
                     into.push(message);
                     taken += 1;
-                    if let Some(mark) = self.queue.read() {
-                        self.inner.socket.set_rcvhwm(mark).map_err(failed)?;
-                    }
                 }
                 Err(::zmq::Error::EAGAIN) if taken == 0 => {
                     let left = end.saturating_duration_since(Instant::now());
@@ -266,8 +272,10 @@ impl MessageSource for ZmqSource {
     }
 
     fn bound(&mut self, message_bytes: u64, queue_bytes: u64) {
-        self.bounds = Some((message_bytes, queue_bytes));
-        self.want_queue();
+        // Of a socket that listens, each connection has a queue of its own.
+        let connections = if self.bind { self.peers_max.max(1) as u64 } else { 1 };
+        let messages = queue_bytes / connections / message_bytes.max(1);
+        self.queue.wanted = messages.clamp(QUEUE_MESSAGES_MIN, QUEUE_MESSAGES_MAX) as i32;
     }
 
     fn connections_refused(&mut self) -> u64 {

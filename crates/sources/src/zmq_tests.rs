@@ -122,10 +122,10 @@ fn a_call_takes_no_more_than_asked_for_and_waits_no_longer() {
 fn the_mark_changes_only_with_a_report_to_the_writer_and_at_most_doubles() {
     for (from, wanted) in [(16, 2), (2, 1024), (3, 1000), (1024, 7), (5, 5), (16, 8)] {
         let mut queue = Queue { wanted, ..Queue::new(from) };
-        for _ in 0..4000 {
+        for read in 1..4000 {
             let before = queue;
-            if let Some(mark) = queue.read() {
-                assert_eq!(queue.read % ((before.mark as u64).div_ceil(2)), 0);
+            if let Some(mark) = queue.after(read) {
+                assert_eq!(read % ((before.mark as u64).div_ceil(2)), 0);
                 assert!(mark <= 2 * before.mark && mark != before.mark, "{before:?} {mark}");
             }
         }
@@ -186,44 +186,62 @@ fn the_queue_follows_the_size_of_the_messages() {
     assert!(ON_THE_WAY.contains(&sent), "{sent}");
 }
 
+/// The mark of a listening socket changes only with the messages of its only connection; whatever the others do, no
+/// writer is left waiting.
 #[test]
-fn the_connections_of_a_listening_socket_share_the_queue() {
-    const LARGE: usize = 8 << 20;
-    let (context, mut source) = open(listening(ZmqKind::Pull));
-    let connect = || {
-        let push = sender(&context, ::zmq::PUSH, &source);
+fn the_queue_of_a_listening_socket_grows_with_its_only_connection() {
+    let (context, mut source) = open(ZmqSourceSpec { peers_max: 4, ..listening(ZmqKind::Pull) });
+    let exchange = |source: &mut ZmqSource, all: &[&Mutex<::zmq::Socket>], messages: usize| {
+        std::thread::scope(|scope| {
+            let send = |n: usize| all[n % all.len()].lock().unwrap().send(vec![7u8; 40_000], 0).unwrap();
+            let sender = scope.spawn(move || (0..messages).for_each(send));
+            assert_eq!(take(source, messages).len(), messages);
+            sender.join().unwrap();
+        });
+    };
+    let connect = |source: &ZmqSource| {
+        let push = sender(&context, ::zmq::PUSH, source);
         push.set_sndhwm(1).unwrap();
-        push
+        Mutex::new(push)
     };
-    let all = [connect(), connect()];
-    let exchange = |source: &mut ZmqSource, push: &::zmq::Socket| {
-        for _ in 0..40 {
-            push.send("small", 0).unwrap();
-            assert_eq!(take(source, 1).len(), 1);
-        }
-    };
-    exchange(&mut source, &all[0]);
-    exchange(&mut source, &all[1]);
+    let first = connect(&source);
+    exchange(&mut source, &[&first], 41);
     assert_eq!(source.queue.mark, 2, "nothing is known of the size of a message");
-    // Three parts, one of them for a connection that may come.
-    source.bound(LARGE as u64, 12 * LARGE as u64);
-    exchange(&mut source, &all[0]);
-    assert_eq!((source.peers(), source.queue.mark), (2, 4));
-    let sent = sendable(&all[0], LARGE, 20);
-    assert!(ON_THE_WAY.contains(&sent), "{sent}");
-    assert_eq!(take(&mut source, sent).len(), sent);
-    let more: Vec<::zmq::Socket> = (0..3).map(|_| sender(&context, ::zmq::PUSH, &source)).collect();
-    more.iter().for_each(|push| exchange(&mut source, push));
-    assert_eq!((source.peers(), source.queue.mark), (5, 2));
-    drop(more);
-    drop(all);
+    source.bound(40_000, 4 * 64 * 40_000);
+    exchange(&mut source, &[&first], 151);
+    assert_eq!((source.peers(), source.queue.mark), (1, 64));
+    // A second one gets a queue of this length, and while there are two, nothing changes.
+    let second = connect(&source);
+    source.bound(80_000, 4 * 8 * 80_000);
+    exchange(&mut source, &[&second], 1);
+    exchange(&mut source, &[&first, &second], 333);
+    assert_eq!((source.peers(), source.queue.mark), (2, 64));
+    for count in [1, 31, 33, 64, 65, 200] {
+        exchange(&mut source, &[&second], count);
+        exchange(&mut source, &[&first], count);
+    }
+    drop(first);
     let end = Instant::now() + 10 * SECOND;
+    while source.peers() > 1 && Instant::now() < end {
+        take_now(&mut source);
+    }
+    exchange(&mut source, &[&second], 150);
+    assert_eq!((source.peers(), source.queue.mark), (1, 8));
+    drop(second);
     while source.peers() > 0 && Instant::now() < end {
         take_now(&mut source);
     }
-    let last = sender(&context, ::zmq::PUSH, &source);
-    exchange(&mut source, &last);
-    assert_eq!((source.peers(), source.queue.mark), (1, 6), "its part is larger again");
+    // The next one has a descriptor that was used before, so nothing changes.
+    source.bound(40_000, 4 * 64 * 40_000);
+    let third = connect(&source);
+    exchange(&mut source, &[&third], 400);
+    assert_eq!((source.peers(), source.queue.mark), (1, 8));
+    drop(third);
+    // Short series of senders that come and go.
+    for count in [3, 1, 7, 12, 30] {
+        let next = connect(&source);
+        exchange(&mut source, &[&next], count);
+    }
 }
 
 #[test]
