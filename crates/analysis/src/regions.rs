@@ -161,7 +161,7 @@ impl Region {
         RegionValues {
             pixels,
             sum,
-            maximum: (pixels > 0).then(|| highest),
+            maximum: (pixels > 0).then_some(highest),
             center_px: (sum > 0.0).then(|| (moments.0 / sum, moments.1 / sum)),
         }
     }

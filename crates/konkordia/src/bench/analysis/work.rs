@@ -98,6 +98,11 @@ impl Tools {
         self.usable.iter().filter(|usable| **usable).count() as f64 / self.usable.len() as f64
     }
 
+    /// Spots that the last method found.
+    pub fn spots_found(&self) -> u64 {
+        self.spots.found
+    }
+
     /// Pixels of all regions.
     fn region_pixels(&self) -> usize {
         self.regions.iter().map(Region::pixels).sum()
