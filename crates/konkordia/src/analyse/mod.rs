@@ -2,8 +2,12 @@
 //! same for any number of threads.
 
 pub mod args;
+<<<<<<< HEAD
 mod images;
 mod order;
+=======
+pub mod images;
+>>>>>>> hD
 mod report;
 mod tasks;
 
