@@ -2,12 +2,8 @@
 //! same for any number of threads.
 
 pub mod args;
-<<<<<<< HEAD
-mod images;
-mod order;
-=======
 pub mod images;
->>>>>>> hD
+mod order;
 mod report;
 mod tasks;
 

@@ -55,7 +55,7 @@ impl Tools {
         let [x0, y0] = image.geometry.beam_center_px().ok_or("the beam does not meet the detector")?;
         let places = (0..rows).flat_map(|row| (0..columns).map(move |column| (column as f64, row as f64)));
         let radius_px: Vec<f32> = places.map(|(x, y)| crystfel_radius_px(x - x0, y - y0)).collect();
-        let whole = [peakfinder8::Region::whole(rows, columns)];
+        let whole = [peakfinder8::Panel::whole(rows, columns)];
         let settings = peakfinder8::Settings::default();
         let shapes = shapes([x0, y0], [rows, columns]);
         let named = |shape: &Shape| (format!("{shape:?}"), *shape);
