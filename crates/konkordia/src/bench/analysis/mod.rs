@@ -26,8 +26,8 @@ use work::{LEVEL, Pixels, Tools, Typed};
 
 /// Memory is read from an array so many times as large as the caches of the last level.
 const TIMES_CACHES: usize = 4;
-/// Counts and sparse images of a small image in the second cache should take at most so many times what reading it there
-/// takes.
+/// Counts and sparse images of a small image in the second cache should take at most so many times what reading it
+/// there takes.
 const TIMES_READING: f64 = 1.3;
 
 /// A part of the analysis on pixels of one type, and what it took.
