@@ -171,8 +171,8 @@ impl AnalysisWork {
 
 /// Printed at the end of the help of `bench analysis`.
 pub const ANALYSIS_HELP: &str = "The same work in other programs, one thread, on another machine of this class with two cores, and with other work on it:\n\
-  peakfinder8 of CrystFEL 0.12: 13.5 to 14.7 ns per pixel; dispersion of DIALS: 10.0 to 10.5;\n\
-  profile by pyFAI, bbox csc: 10.1; by azint: 3.1 to 4.0, with split pixels 5.5 to 6.6\n\
+peakfinder8 of CrystFEL 0.12: 13.5 to 14.7 ns per pixel; dispersion of DIALS: 10.0 to 10.5;\n\
+profile by pyFAI, bbox csc: 10.1; by azint: 3.1 to 4.0, with split pixels 5.5 to 6.6\n\
 Exit codes: 0 complete, 2 usage, 3 configuration, 6 I/O, 70 a result is wrong";
 
 /// `konkordia bench analysis`

@@ -26,8 +26,8 @@ use work::{LEVEL, Pixels, Tools, Typed};
 
 /// Memory is read from an array so many times as large as the caches of the last level.
 const TIMES_CACHES: usize = 4;
-/// Counts and sparse images of a small image in the second cache should take at most so many times what reading it there
-/// takes.
+/// Counts and sparse images of a small image in the second cache should take at most so many times what reading it
+/// there takes.
 const TIMES_READING: f64 = 1.3;
 
 /// A part of the analysis on pixels of one type, and what it took.
@@ -165,10 +165,11 @@ impl Bench {
         self.images[row.image].pixel()
     }
 
-    /// Bytes that a row moves for each pixel, and the nanoseconds that memory alone would need for them.
-    fn traffic(&self, row: &Row) -> (f64, f64) {
+    /// Bytes that a row moves for each pixel, and the nanoseconds that memory alone would need for them; `None` if they
+    /// stay in the second cache.
+    fn traffic(&self, row: &Row) -> (f64, Option<f64>) {
         let bytes = self.images[row.image].bytes_per_pixel(&self.tools, row.work);
-        (bytes, bytes * self.readings[1].spread().median)
+        (bytes, (!row.work.is_in_cache()).then(|| bytes * self.readings[1].spread().median))
     }
 
     fn rows_json(&self) -> Vec<Value> {
@@ -219,7 +220,7 @@ impl Bench {
                 goal.map_or_else(|| "-".into(), |goal| format!("{goal:.3}")),
                 judged.into(),
                 format!("{bytes:.2}"),
-                format!("{memory_ns:.3}"),
+                memory_ns.map_or_else(|| "-".into(), |ns| format!("{ns:.3}")),
                 if row.verified { "equal".into() } else { "WRONG".into() },
             ]
         };
