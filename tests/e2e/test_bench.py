@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from driving import BINARY, ROOT, free_ports, program
 
@@ -106,6 +107,50 @@ def test_writing_rates():
     assert [row["codec"] for row in rows] == ["none", "lz4", "bslz4", "zstd", "bszstd", "gzip"]
     assert all(row["verified"] and row["images_per_second"] > 0 for row in rows)
     assert rows[0]["bits_per_pixel"] == 16
+
+
+ANALYSIS = ["peakfinder8", "dispersion", "azimuthal", "azimuthal-variance", "azimuthal-split", "azimuthal-split-variance"]
+ANALYSIS += ["above", "sparse", "above-in-cache", "sparse-in-cache", "regions", "everything"]
+
+
+def test_analysis_gives_the_same_with_every_instruction_set():
+    report = quick("analysis")
+    rows = report["rows"]
+    assert report["verified"] and (report["image_rows"], report["image_columns"]) == (514, 1030)
+    assert min(report["spots"].values()) > 5 and 0 < report["share_above"] < 0.1 and report["usable_share"] == 1
+    assert list(dict.fromkeys(row["work"] for row in rows)) == ANALYSIS
+    isas = {kind: [row["instruction_set"] for row in rows if (row["work"], row["pixels"]) == ("peakfinder8", kind)] for kind in ("int32", "uint16", "float32")}
+    assert isas["int32"] == isas["uint16"] and isas["int32"][0] == "scalar" and isas["float32"] == isas["int32"][-1:]
+    for row in rows:
+        assert row["verified"] and is_spread(row["nanoseconds_per_pixel"]) and row["bytes_per_pixel"] >= 2, row
+        assert (row["memory_alone_nanoseconds_per_pixel"] is None) == row["work"].endswith("in-cache") and row["memory_alone_nanoseconds_per_pixel"] != 0
+        assert (row["instruction_set"] == "any") == (row["work"] == "regions")
+    goals = {(row["work"], row["pixels"]): row["goal_nanoseconds_per_pixel"] for row in rows}
+    assert [goals[work, "int32"] for work in ANALYSIS[:8]] == [3, 4, 1.5, None, 2.5, None, None, None]
+    reading = {(of["from"], of["pixels"]): of["nanoseconds_per_pixel"] for of in report["reading"]}
+    assert abs(goals["above-in-cache", "uint16"] / (1.3 * reading["second cache", "uint16"]["median"]) - 1) < 1e-9
+    assert set(reading) == {(place, kind) for place in ("second cache", "memory") for kind in isas} and all(map(is_spread, reading.values()))
+    text = program("bench", "analysis", "--quick", "--work", "azimuthal", "--isa", "scalar", check=0).stdout
+    assert "memory alone" in text and "reached" in text and "equal" in text and "peakfinder8 " not in text.split("work")[-1]
+    help_text = " ".join(program("bench", "analysis", "--help", check=0).stdout.split())
+    assert "13.5 to 14.7 ns per pixel" in help_text and "10.0 to 10.5" in help_text and "5.5 to 6.6" in help_text
+
+
+
+def test_analysis_of_the_first_image_of_a_file(tmp_path):
+    fabio = pytest.importorskip("fabio")
+    rows, columns = 100, 120
+    pixels = np.random.default_rng(5).poisson(3, (rows, columns)).astype(np.int32)
+    pixels[20:22, 30:32] += 200
+    pixels[:, 60] = -1
+    text = "# Wavelength 1.0 A\n# Detector_distance 0.1 m\n# Pixel_size 172e-6 m x 172e-6 m\n"
+    for name, beam in (("whole.cbf", "# Beam_xy (61.0, 50.0) pixels\n"), ("nowhere.cbf", "")):
+        fabio.cbfimage.CbfImage(data=pixels, header={"_array_data.header_contents": text + beam}).write(str(tmp_path / name))
+    report = quick("analysis", "--image", tmp_path / "whole.cbf")
+    assert report["verified"] and (report["image_rows"], report["image_columns"]) == (rows, columns)
+    assert report["spots"] == {"peakfinder8": 1, "dispersion": 1} and "first image of" in report["image"]
+    assert round(report["share_above"] * rows * columns) == (pixels > 10).sum()
+    assert "the beam centre is not known" in program("bench", "analysis", "--quick", "--image", tmp_path / "nowhere.cbf", check=2).stderr
 
 
 def test_roofline_draws_and_repeats_the_figures_of_the_paper(tmp_path):

@@ -5,7 +5,7 @@
 //! first pixel, as in CrystFEL.
 
 use konkordia_analysis::Plane;
-use konkordia_analysis::peakfinder8::{Peakfinder8, Region, Settings, crystfel_radius_px};
+use konkordia_analysis::peakfinder8::{Panel, Peakfinder8, Settings, crystfel_radius_px};
 use konkordia_analysis::spot::SpotList;
 use konkordia_kernels::Isa;
 use konkordia_kernels::stats::Measured;
@@ -51,9 +51,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         radius_max_px: radius_max_px.parse()?,
         ..Settings::default()
     };
-    let regions = [Region::whole(rows, columns)];
+    let panels = [Panel::whole(rows, columns)];
     let usable = vec![true; pixels.len()];
-    let mut finder = Peakfinder8::new(settings, &radius_px, &usable, rows, columns, &regions)?;
+    let mut finder = Peakfinder8::new(settings, &radius_px, &usable, rows, columns, &panels)?;
     let mut spots = SpotList::new(10_000);
     let plane = Plane::new(&pixels, columns, 0, i32::MAX);
     time(&mut finder, &plane, &mut spots);

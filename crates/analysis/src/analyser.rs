@@ -218,7 +218,7 @@ fn finder(
             let [x0, y0] = geometry.beam_center_px().unwrap_or([f64::NAN; 2]);
             let pixels = (0..rows).flat_map(|row| (0..columns).map(move |column| (column as f64, row as f64)));
             let radius: Vec<f32> = pixels.map(|(x, y)| peakfinder8::crystfel_radius_px(x - x0, y - y0)).collect();
-            let whole = [peakfinder8::Region::whole(rows, columns)];
+            let whole = [peakfinder8::Panel::whole(rows, columns)];
             Finder::Peakfinder8(Box::new(Peakfinder8::new(*settings, &radius, &usable, rows, columns, &whole)?))
         }
         (SpotMethod::Peakfinder8(_), None) => return Err("peakfinder8 needs a geometry".into()),

@@ -21,9 +21,9 @@ pub struct Recipe {
     pub hit_spots_min: Option<u64>,
 }
 
-/// How spots are found.
+/// The key `method` of `[spots]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SpotMethod {
+pub enum SpotMethodKey {
     /// As CrystFEL means it.
     Peakfinder8,
     /// The threshold of DIALS.
@@ -34,7 +34,7 @@ pub enum SpotMethod {
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub struct SpotKeys {
-    pub method: SpotMethod,
+    pub method: SpotMethodKey,
     pub spots_max: usize,
     pub d_min_angstrom: Option<f64>,
     pub d_max_angstrom: Option<f64>,
@@ -171,8 +171,8 @@ fn ascending(table: &Table, d: &mut Diagnostics, name: &str, (low, high): (&str,
 
 fn read_spots(t: &Table, d: &mut Diagnostics) -> Option<SpotKeys> {
     let method = match t.text("method") {
-        Some("peakfinder8") => SpotMethod::Peakfinder8,
-        Some("dispersion") => SpotMethod::Dispersion,
+        Some("peakfinder8") => SpotMethodKey::Peakfinder8,
+        Some("dispersion") => SpotMethodKey::Dispersion,
         // What is wrong with another value was said already.
         _ if t.has("method") => return None,
         _ => {
@@ -181,10 +181,10 @@ fn read_spots(t: &Table, d: &mut Diagnostics) -> Option<SpotKeys> {
         }
     };
     let (others, of) = match method {
-        SpotMethod::Peakfinder8 => {
+        SpotMethodKey::Peakfinder8 => {
             (&["half_window_px", "sigma_background", "sigma_strong", "count_min", "gain", "extended"][..], "dispersion")
         }
-        SpotMethod::Dispersion => {
+        SpotMethodKey::Dispersion => {
             (&["snr_min", "local_background_radius_px", "pixel_max", "radius_min_px", "radius_max_px"][..], "peakfinder8")
         }
     };
@@ -304,7 +304,7 @@ mod tests {
                     [[region]]\nname = \"b\"\nshape = \"sector\"\nradius_px = 9\nfrom_deg = -20\n";
         let recipe = check(text).unwrap();
         let spots = recipe.spots.unwrap();
-        assert_eq!((spots.method, spots.half_window_px, spots.spots_max), (SpotMethod::Dispersion, Some([3, 2]), 2000));
+        assert_eq!((spots.method, spots.half_window_px, spots.spots_max), (SpotMethodKey::Dispersion, Some([3, 2]), 2000));
         let azimuthal = recipe.azimuthal.unwrap();
         assert_eq!((azimuthal.bins, azimuthal.is_split, azimuthal.range), (500, true, Some([0.5, 4.0])));
         assert_eq!((recipe.level, recipe.hit_spots_min), (Some(3), Some(7)));

@@ -1,8 +1,8 @@
 //! The command line.
 
 use crate::bench::args::{
-    BenchBlocksArgs, BenchDiskArgs, BenchGrowthArgs, BenchIdleArgs, BenchKernelsArgs, BenchMemArgs, BenchNetArgs,
-    BenchPipelineArgs, BenchRooflineArgs, BenchSoakArgs, BenchStreamArgs, BenchUdpArgs,
+    ANALYSIS_HELP, BenchAnalysisArgs, BenchBlocksArgs, BenchDiskArgs, BenchGrowthArgs, BenchIdleArgs, BenchKernelsArgs,
+    BenchMemArgs, BenchNetArgs, BenchPipelineArgs, BenchRooflineArgs, BenchSoakArgs, BenchStreamArgs, BenchUdpArgs,
 };
 use crate::calibration_verbs::args::CalibrationCommand;
 use crate::log::{LogFormat, LogLevel};
@@ -674,6 +674,12 @@ pub enum BenchCommand {
   konkordia bench kernels --seconds 0.1 --json
   konkordia bench kernels --raw raw_00.u16 raw_01.u16 --calibration calibration --energy-kev 12.4")]
     Kernels(BenchKernelsArgs),
+    /// Spots, profile, regions and counts of one image on one thread: nanoseconds per pixel for each instruction set
+    #[command(help_template = TEMPLATE, after_help = ANALYSIS_HELP, before_help = "Examples:
+  konkordia bench analysis
+  konkordia bench analysis --isa avx2 --work peakfinder8 dispersion --repeats 20
+  konkordia bench analysis --image run01_master.h5 --json")]
+    Analysis(BenchAnalysisArgs),
     /// Nanoseconds and cycles of one block of 8 KiB in the caches, for each step and instruction set
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia bench blocks

@@ -1,6 +1,6 @@
 //! The surroundings of a group, and whether the group is a spot.
 
-use super::settings::{Region, Settings};
+use super::settings::{Panel, Settings};
 use crate::plane::Plane;
 use crate::spot::Spot;
 use konkordia_kernels::radial::ValueRange;
@@ -38,13 +38,13 @@ impl Disc {
         Self { radius_px: radius_px as usize, half_widths_px: (0..2 * radius_px).map(half_width).collect() }
     }
 
-    /// The rows of pixels around the pixel (x, y), as far as they are in the region: first pixel, pixel after the last.
-    fn rows<'a>(&'a self, x: usize, y: usize, columns: usize, region: &'a Region) -> impl Iterator<Item = (usize, usize)> + 'a {
+    /// The rows of pixels around the pixel (x, y), as far as they are in the panel: first pixel, pixel after the last.
+    fn rows<'a>(&'a self, x: usize, y: usize, columns: usize, panel: &'a Panel) -> impl Iterator<Item = (usize, usize)> + 'a {
         self.half_widths_px.iter().enumerate().filter_map(move |(n, &half_width)| {
             let row = (y + n).checked_sub(self.radius_px)?;
-            let first = x.saturating_sub(half_width).max(region.x_px);
-            let end = (x + half_width.min(self.radius_px - 1) + 1).min(region.x_px + region.columns);
-            let is_in = row >= region.y_px && row < region.y_px + region.rows && first < end;
+            let first = x.saturating_sub(half_width).max(panel.x_px);
+            let end = (x + half_width.min(self.radius_px - 1) + 1).min(panel.x_px + panel.columns);
+            let is_in = row >= panel.y_px && row < panel.y_px + panel.rows && first < end;
             is_in.then_some((row * columns + first, row * columns + end))
         })
     }
@@ -61,11 +61,11 @@ fn background<P: Measured>(
     plane: &Plane<'_, P>,
     rings: &Rings<'_>,
     disc: &Disc,
-    region: &Region,
+    panel: &Panel,
     (x, y): (usize, usize),
 ) -> Background {
     let (mut count, mut sum, mut squares, mut maximum) = (0u32, 0.0, 0.0, 0.0f64);
-    for (first, end) in disc.rows(x, y, plane.columns, region) {
+    for (first, end) in disc.rows(x, y, plane.columns, panel) {
         for (&pixel, &ring) in plane.pixels[first..end].iter().zip(&rings.of_pixel[first..end]) {
             let value = pixel.to_f64();
             if ring != 0 && plane.is_valid(pixel) && value < rings.ranges[usize::from(ring)].below {
@@ -108,7 +108,7 @@ pub fn spot<P: Measured>(
     plane: &Plane<'_, P>,
     rings: &Rings<'_>,
     disc: &Disc,
-    region: &Region,
+    panel: &Panel,
     pixels: &[u32],
 ) -> Option<Spot> {
     let value = |pixel: usize| plane.pixels[pixel].to_f64();
@@ -117,7 +117,7 @@ pub fn spot<P: Measured>(
     let nearest = (x.round_ties_even() as usize, y.round_ties_even() as usize);
     // Rounding in the sums must not move the centre of the last pixels beyond the image.
     let nearest = (nearest.0.min(plane.columns - 1), nearest.1.min(plane.rows - 1));
-    let around = background(plane, rings, disc, region, nearest);
+    let around = background(plane, rings, disc, panel, nearest);
     let (mut intensity, mut maximum) = (0.0, 0.0f64);
     for &pixel in pixels {
         intensity += value(pixel as usize) - around.mean;
@@ -129,8 +129,8 @@ pub fn spot<P: Measured>(
     let is_spot = snr >= settings.snr_min
         && above_background >= around.maximum - around.mean
         && above_background <= settings.pixel_max
-        && is_within(x_px, region.x_px, region.columns)
-        && is_within(y_px, region.y_px, region.rows);
+        && is_within(x_px, panel.x_px, panel.columns)
+        && is_within(y_px, panel.y_px, panel.rows);
     let pixels = pixels.len() as u32;
     is_spot.then_some(Spot { x_px, y_px, intensity, maximum, background: around.mean, snr, pixels })
 }

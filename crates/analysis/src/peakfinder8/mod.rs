@@ -6,7 +6,7 @@
 //!    mean plus [`Settings::snr_min`] standard deviations, of which the upper limit is at least
 //!    [`Settings::threshold`]. A ring without such values has no spots.
 //! 2. Neighbouring pixels (of eight) above the limits of their rings form a group. Groups that lie only in the first or
-//!    last row or column of a region are left out, and groups with too few or too many pixels.
+//!    last row or column of a panel are left out, and groups with too few or too many pixels.
 //! 3. Mean and standard deviation of the pixels around the centre of the group that do not stand out, up to twice
 //!    [`Settings::local_background_radius_px`] away, are its background. The group is a spot if its intensity above the
 //!    background is at least [`Settings::snr_min`] times that standard deviation, and its highest pixel less the
@@ -28,7 +28,7 @@ mod groups;
 mod rings;
 mod settings;
 
-pub use settings::{LOCAL_BACKGROUND_RADIUS_MAX_PX, Region, SETTINGS_VERSION, Settings, crystfel_radius_px};
+pub use settings::{LOCAL_BACKGROUND_RADIUS_MAX_PX, Panel, SETTINGS_VERSION, Settings, crystfel_radius_px};
 
 use crate::plane::Plane;
 use crate::spot::SpotList;
@@ -44,7 +44,7 @@ pub struct Peakfinder8 {
     settings: Settings,
     rows: usize,
     columns: usize,
-    regions: Vec<Region>,
+    panels: Vec<Panel>,
     rings: RingMap,
     statistics: RingStatistics,
     groups: Groups,
@@ -53,12 +53,12 @@ pub struct Peakfinder8 {
 
 impl Peakfinder8 {
     /// For images of `rows * columns` pixels. `radius_px` is the distance of each pixel from the beam on the plane of
-    /// the detector, in pixels; pixels where it is not finite are not used, nor are those outside of all `regions`. An
-    /// image without regions has no spots.
+    /// the detector, in pixels; pixels where it is not finite are not used, nor are those outside of all `panels`. An
+    /// image without panels has no spots.
     ///
     /// # Errors
     /// If the settings make no sense, if the slices do not have `rows * columns` elements (at most 2^32 - 1), if a
-    /// region is empty, reaches beyond the image or overlaps with another, or if the distances from the beam of the
+    /// panel is empty, reaches beyond the image or overlaps with another, or if the distances from the beam of the
     /// pixels that are used differ by 65535 px or more.
     pub fn new(
         settings: Settings,
@@ -66,7 +66,7 @@ impl Peakfinder8 {
         usable: &[bool],
         rows: usize,
         columns: usize,
-        regions: &[Region],
+        panels: &[Panel],
     ) -> Result<Self, String> {
         settings.check()?;
         let pixels = rows.checked_mul(columns).filter(|&pixels| u32::try_from(pixels).is_ok());
@@ -77,17 +77,17 @@ impl Peakfinder8 {
             }
         }
         let fits = |first: usize, length: usize, all: usize| length > 0 && first < all && length <= all - first;
-        for region in regions {
-            if !fits(region.x_px, region.columns, columns) || !fits(region.y_px, region.rows, rows) {
-                return Err(format!("peakfinder8: the region {region:?} is not in an image of {rows} x {columns} pixels"));
+        for panel in panels {
+            if !fits(panel.x_px, panel.columns, columns) || !fits(panel.y_px, panel.rows, rows) {
+                return Err(format!("peakfinder8: the panel {panel:?} is not in an image of {rows} x {columns} pixels"));
             }
         }
-        let rings = RingMap::new(&settings, radius_px, usable, columns, regions)?;
+        let rings = RingMap::new(&settings, radius_px, usable, columns, panels)?;
         Ok(Self {
             settings,
             rows,
             columns,
-            regions: regions.to_vec(),
+            panels: panels.to_vec(),
             statistics: RingStatistics::new(&settings, &rings),
             groups: Groups::new(pixels),
             disc: Disc::new(2 * settings.local_background_radius_px),
@@ -101,7 +101,7 @@ impl Peakfinder8 {
     }
 
     /// Replaces the spots in `spots` by those of the image, in the order of their first pixels that are not in the
-    /// first or last row or column of a region.
+    /// first or last row or column of a panel.
     ///
     /// # Panics
     /// If the image does not have the rows and columns for which this was made.
@@ -119,9 +119,9 @@ impl Peakfinder8 {
         let rings =
             background::Rings { of_pixel: &self.rings.of_pixel, ranges: &self.statistics.ranges, means: &self.statistics.means };
         let pixels_allowed = settings.pixels_min as usize..=settings.pixels_max as usize;
-        self.groups.each(self.columns, &self.regions, |region, pixels| {
+        self.groups.each(self.columns, &self.panels, |panel, pixels| {
             if pixels_allowed.contains(&pixels.len())
-                && let Some(spot) = background::spot(settings, plane, &rings, disc, region, pixels)
+                && let Some(spot) = background::spot(settings, plane, &rings, disc, panel, pixels)
             {
                 spots.push(spot);
             }

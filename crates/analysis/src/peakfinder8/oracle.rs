@@ -1,6 +1,6 @@
 //! peakfinder8 pixel by pixel, as the module says it, without thought of speed.
 
-use super::settings::{Region, Settings};
+use super::settings::{Panel, Settings};
 use crate::plane::Plane;
 use crate::spot::Spot;
 use konkordia_kernels::stats::Measured;
@@ -13,7 +13,7 @@ pub struct Oracle<'a, P> {
     pub settings: &'a Settings,
     pub radius_px: &'a [f32],
     pub usable: &'a [bool],
-    pub regions: &'a [Region],
+    pub panels: &'a [Panel],
     pub plane: &'a Plane<'a, P>,
 }
 
@@ -34,7 +34,7 @@ impl<P: Measured> Oracle<'_, P> {
             && radius_px > self.settings.radius_min_px
             && radius_px < self.settings.radius_max_px
             && radius_px.is_finite()
-            && self.regions.iter().any(|region| region.contains(x, y))
+            && self.panels.iter().any(|panel| panel.contains(x, y))
     }
 
     fn limits(&self) -> Limits {
@@ -76,12 +76,12 @@ impl<P: Measured> Oracle<'_, P> {
         let mut spots = Vec::new();
         for n in 0..seen.len() {
             let (x, y) = ((n % self.plane.columns) as i64, (n / self.plane.columns) as i64);
-            for region in self.regions {
-                let [left, top, width, height] = [region.x_px, region.y_px, region.columns, region.rows].map(|v| v as i64);
+            for panel in self.panels {
+                let [left, top, width, height] = [panel.x_px, panel.y_px, panel.columns, panel.rows].map(|v| v as i64);
                 let is_inside = x > left && x < left + width - 1 && y > top && y < top + height - 1;
                 if is_inside && !seen[n] && self.stands_out(&limits, n) {
-                    let pixels = self.group(&limits, &mut seen, region, n);
-                    spots.extend(self.spot(&limits, region, &pixels));
+                    let pixels = self.group(&limits, &mut seen, panel, n);
+                    spots.extend(self.spot(&limits, panel, &pixels));
                 }
             }
         }
@@ -92,7 +92,7 @@ impl<P: Measured> Oracle<'_, P> {
         self.is_used(n) && self.value(n) > limits[&self.ring(n)].2
     }
 
-    fn group(&self, limits: &Limits, seen: &mut [bool], region: &Region, first: usize) -> Vec<usize> {
+    fn group(&self, limits: &Limits, seen: &mut [bool], panel: &Panel, first: usize) -> Vec<usize> {
         let mut group = vec![first];
         seen[first] = true;
         let mut done = 0;
@@ -101,7 +101,7 @@ impl<P: Measured> Oracle<'_, P> {
             for (dy, dx) in [(-1, -1), (-1, 0), (-1, 1), (0, -1), (0, 1), (1, -1), (1, 0), (1, 1)] {
                 let (x, y) = ((x + dx) as usize, (y + dy) as usize);
                 let n = y.wrapping_mul(self.plane.columns).wrapping_add(x);
-                if region.contains(x, y) && !seen[n] && self.stands_out(limits, n) {
+                if panel.contains(x, y) && !seen[n] && self.stands_out(limits, n) {
                     seen[n] = true;
                     group.push(n);
                 }
@@ -119,14 +119,14 @@ impl<P: Measured> Oracle<'_, P> {
     }
 
     /// Mean, standard deviation and maximum of the surroundings.
-    fn background(&self, limits: &Limits, region: &Region, x: i64, y: i64) -> (f64, f64, f64) {
+    fn background(&self, limits: &Limits, panel: &Panel, x: i64, y: i64) -> (f64, f64, f64) {
         let reach = 2 * i64::from(self.settings.local_background_radius_px);
         let mut values = Vec::new();
         for dy in -reach..reach {
             for dx in -reach..reach {
                 let (x, y) = ((x + dx) as usize, (y + dy) as usize);
                 let n = y.wrapping_mul(self.plane.columns).wrapping_add(x);
-                let is_near = dx * dx + dy * dy <= reach * reach && region.contains(x, y);
+                let is_near = dx * dx + dy * dy <= reach * reach && panel.contains(x, y);
                 if is_near && self.is_used(n) && self.value(n) < limits[&self.ring(n)].2 {
                     values.push(self.value(n));
                 }
@@ -144,7 +144,7 @@ impl<P: Measured> Oracle<'_, P> {
         (mean, if variance >= 0.0 { variance.sqrt() } else { 0.01 }, highest)
     }
 
-    fn spot(&self, limits: &Limits, region: &Region, group: &[usize]) -> Option<Spot> {
+    fn spot(&self, limits: &Limits, panel: &Panel, group: &[usize]) -> Option<Spot> {
         let count = group.len() as u32;
         if count < self.settings.pixels_min || count > self.settings.pixels_max {
             return None;
@@ -154,7 +154,7 @@ impl<P: Measured> Oracle<'_, P> {
             return None;
         }
         let (x, y) = ((x / sum).round_ties_even() as i64, (y / sum).round_ties_even() as i64);
-        let (mean, sigma, highest) = self.background(limits, region, x, y);
+        let (mean, sigma, highest) = self.background(limits, panel, x, y);
         let intensity = group.iter().fold(0.0, |sum, &n| sum + (self.value(n) - mean));
         let maximum = group.iter().map(|&n| self.value(n)).fold(0.0, f64::max);
         let (sum, x, y) = self.centre(group, |n| self.value(n));
@@ -168,8 +168,8 @@ impl<P: Measured> Oracle<'_, P> {
         let is_spot = snr >= self.settings.snr_min
             && above >= highest - mean
             && above <= self.settings.pixel_max
-            && inside(x_px, region.x_px, region.columns)
-            && inside(y_px, region.y_px, region.rows);
+            && inside(x_px, panel.x_px, panel.columns)
+            && inside(y_px, panel.y_px, panel.rows);
         is_spot.then_some(Spot { x_px, y_px, intensity, maximum, background: mean, snr, pixels: count })
     }
 }

@@ -1,7 +1,7 @@
 //! The ring of each pixel, and which values of a ring stand out.
 
 use super::bits::Bits;
-use super::settings::{Region, Settings};
+use super::settings::{Panel, Settings};
 use konkordia_core::pixel::Pixel;
 use konkordia_kernels::Isa;
 use konkordia_kernels::radial::{self, Listed, Moments, RealMoments, RingCounts, SLOTS, ValueRange, WholeMoments, Window};
@@ -37,24 +37,24 @@ pub struct RingMap {
 }
 
 impl RingMap {
-    /// The ring of a pixel is its distance from the beam, rounded. Pixels are used if they are usable, lie in a region,
+    /// The ring of a pixel is its distance from the beam, rounded. Pixels are used if they are usable, lie in a panel,
     /// have a distance that is a number, and lie between the least and the greatest radius.
     ///
     /// # Errors
-    /// If two regions overlap, or if the rings do not fit into 16 bits.
+    /// If two panels overlap, or if the rings do not fit into 16 bits.
     pub fn new(
         settings: &Settings,
         radius_px: &[f32],
         usable: &[bool],
         columns: usize,
-        regions: &[Region],
+        panels: &[Panel],
     ) -> Result<Self, String> {
         let mut in_region = vec![false; radius_px.len()];
-        for region in regions {
-            for row in region.y_px..region.y_px + region.rows {
-                for pixel in &mut in_region[row * columns + region.x_px..][..region.columns] {
+        for panel in panels {
+            for row in panel.y_px..panel.y_px + panel.rows {
+                for pixel in &mut in_region[row * columns + panel.x_px..][..panel.columns] {
                     if std::mem::replace(pixel, true) {
-                        return Err(format!("peakfinder8: the region {region:?} overlaps with another one"));
+                        return Err(format!("peakfinder8: the panel {panel:?} overlaps with another one"));
                     }
                 }
             }

@@ -82,7 +82,7 @@ pub fn crystfel_radius_px(x_px: f64, y_px: f64) -> f32 {
 
 /// A rectangle of pixels in which spots are searched: a panel or a chip. No spot and no background reaches beyond it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Region {
+pub struct Panel {
     /// First column.
     pub x_px: usize,
     /// First row.
@@ -93,7 +93,7 @@ pub struct Region {
     pub rows: usize,
 }
 
-impl Region {
+impl Panel {
     /// The whole image.
     pub fn whole(rows: usize, columns: usize) -> Self {
         Self { x_px: 0, y_px: 0, columns, rows }

@@ -61,14 +61,8 @@ fn settings() -> Settings {
 }
 
 /// The spots that all instruction sets agree on.
-fn find<P: Measured>(
-    settings: &Settings,
-    radius: &[f32],
-    usable: &[bool],
-    regions: &[Region],
-    plane: &Plane<'_, P>,
-) -> Vec<Spot> {
-    let mut finder = Peakfinder8::new(*settings, radius, usable, plane.rows, plane.columns, regions).unwrap();
+fn find<P: Measured>(settings: &Settings, radius: &[f32], usable: &[bool], panels: &[Panel], plane: &Plane<'_, P>) -> Vec<Spot> {
+    let mut finder = Peakfinder8::new(*settings, radius, usable, plane.rows, plane.columns, panels).unwrap();
     let mut first: Option<SpotList> = None;
     for &isa in Isa::available() {
         let mut spots = SpotList::new(100_000);
@@ -80,7 +74,7 @@ fn find<P: Measured>(
     first.unwrap().spots
 }
 
-fn check<P: Measured>(scene: &Scene, settings: &Settings, regions: &[Region], seed: u64) -> usize {
+fn check<P: Measured>(scene: &Scene, settings: &Settings, panels: &[Panel], seed: u64) -> usize {
     let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
     let pixels = image::<P>(scene, &mut random);
     let usable: Vec<bool> = pixels.iter().map(|_| !random.next().is_multiple_of(50)).collect();
@@ -88,21 +82,21 @@ fn check<P: Measured>(scene: &Scene, settings: &Settings, regions: &[Region], se
     let mut found = 0;
     for (low, high) in [(P::VALID_MIN, P::VALID_MAX), (P::from_whole(1), P::from_whole(60))] {
         let plane = Plane::new(&pixels, scene.columns, low, high);
-        let spots = find(settings, &radius, &usable, regions, &plane);
-        let oracle = Oracle { settings, radius_px: &radius, usable: &usable, regions, plane: &plane };
-        assert_eq!(spots, oracle.find(), "{:?}, {scene:?}, {settings:?}, {regions:?}", P::TYPE);
+        let spots = find(settings, &radius, &usable, panels, &plane);
+        let oracle = Oracle { settings, radius_px: &radius, usable: &usable, panels, plane: &plane };
+        assert_eq!(spots, oracle.find(), "{:?}, {scene:?}, {settings:?}, {panels:?}", P::TYPE);
         found += spots.len();
     }
     found
 }
 
-fn check_all(scene: &Scene, settings: &Settings, regions: &[Region], seed: u64) -> [usize; 5] {
+fn check_all(scene: &Scene, settings: &Settings, panels: &[Panel], seed: u64) -> [usize; 5] {
     [
-        check::<i16>(scene, settings, regions, seed),
-        check::<u16>(scene, settings, regions, seed),
-        check::<i32>(scene, settings, regions, seed),
-        check::<u32>(scene, settings, regions, seed),
-        check::<f32>(scene, settings, regions, seed),
+        check::<i16>(scene, settings, panels, seed),
+        check::<u16>(scene, settings, panels, seed),
+        check::<i32>(scene, settings, panels, seed),
+        check::<u32>(scene, settings, panels, seed),
+        check::<f32>(scene, settings, panels, seed),
     ]
 }
 
@@ -111,7 +105,7 @@ const SCENE: Scene = Scene { rows: 97, columns: 131, centre_px: (61.3, 40.8), sp
 #[test]
 fn spots_are_those_of_the_oracle() {
     for seed in 0..4 {
-        let whole = [Region::whole(SCENE.rows, SCENE.columns)];
+        let whole = [Panel::whole(SCENE.rows, SCENE.columns)];
         let found = check_all(&SCENE, &settings(), &whole, seed);
         assert!(found.iter().all(|&found| found > 20), "{found:?}: these images show something");
         check_all(&Scene { special: true, ..SCENE }, &settings(), &whole, seed);
@@ -121,7 +115,7 @@ fn spots_are_those_of_the_oracle() {
 
 #[test]
 fn images_of_high_values_are_read_more_often_with_the_same_result() {
-    let whole = [Region::whole(SCENE.rows, SCENE.columns)];
+    let whole = [Panel::whole(SCENE.rows, SCENE.columns)];
     for background in [30, 120, 240, 250, 255, 260, 1000] {
         let found = check_all(&Scene { background, ..SCENE }, &settings(), &whole, 9);
         assert!(found.iter().all(|&found| found > 0), "{found:?} spots on {background}");
@@ -136,8 +130,8 @@ fn every_size_and_place_of_the_beam() {
     for (rows, columns) in [(0, 5), (1, 1), (1, 70), (70, 1), (2, 2), (3, 3), (3, 65), (64, 64), (65, 31)] {
         for centre_px in [(0.0, 0.0), (-1000.0, 20.0), (30.5, 1e6), (5.0, 5.0)] {
             let scene = Scene { rows, columns, centre_px, spots: 9, ..SCENE };
-            let regions = if rows == 0 { vec![] } else { vec![Region::whole(rows, columns)] };
-            check_all(&scene, &settings(), &regions, (rows * columns) as u64);
+            let panels = if rows == 0 { vec![] } else { vec![Panel::whole(rows, columns)] };
+            check_all(&scene, &settings(), &panels, (rows * columns) as u64);
         }
     }
 }
@@ -145,16 +139,16 @@ fn every_size_and_place_of_the_beam() {
 #[test]
 fn a_ring_may_have_more_pixels_than_its_counters_count() {
     let scene = Scene { rows: 263, columns: 260, centre_px: (1e12, 0.0), ..SCENE };
-    let whole = [Region::whole(scene.rows, scene.columns)];
+    let whole = [Panel::whole(scene.rows, scene.columns)];
     let found = check_all(&scene, &settings(), &whole, 12);
     assert!(found.iter().all(|&found| found > 20), "{found:?}");
 }
 
 #[test]
 fn no_spot_and_no_background_crosses_the_border_of_a_region() {
-    let region = |x_px, y_px, columns, rows| Region { x_px, y_px, columns, rows };
-    let quarters = [region(0, 0, 60, 50), region(60, 0, 71, 50), region(0, 50, 60, 47), region(60, 50, 71, 47)];
-    let gaps = [region(70, 3, 20, 90), region(1, 40, 67, 11)];
+    let panel = |x_px, y_px, columns, rows| Panel { x_px, y_px, columns, rows };
+    let quarters = [panel(0, 0, 60, 50), panel(60, 0, 71, 50), panel(0, 50, 60, 47), panel(60, 50, 71, 47)];
+    let gaps = [panel(70, 3, 20, 90), panel(1, 40, 67, 11)];
     for seed in 20..24 {
         check_all(&SCENE, &settings(), &quarters, seed);
         check_all(&SCENE, &settings(), &gaps, seed);
@@ -164,7 +158,7 @@ fn no_spot_and_no_background_crosses_the_border_of_a_region() {
 
 #[test]
 fn every_setting_counts() {
-    let whole = [Region::whole(SCENE.rows, SCENE.columns)];
+    let whole = [Panel::whole(SCENE.rows, SCENE.columns)];
     let all = check::<i32>(&SCENE, &settings(), &whole, 3);
     for settings in [
         Settings { snr_min: 12.0, ..settings() },
@@ -187,12 +181,12 @@ fn uniform<P: Measured>(value: P) {
     let (rows, columns) = (40, 30);
     let radius = radius_px(&Scene { rows, columns, ..SCENE });
     let pixels = vec![value; rows * columns];
-    let regions = [Region::whole(rows, columns)];
+    let panels = [Panel::whole(rows, columns)];
     let plane = Plane::own(&pixels, columns);
-    assert_eq!(find(&settings(), &radius, &vec![true; rows * columns], &regions, &plane), [], "{value:?}");
-    assert_eq!(find(&settings(), &radius, &vec![false; rows * columns], &regions, &plane), []);
+    assert_eq!(find(&settings(), &radius, &vec![true; rows * columns], &panels, &plane), [], "{value:?}");
+    assert_eq!(find(&settings(), &radius, &vec![false; rows * columns], &panels, &plane), []);
     let none = Plane::new(&pixels, columns, P::VALID_MAX, P::VALID_MIN);
-    assert_eq!(find(&settings(), &radius, &vec![true; rows * columns], &regions, &none), []);
+    assert_eq!(find(&settings(), &radius, &vec![true; rows * columns], &panels, &none), []);
 }
 
 #[test]
@@ -221,7 +215,7 @@ fn a_million_spots_are_counted_and_not_kept() {
         .collect();
     let settings = Settings { snr_min: 1.5, local_background_radius_px: 1, ..settings() };
     let (radius, usable) = (vec![7.0; pixels.len()], vec![true; pixels.len()]);
-    let mut finder = Peakfinder8::new(settings, &radius, &usable, rows, columns, &[Region::whole(rows, columns)]).unwrap();
+    let mut finder = Peakfinder8::new(settings, &radius, &usable, rows, columns, &[Panel::whole(rows, columns)]).unwrap();
     let mut spots = SpotList::new(10);
     finder.find(Isa::detect(), &Plane::own(&pixels, columns), &mut spots);
     assert_eq!((spots.spots.len(), spots.found), (10, (rows / 2 - 1) as u64 * (columns / 4) as u64));
@@ -229,10 +223,10 @@ fn a_million_spots_are_counted_and_not_kept() {
 
 #[test]
 fn what_makes_no_sense_is_refused() {
-    let refused = |settings: Settings, radius: &[f32], usable: usize, size: (usize, usize), regions: &[Region]| {
-        Peakfinder8::new(settings, radius, &vec![true; usable], size.0, size.1, regions).expect_err("refused")
+    let refused = |settings: Settings, radius: &[f32], usable: usize, size: (usize, usize), panels: &[Panel]| {
+        Peakfinder8::new(settings, radius, &vec![true; usable], size.0, size.1, panels).expect_err("refused")
     };
-    let whole = Region::whole(2, 3);
+    let whole = Panel::whole(2, 3);
     for settings in [
         Settings { threshold: f64::NAN, ..settings() },
         Settings { snr_min: 0.0, ..settings() },
@@ -256,9 +250,9 @@ fn what_makes_no_sense_is_refused() {
     for (x_px, y_px, columns, rows) in
         [(0, 0, 4, 1), (3, 0, 1, 1), (0, 1, 1, 2), (0, 0, 0, 1), (0, 0, 1, 0), (1, 1, usize::MAX, 1)]
     {
-        refused(settings, &[1.0; 6], 6, (2, 3), &[Region { x_px, y_px, columns, rows }]);
+        refused(settings, &[1.0; 6], 6, (2, 3), &[Panel { x_px, y_px, columns, rows }]);
     }
-    assert!(refused(settings, &[1.0; 6], 6, (2, 3), &[whole, Region { rows: 1, ..whole }]).contains("overlaps"));
+    assert!(refused(settings, &[1.0; 6], 6, (2, 3), &[whole, Panel { rows: 1, ..whole }]).contains("overlaps"));
     let radius = [1.0, f32::NAN, f32::INFINITY, -3.0, 5.0, 6.0];
     let finder = Peakfinder8::new(settings, &radius, &[true; 6], 2, 3, &[whole]).unwrap();
     assert_eq!(finder.rings.of_pixel, [1, 0, 0, 0, 5, 6]);

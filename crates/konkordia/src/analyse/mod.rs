@@ -2,7 +2,7 @@
 //! same for any number of threads.
 
 pub mod args;
-mod images;
+pub mod images;
 mod order;
 mod report;
 mod tasks;

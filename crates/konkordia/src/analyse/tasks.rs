@@ -23,7 +23,7 @@ pub fn of(recipe: &Recipe, geometry: Option<&Geometry>) -> Result<Tasks, String>
 
 fn spots(keys: &SpotKeys, hit_spots_min: u64) -> SpotTask {
     let method = match keys.method {
-        recipe::SpotMethod::Peakfinder8 => {
+        recipe::SpotMethodKey::Peakfinder8 => {
             let own = peakfinder8::Settings::default();
             SpotMethod::Peakfinder8(peakfinder8::Settings {
                 threshold: keys.threshold.unwrap_or(own.threshold),
@@ -36,7 +36,7 @@ fn spots(keys: &SpotKeys, hit_spots_min: u64) -> SpotTask {
                 pixel_max: keys.pixel_max.unwrap_or(own.pixel_max),
             })
         }
-        recipe::SpotMethod::Dispersion => {
+        recipe::SpotMethodKey::Dispersion => {
             let own = dispersion::Settings::default();
             SpotMethod::Dispersion(dispersion::Settings {
                 half_window_px: keys.half_window_px.unwrap_or(own.half_window_px),

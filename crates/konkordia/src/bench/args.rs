@@ -99,6 +99,105 @@ pub struct BenchBlocksArgs {
     pub output: OutputArgs,
 }
 
+/// Work of `bench analysis`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum AnalysisWork {
+    /// Spots by peakfinder8
+    Peakfinder8,
+    /// Spots by the threshold of DIALS
+    Dispersion,
+    /// The powder profile; each pixel belongs to one bin
+    Azimuthal,
+    /// The same with variances
+    AzimuthalVariance,
+    /// The powder profile; each pixel goes to all bins that it covers
+    AzimuthalSplit,
+    /// The same with variances
+    AzimuthalSplitVariance,
+    /// Number of pixels above a level
+    Above,
+    /// Sparse image of the pixels above a level
+    Sparse,
+    /// Number of pixels above a level, of a small image in the second cache
+    AboveInCache,
+    /// Sparse image of a small image in the second cache
+    SparseInCache,
+    /// Sum, highest pixel and centre of mass of two regions
+    Regions,
+    /// Spots by peakfinder8, the powder profile, the regions, and the number of pixels above a level
+    Everything,
+}
+
+impl AnalysisWork {
+    /// All of them.
+    pub const ALL: [Self; 12] = [
+        Self::Peakfinder8,
+        Self::Dispersion,
+        Self::Azimuthal,
+        Self::AzimuthalVariance,
+        Self::AzimuthalSplit,
+        Self::AzimuthalSplitVariance,
+        Self::Above,
+        Self::Sparse,
+        Self::AboveInCache,
+        Self::SparseInCache,
+        Self::Regions,
+        Self::Everything,
+    ];
+
+    /// Name on the command line and in tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Peakfinder8 => "peakfinder8",
+            Self::Dispersion => "dispersion",
+            Self::Azimuthal => "azimuthal",
+            Self::AzimuthalVariance => "azimuthal-variance",
+            Self::AzimuthalSplit => "azimuthal-split",
+            Self::AzimuthalSplitVariance => "azimuthal-split-variance",
+            Self::Above => "above",
+            Self::Sparse => "sparse",
+            Self::AboveInCache => "above-in-cache",
+            Self::SparseInCache => "sparse-in-cache",
+            Self::Regions => "regions",
+            Self::Everything => "everything",
+        }
+    }
+
+    /// True if a small image is done again and again.
+    pub const fn is_in_cache(self) -> bool {
+        matches!(self, Self::AboveInCache | Self::SparseInCache)
+    }
+}
+
+/// Printed at the end of the help of `bench analysis`.
+pub const ANALYSIS_HELP: &str = "The same work in other programs, one thread, on another machine of this class with two cores, and with other work on it:\n\
+peakfinder8 of CrystFEL 0.12: 13.5 to 14.7 ns per pixel; dispersion of DIALS: 10.0 to 10.5;\n\
+profile by pyFAI, bbox csc: 10.1; by azint: 3.1 to 4.0, with split pixels 5.5 to 6.6\n\
+Exit codes: 0 complete, 2 usage, 3 configuration, 6 I/O, 70 a result is wrong";
+
+/// `konkordia bench analysis`
+#[derive(Debug, Args)]
+pub struct BenchAnalysisArgs {
+    /// HDF5 or CBF file whose first image and geometry are used [default: a synthetic image of 2164 x 2068]
+    #[arg(long, value_name = "FILE")]
+    pub image: Option<PathBuf>,
+    /// Instruction sets: scalar, avx2, avx512 [default: all of this machine]
+    #[arg(long, value_name = "NAME", num_args = 1..)]
+    pub isa: Vec<Isa>,
+    /// Work
+    #[arg(long, value_enum, num_args = 1.., default_values_t = AnalysisWork::ALL)]
+    pub work: Vec<AnalysisWork>,
+    /// Repeats of each measurement; median, lowest and highest are reported
+    #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub repeats: u32,
+    /// A small image and one repeat: shows that everything works, and measures nothing
+    #[arg(long)]
+    pub quick: bool,
+    /// JSON and comparison.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
 /// Compression of the file in `bench pipeline`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum BenchCompression {

@@ -1,5 +1,6 @@
 //! `konkordia bench`: what this machine can do.
 
+mod analysis;
 pub mod args;
 mod blocks;
 mod blocksize;
@@ -33,6 +34,7 @@ use konkordia_core::failure::{Exit, Failure};
 /// `konkordia bench ...`
 pub fn command(which: &BenchCommand) -> Result<Exit, Failure> {
     match which {
+        BenchCommand::Analysis(args) => analysis::command(args),
         BenchCommand::Kernels(args) => kernels::command(args),
         BenchCommand::Pipeline(args) if args.receive_only => receive_only::command(args),
         BenchCommand::Pipeline(args) => pipeline::command(args),
