@@ -179,8 +179,9 @@ def test_a_service_shows_its_spool(tmp_path):
         assert status["images_durable"] == 25 and status["file"] == str(tmp_path / "out" / "b_master.h5"), status
         assert status["spool"]["limit_bytes"] == int(0.1 * 2**30) and status["spool"]["problem"] is None, status
         assert status["spool"]["drain_bytes_per_s"] > 0
-        entries = service.request("GET", "files")["files"]
-        assert [entry["state"] for entry in entries] == ["complete", "complete"], entries
+        # The list follows the last move a moment later.
+        states = lambda: [entry["state"] for entry in service.request("GET", "files")["files"]]  # noqa: E731
+        until(lambda: states() == ["complete", "complete"], "the list of files says so")
         for run in ("a", "b"):
             program("check", tmp_path / "out" / f"{run}_master.h5", check=0)
     finally:
