@@ -252,8 +252,9 @@ fn read_edf(content: &Bytes, bounds: &Bounds) -> Result<File, Refusal> {
     Ok(File { array, said, facts, threshold_ev: None, is_marked: false })
 }
 
-/// A file with the header lines of a Pilatus, if it has any.
-fn of_pilatus(array: Array, lines: &str, mut said: Map<String, Value>) -> File {
+/// What the header lines of a Pilatus say of the experiment, as in `contents` of a CBF file. `date` is used if they
+/// have none.
+pub fn of_pilatus_lines(lines: &str, date: Option<&str>) -> Metadata {
     let items: Vec<(&str, &str)> = cbf::items(lines).collect();
     let text = |name: &str| items.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
     let positive = |name: &str| text(name).and_then(facts::leading).and_then(facts::above_0);
@@ -272,9 +273,7 @@ fn of_pilatus(array: Array, lines: &str, mut said: Map<String, Value>) -> File {
         other => other.unwrap_or_default().to_owned(),
     };
     let thickness = |sensor: &str| sensor.split_once("thickness").and_then(|(_, text)| facts::leading(text));
-    // Such lines come from a Pilatus, or from a program that writes as a Pilatus does.
-    let is_marked = !items.is_empty();
-    let facts = Metadata {
+    Metadata {
         energy_kev: positive("Wavelength").and_then(facts::energy_kev),
         detector_distance_m: positive("Detector_distance"),
         beam_center_x_px: center.map(|(x, _)| x),
@@ -285,11 +284,12 @@ fn of_pilatus(array: Array, lines: &str, mut said: Map<String, Value>) -> File {
         frame_time_s: positive("Exposure_period"),
         count_time_s: positive("Exposure_time"),
         bit_depth: None,
-        underload_value: is_marked.then_some(0),
+        // Such lines come from a Pilatus, or from a program that writes as a Pilatus does.
+        underload_value: (!items.is_empty()).then_some(0),
         saturation_value: positive("Count_cutoff").map(|counts| counts as u64),
         detector_description: description.filter(|text| !text.is_empty()).map(str::to_owned),
         detector_serial: serial.filter(|text| !text.is_empty()).map(str::to_owned),
-        start_time: text("date").or_else(|| said.get("date")?.as_str()).and_then(konkordia_core::moment::iso_8601),
+        start_time: text("date").or(date).and_then(konkordia_core::moment::iso_8601),
         experiment: Experiment {
             goniometer: goniometer(&items),
             attenuator_transmission: fraction(text("Filter_transmission")),
@@ -298,8 +298,16 @@ fn of_pilatus(array: Array, lines: &str, mut said: Map<String, Value>) -> File {
             ..Experiment::default()
         },
         ..Metadata::default()
-    };
-    let threshold_ev = positive("Threshold_setting");
+    }
+}
+
+/// A file with the header lines of a Pilatus, if it has any.
+fn of_pilatus(array: Array, lines: &str, mut said: Map<String, Value>) -> File {
+    let facts = of_pilatus_lines(lines, said.get("date").and_then(Value::as_str));
+    let items: Vec<(&str, &str)> = cbf::items(lines).collect();
+    let threshold = items.iter().find(|(key, _)| *key == "Threshold_setting");
+    let threshold_ev = threshold.and_then(|(_, value)| facts::leading(value)).and_then(facts::above_0);
+    let is_marked = !items.is_empty();
     for (key, value) in &items {
         said.insert((*key).to_owned(), (*value).into());
     }

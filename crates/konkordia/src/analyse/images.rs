@@ -2,7 +2,7 @@
 
 use konkordia_analysis::geometry::Geometry;
 use konkordia_core::array::Element;
-use konkordia_core::experiment::{KEV_ANGSTROM, Metadata};
+use konkordia_core::experiment::Metadata;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::pixel::PixelType;
 use konkordia_kernels::byte_offset;
@@ -10,6 +10,7 @@ use konkordia_kernels::codec::decode;
 use konkordia_sinks::hdf5::Reader;
 use konkordia_sinks::hdf5::others::{OthersFile, is_ours};
 use konkordia_wire::cbf;
+use konkordia_wire::files::of_pilatus_lines;
 use konkordia_wire::stream::Bounds;
 use std::path::{Path, PathBuf};
 
@@ -236,47 +237,19 @@ fn open_cbf(files: &[PathBuf]) -> Result<Images, Failure> {
     let bytes = cbf_bytes(path)?;
     let image = parse_cbf(path, &bytes)?;
     let (shape, pixel) = cbf_type(path, &image)?;
-    let header = Header::read(&image.contents);
+    let metadata = of_pilatus_lines(&image.contents, None);
     let facts = Facts {
         images: files.len() as u64,
         shape,
         pixel,
         // Gaps are -1, and dead pixels -2.
-        valid: Some((0.0, header.cutoff.unwrap_or(f64::INFINITY))),
+        valid: Some((0.0, metadata.saturation_value.map_or(f64::INFINITY, |counts| counts as f64))),
         usable: vec![true; shape[0] * shape[1]],
-        geometry: Geometry::of_run(shape, &header.metadata),
+        geometry: Geometry::of_run(shape, &metadata),
         writer: "another program (CBF)",
         notes: vec!["geometry and limits are those of the first file".into()],
     };
     Ok(Images { facts, source: Source::Cbf(files.to_vec()) })
-}
-
-/// What the text of a miniCBF says of the experiment.
-#[derive(Default)]
-struct Header {
-    metadata: Metadata,
-    cutoff: Option<f64>,
-}
-
-impl Header {
-    fn read(contents: &str) -> Self {
-        let mut header = Self::default();
-        for (key, value) in cbf::items(contents) {
-            let separators = |c: char| c.is_whitespace() || matches!(c, '(' | ')' | ',' | 'x');
-            let numbers: Vec<f64> = value.split(separators).filter_map(|word| word.parse().ok()).collect();
-            let Some(first) = numbers.first().copied() else { continue };
-            let m = &mut header.metadata;
-            match key {
-                "Wavelength" if first > 0.0 => m.energy_kev = Some(KEV_ANGSTROM / first),
-                "Detector_distance" => m.detector_distance_m = Some(first),
-                "Beam_xy" => (m.beam_center_x_px, m.beam_center_y_px) = (Some(first), numbers.get(1).copied()),
-                "Pixel_size" => m.pixel_size_m = Some([first, numbers.get(1).copied().unwrap_or(first)]),
-                "Count_cutoff" => header.cutoff = Some(first),
-                _ => {}
-            }
-        }
-        header
-    }
 }
 
 #[cfg(test)]
@@ -287,11 +260,11 @@ mod tests {
     fn the_text_of_a_cbf_file_is_read() {
         let text = "# Pixel_size 172e-6 m x 172e-6 m\n# Count_cutoff 115000 counts\n# Wavelength 0.96859 A\n\
                     # Detector_distance 0.351 m\n# Beam_xy (1261.61, 1306.96) pixels\n# Tau = 0 s\n";
-        let Header { metadata, cutoff } = Header::read(text);
+        let metadata = of_pilatus_lines(text, None);
         assert!((metadata.energy_kev.unwrap() - 12.8005).abs() < 1e-3);
-        assert_eq!((metadata.detector_distance_m, cutoff), (Some(0.351), Some(115_000.0)));
+        assert_eq!((metadata.detector_distance_m, metadata.saturation_value), (Some(0.351), Some(115_000)));
         assert_eq!((metadata.beam_center_x_px, metadata.beam_center_y_px), (Some(1261.61), Some(1306.96)));
         assert_eq!(metadata.pixel_size_m, Some([172e-6; 2]));
-        assert_eq!(Header::read("").metadata, Metadata::default());
+        assert_eq!(of_pilatus_lines("", None), Metadata::default());
     }
 }
