@@ -13,32 +13,42 @@ pub fn count_above<P: Measured>(isa: Isa, plane: &Plane<'_, P>, usable: &[bool],
     above::count(isa, plane.pixels, usable, level, plane.high)
 }
 
-/// The pixels of an image above a level. Row `r` has the columns `columns[row_starts[r]..row_starts[r + 1]]`, and the
+/// The pixels of an image above a level. Row `r` has the columns `columns()[row_starts[r]..row_starts[r + 1]]`, and the
 /// values at the same places.
 ///
 /// There is room for so many pixels as it was made for. Rows are kept from the first on, as long as a whole row fits;
 /// the others are empty, [`Self::is_whole`] is false, and [`Self::found`] still counts all pixels: nothing is cut
 /// silently.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct SparseImage<P> {
     /// One more than there are rows.
     pub row_starts: Vec<u32>,
-    /// Columns of the pixels, ascending within a row.
-    pub columns: Vec<u32>,
-    /// Values of the pixels.
-    pub values: Vec<P>,
+    /// Room for columns and values; those of the image come first.
+    columns: Vec<u32>,
+    values: Vec<P>,
     /// Pixels above the level, also those for which there was no room.
     pub found: u64,
-    rows: usize,
-    room: usize,
 }
 
 impl<P: Measured> SparseImage<P> {
     /// An empty image of so many rows, with room for `pixels_max` pixels; it takes its memory here.
     pub fn new(rows: usize, pixels_max: usize) -> Self {
         let room = pixels_max.min(u32::MAX as usize);
-        let (columns, values) = (Vec::with_capacity(room), Vec::with_capacity(room));
-        Self { row_starts: vec![0; rows + 1], columns, values, found: 0, rows, room }
+        Self { row_starts: vec![0; rows + 1], columns: vec![0; room], values: vec![P::MASKED; room], found: 0 }
+    }
+
+    fn used(&self) -> usize {
+        self.row_starts.last().map_or(0, |end| *end as usize)
+    }
+
+    /// Columns of the pixels, ascending within a row.
+    pub fn columns(&self) -> &[u32] {
+        &self.columns[..self.used()]
+    }
+
+    /// Values of the pixels.
+    pub fn values(&self) -> &[P] {
+        &self.values[..self.used()]
     }
 
     /// Takes the pixels of an image above a level.
@@ -47,9 +57,7 @@ impl<P: Measured> SparseImage<P> {
     /// If the image has another number of rows than this was made for, or if it is not known of each pixel whether it
     /// is usable.
     pub fn take(&mut self, isa: Isa, plane: &Plane<'_, P>, usable: &[bool], level: P) {
-        assert_eq!((plane.rows, plane.pixels.len()), (self.rows, usable.len()));
-        self.columns.resize(self.room, 0);
-        self.values.resize(self.room, P::MASKED);
+        assert_eq!((plane.rows + 1, plane.pixels.len()), (self.row_starts.len(), usable.len()));
         self.found = 0;
         let (mut used, mut is_full) = (0, false);
         let rows = plane.pixels.chunks_exact(plane.columns).zip(usable.chunks_exact(plane.columns));
@@ -62,13 +70,11 @@ impl<P: Measured> SparseImage<P> {
             used += if is_full { 0 } else { found };
             *start = used as u32;
         }
-        self.columns.truncate(used);
-        self.values.truncate(used);
     }
 
     /// True if all pixels that were found are here.
     pub fn is_whole(&self) -> bool {
-        self.found == self.columns.len() as u64
+        self.found == self.used() as u64
     }
 }
 
@@ -93,7 +99,7 @@ mod tests {
             for row in 0..7 {
                 let of_row = sparse.row_starts[row] as usize..sparse.row_starts[row + 1] as usize;
                 for at in of_row {
-                    dense[row * 300 + sparse.columns[at] as usize] = sparse.values[at];
+                    dense[row * 300 + sparse.columns()[at] as usize] = sparse.values()[at];
                 }
             }
             let wanted: Vec<u16> =
@@ -114,11 +120,11 @@ mod tests {
             let mut some = SparseImage::new(7, room);
             for _ in 0..2 {
                 some.take(Isa::Scalar, &plane, &usable, 100);
-                assert!(!some.is_whole() && some.found == all.found && some.columns.len() <= room);
-                let kept = some.columns.len();
+                assert!(!some.is_whole() && some.found == all.found && some.columns().len() <= room);
+                let kept = some.columns().len();
                 let rows = all.row_starts.iter().take_while(|start| **start as usize <= room).count() - 1;
                 assert_eq!(kept, all.row_starts[rows] as usize, "{room}");
-                assert_eq!((&some.columns[..], &some.values[..]), (&all.columns[..kept], &all.values[..kept]));
+                assert_eq!((some.columns(), some.values()), (&all.columns()[..kept], &all.values()[..kept]));
                 assert!(some.row_starts[rows..].iter().all(|start| *start as usize == kept));
             }
         }
@@ -128,7 +134,7 @@ mod tests {
     fn odd_images_are_no_trouble() {
         let mut sparse = SparseImage::<f32>::new(1, 5);
         sparse.take(Isa::detect(), &Plane::own(&[f32::NAN, f32::INFINITY, 7.0], 3), &[true; 3], 1.0);
-        assert_eq!((sparse.found, &sparse.columns[..]), (1, &[2][..]));
+        assert_eq!((sparse.found, sparse.columns()), (1, &[2][..]));
         let mut none = SparseImage::<u32>::new(0, 5);
         none.take(Isa::detect(), &Plane::own(&[], 3), &[], 1);
         assert!(none.is_whole() && none.row_starts == [0]);

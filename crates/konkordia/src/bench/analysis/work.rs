@@ -325,8 +325,8 @@ fn naive_sparse<P: Summed>(pixels: &[P], usable: &[bool], columns: usize) -> Vec
 
 fn of_sparse<P: Summed>(sparse: &SparseImage<P>) -> Vec<u64> {
     let mut all = vec![sparse.found];
-    all.extend(sparse.row_starts.iter().chain(&sparse.columns).map(|number| u64::from(*number)));
-    all.extend(sparse.values.iter().map(|value| value.to_f64().to_bits()));
+    all.extend(sparse.row_starts.iter().chain(sparse.columns()).map(|number| u64::from(*number)));
+    all.extend(sparse.values().iter().map(|value| value.to_f64().to_bits()));
     all
 }
 
