@@ -123,7 +123,9 @@ def possible(backend, do):
 
 def configured(bench, backend, **tables):
     """A configuration that receives at the card."""
-    tables["source"] = {"receive": backend, "receive_buffer_mib": 4}
+    # A busy machine lets the receiver and the kernel wait for long. Here is room for all images of a test; a veth pair
+    # has room for 256 packets, which is why the tests send slowly.
+    tables["source"] = {"receive": backend, "receive_buffer_mib": 32}
     path = bench.config(**tables)
     path.write_text(path.read_text().replace('"127.0.0.1"', f'"{CARD}"'))
     return path
@@ -145,7 +147,7 @@ def test_a_run_has_the_pixels_that_were_sent(bench, wire, backend):
     armed = receiver.events[-1]
     assert armed["receive"]["backend"] == backend
     assert backend != "xdp" or "AF_XDP on card, " in armed["receive"]["why"], armed
-    wire.send(bench.port, "jungfrau", "--images", 20, "--rate", 50, "--raw", bench.folder / "frames.u16")
+    wire.send(bench.port, "jungfrau", "--images", 20, "--rate", 20, "--raw", bench.folder / "frames.u16")
     code, report = receiver.finish()
     balanced(code, report)
     assert code == 0 and report["receive"] == {**armed["receive"], "refused": {}, "dropped": {}}
@@ -164,7 +166,7 @@ def test_a_service_receives_several_streams_run_after_run(tmp_path, wire, servic
         for run in (1, 2):
             armed = possible(backend, lambda: services[0].command("arm"))
             assert armed["state"] == "armed" and wire.has_program == (backend == "xdp")
-            wire.send(port, "eiger", "--bits", 8, "--images", 10, "--rate", 50)
+            wire.send(port, "eiger", "--bits", 8, "--images", 10, "--rate", 20)
             done = services[0].wait()
             assert (done["state"], done["severity"], done["images_written"]) == ("idle", "success", 10), (run, done)
             until(lambda: not wire.has_program, "the program is gone")
@@ -203,5 +205,6 @@ def test_a_killed_run_leaves_no_program_at_the_card(bench, wire):
     until(lambda: not wire.has_program, "the program is gone")
     with wire.card.entered():
         again = bench.receive(config)
-    wire.send(bench.port, "jungfrau", "--images", 5, "--rate", 50)
-    assert again.finish()[0] == 0
+    wire.send(bench.port, "jungfrau", "--images", 5, "--rate", 10)
+    code, report = again.finish()
+    assert code == 0, report

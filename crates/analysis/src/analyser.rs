@@ -141,6 +141,11 @@ impl Analyser {
         Results { spots, profile, regions: vec![RegionValues::default(); self.regions.len()], above: None }
     }
 
+    /// True if pixels above a level are counted.
+    pub fn has_level(&self) -> bool {
+        self.level.is_some()
+    }
+
     /// The regions, in the order of their results.
     pub fn regions(&self) -> &[Region] {
         &self.regions

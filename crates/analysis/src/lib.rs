@@ -25,6 +25,7 @@ pub mod analyser;
 pub mod azimuthal;
 pub mod components;
 pub mod dispersion;
+pub mod figures;
 pub mod geometry;
 pub mod ordered;
 pub mod peakfinder8;

@@ -265,8 +265,8 @@ impl Plan {
     ///
     /// # Panics
     /// If there are more than [`RESULT_NUMBERS_MAX`] numbers.
-    pub fn result_kinds(&self) -> Vec<&'static ResultKind> {
-        let kinds: Vec<_> = if self.has_pixel_results() { pixel_results(self.pixel).iter().collect() } else { Vec::new() };
+    pub fn result_kinds(&self) -> Vec<ResultKind> {
+        let kinds: Vec<_> = if self.has_pixel_results() { pixel_results(self.pixel).to_vec() } else { Vec::new() };
         assert!(kinds.iter().map(|kind| kind.length).sum::<usize>() <= RESULT_NUMBERS_MAX);
         kinds
     }

@@ -23,20 +23,22 @@ pub struct ResultKind {
     pub unit: &'static str,
     /// What it means, in one line.
     pub meaning: &'static str,
+    /// The result that says how many of the numbers are used in an image, if not all are.
+    pub counted_by: Option<&'static str>,
 }
 
 /// Most numbers that the results of one image may have together.
-pub const RESULT_NUMBERS_MAX: usize = 4096;
+pub const RESULT_NUMBERS_MAX: usize = 16_384;
 
 /// Numbers per image of [`pixel_results`].
 pub const PIXEL_RESULTS: usize = 6;
 
 const fn count(name: &'static str, meaning: &'static str) -> ResultKind {
-    ResultKind { name, number: ColumnType::U64, length: 1, unit: "pixel", meaning }
+    ResultKind { name, number: ColumnType::U64, length: 1, unit: "pixel", meaning, counted_by: None }
 }
 
 const fn value(name: &'static str, number: ColumnType, meaning: &'static str) -> ResultKind {
-    ResultKind { name, number, length: 1, unit: "pixel value", meaning }
+    ResultKind { name, number, length: 1, unit: "pixel value", meaning, counted_by: None }
 }
 
 const fn of_pixels(number: ColumnType) -> [ResultKind; PIXEL_RESULTS] {
@@ -59,9 +61,104 @@ pub fn pixel_results(pixel: PixelType) -> &'static [ResultKind; PIXEL_RESULTS] {
     if pixel.is_float() { &OF_FLOATS } else { &OF_INTEGERS }
 }
 
+/// What analysis says of an image.
+pub mod analysis {
+    use super::{ColumnType, ResultKind};
+
+    const fn kind(name: &'static str, number: ColumnType, unit: &'static str, meaning: &'static str) -> ResultKind {
+        ResultKind { name, number, length: 1, unit, meaning, counted_by: None }
+    }
+
+    const fn of_spots(name: &'static str, number: ColumnType, unit: &'static str, meaning: &'static str) -> ResultKind {
+        ResultKind { counted_by: Some(STORED_SPOTS.name), ..kind(name, number, unit, meaning) }
+    }
+
+    use ColumnType::{F64, U64};
+
+    /// 1 if the image was analysed.
+    pub const IS_ANALYSED: ResultKind =
+        kind("is_analysed", U64, "", "1 if the image was analysed, 0 if there was no time or its pixels could not be read");
+    /// What became of it by the veto.
+    pub const VETO: ResultKind = kind(
+        "veto",
+        U64,
+        "",
+        "0 accepted by the veto, 1 rejected and dropped, 2 rejected and kept in shadow mode, 3 rejected and kept as one of many",
+    );
+    /// Spots found.
+    pub const SPOTS: ResultKind = kind("spots", U64, "", "Bragg spots that were found");
+    /// Those on rings of ice.
+    pub const SPOTS_ON_ICE: ResultKind = kind("spots_on_ice", U64, "", "stored spots that lie on rings of ice");
+    /// How far they reach.
+    pub const RESOLUTION: ResultKind =
+        kind("resolution_angstrom", F64, "angstrom", "spacing that 95 % of the spots beside ice exceed; NaN for few spots");
+    /// Hit or not.
+    pub const IS_HIT: ResultKind = kind("is_hit", U64, "", "1 if the image is a hit by the rule of the recipe");
+    /// Spots in the lists; the name is that of CXI files.
+    pub const STORED_SPOTS: ResultKind = kind("nPeaks", U64, "", "spots in the lists (CXI)");
+    /// Column of each.
+    pub const SPOT_X: ResultKind = of_spots(
+        "peakXPosRaw",
+        F64,
+        "pixel",
+        "position of each spot along the fast axis, 0 is the centre of the first pixel (CXI)",
+    );
+    /// Row of each.
+    pub const SPOT_Y: ResultKind = of_spots(
+        "peakYPosRaw",
+        F64,
+        "pixel",
+        "position of each spot along the slow axis, 0 is the centre of the first pixel (CXI)",
+    );
+    /// Intensity of each.
+    pub const SPOT_INTENSITY: ResultKind = of_spots("peakTotalIntensity", F64, "pixel value", "intensity of each spot (CXI)");
+    /// The powder profile.
+    pub const PROFILE: ResultKind =
+        kind("profile_intensity", F64, "pixel value", "mean intensity of a pixel by bin of the profile");
+    /// Its standard deviation.
+    pub const PROFILE_SIGMA: ResultKind = kind("profile_sigma", F64, "pixel value", "standard deviation of profile_intensity");
+    /// Pixels of each region.
+    pub const REGION_PIXELS: ResultKind = kind("region_pixels", U64, "pixel", "valid pixels of each region");
+    /// Their sum.
+    pub const REGION_SUM: ResultKind = kind("region_sum", F64, "pixel value", "sum of the valid pixels of each region");
+    /// Their maximum.
+    pub const REGION_MAX: ResultKind =
+        kind("region_max", F64, "pixel value", "highest valid pixel of each region; NaN without a valid pixel");
+    /// Centre of mass, column.
+    pub const REGION_X: ResultKind =
+        kind("region_x_px", F64, "pixel", "centre of mass of each region along the fast axis; NaN without counts");
+    /// Centre of mass, row.
+    pub const REGION_Y: ResultKind =
+        kind("region_y_px", F64, "pixel", "centre of mass of each region along the slow axis; NaN without counts");
+    /// Pixels above the level.
+    pub const PIXELS_ABOVE: ResultKind = kind("pixels_above", U64, "pixel", "valid pixels above the level of the recipe");
+
+    /// All of them.
+    pub const ALL: [ResultKind; 18] = [
+        IS_ANALYSED,
+        VETO,
+        SPOTS,
+        SPOTS_ON_ICE,
+        RESOLUTION,
+        IS_HIT,
+        STORED_SPOTS,
+        SPOT_X,
+        SPOT_Y,
+        SPOT_INTENSITY,
+        PROFILE,
+        PROFILE_SIGMA,
+        REGION_PIXELS,
+        REGION_SUM,
+        REGION_MAX,
+        REGION_X,
+        REGION_Y,
+        PIXELS_ABOVE,
+    ];
+}
+
 /// What a column of this name means; `None` if no result has this name.
 pub fn meaning(name: &str) -> Option<&'static str> {
-    OF_INTEGERS.iter().find(|kind| kind.name == name).map(|kind| kind.meaning)
+    OF_INTEGERS.iter().chain(&analysis::ALL).find(|kind| kind.name == name).map(|kind| kind.meaning)
 }
 
 /// The results of one image. Takes no memory in an image that never has any.
@@ -70,7 +167,7 @@ pub struct ImageResults(Option<Box<Numbers>>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Numbers {
-    kinds: Arc<[&'static ResultKind]>,
+    kinds: Arc<[ResultKind]>,
     /// The bits of all numbers, kind after kind; zeros while there are none.
     bits: Box<[u64]>,
     is_there: bool,
@@ -78,7 +175,7 @@ struct Numbers {
 
 impl ImageResults {
     /// Results of these kinds, none of them there yet.
-    pub fn new(kinds: Arc<[&'static ResultKind]>) -> Self {
+    pub fn new(kinds: Arc<[ResultKind]>) -> Self {
         let numbers: usize = kinds.iter().map(|kind| kind.length).sum();
         Self((numbers > 0).then(|| Box::new(Numbers { kinds, bits: vec![0; numbers].into(), is_there: false })))
     }
@@ -104,18 +201,24 @@ impl ImageResults {
     }
 
     /// Each kind with the bits of its numbers; nothing if there are no results.
-    pub fn iter(&self) -> impl Iterator<Item = (&'static ResultKind, &[u64])> {
+    pub fn iter(&self) -> impl Iterator<Item = (&ResultKind, &[u64])> {
         let mut rest = self.bits();
         let kinds = self.0.iter().filter(|numbers| numbers.is_there).flat_map(|numbers| numbers.kinds.iter());
         kinds.map(move |kind| {
             let (own, after) = rest.split_at(kind.length);
             rest = after;
-            (*kind, own)
+            (kind, own)
         })
     }
 
-    /// The results as a JSON object: a number, or a list if a result is an array. A number that JSON cannot express
-    /// (NaN, infinity) is null.
+    /// Entries of a list that are used.
+    fn used(&self, kind: &ResultKind) -> usize {
+        let counts = kind.counted_by.map(|name| self.iter().find(|(other, _)| other.name == name).map_or(0, |(_, bits)| bits[0]));
+        counts.map_or(kind.length, |count| usize::try_from(count).unwrap_or(usize::MAX))
+    }
+
+    /// The results as a JSON object: a number, or a list if a result is an array, without entries that are not used. A
+    /// number that JSON cannot express (NaN, infinity) is null.
     pub fn to_json(&self) -> Map<String, Value> {
         let number = |kind: &ResultKind, bits: u64| match kind.number.number(bits) {
             Number::Signed(value) => value.into(),
@@ -124,7 +227,7 @@ impl ImageResults {
         };
         let value = |(kind, bits): (&ResultKind, &[u64])| match bits {
             [one] if kind.length == 1 => number(kind, *one),
-            all => all.iter().map(|bits| number(kind, *bits)).collect(),
+            all => all.iter().take(self.used(kind)).map(|bits| number(kind, *bits)).collect(),
         };
         self.iter().map(|result| (result.0.name.to_owned(), value(result))).collect()
     }
@@ -135,26 +238,28 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    static SPOTS: ResultKind = ResultKind { name: "spots", number: ColumnType::F64, length: 3, unit: "", meaning: "" };
+    const GLOW: ResultKind = ResultKind { length: 3, ..value("glow", ColumnType::F64, "") };
+    const MANY: ResultKind = ResultKind { length: 4, counted_by: Some("missing_pixels"), ..value("many", ColumnType::U64, "") };
 
     #[test]
     fn results_are_there_only_after_they_were_filled_in() {
-        let kinds: Vec<_> = pixel_results(PixelType::Int16).iter().chain([&SPOTS]).collect();
+        let kinds: Vec<_> = pixel_results(PixelType::Int16).iter().copied().chain([GLOW, MANY]).collect();
         let mut results = ImageResults::new(kinds.into());
-        assert_eq!((results.bits(), results.iter().count()), (&[0; 9][..], 0));
+        assert_eq!((results.bits(), results.iter().count()), (&[0; 13][..], 0));
         let numbers = [7, 1, 2, (-3i64).cast_unsigned(), 9, 40].into_iter();
-        let spots = [0.5, f64::NAN, -1.0].map(f64::to_bits);
-        results.fill().iter_mut().zip(numbers.chain(spots)).for_each(|(bits, number)| *bits = number);
+        let glow = [0.5, f64::NAN, -1.0].map(f64::to_bits);
+        results.fill().iter_mut().zip(numbers.chain(glow).chain([5; 4])).for_each(|(bits, number)| *bits = number);
         let expected = json!({"valid_pixels": 7, "missing_pixels": 1, "saturated_pixels": 2, "min_value": -3,
-            "max_value": 9, "sum_value": 40, "spots": [0.5, null, -1.0]});
+            "max_value": 9, "sum_value": 40, "glow": [0.5, null, -1.0], "many": [5]});
         assert_eq!(Value::from(results.to_json()), expected);
         results.clear();
-        assert_eq!((results.bits(), results.to_json().len()), (&[0; 9][..], 0));
+        assert_eq!((results.bits(), results.to_json().len()), (&[0; 13][..], 0));
     }
 
     #[test]
     fn names_are_names_of_columns_and_differ() {
-        for kinds in [pixel_results(PixelType::Uint32), pixel_results(PixelType::Float32)] {
+        for pixels in [pixel_results(PixelType::Uint32), pixel_results(PixelType::Float32)] {
+            let kinds: Vec<_> = pixels.iter().chain(&analysis::ALL).collect();
             for (n, kind) in kinds.iter().enumerate() {
                 assert!(kind.name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'), "{}", kind.name);
                 assert!(kinds[..n].iter().all(|other| other.name != kind.name));

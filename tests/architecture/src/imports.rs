@@ -29,9 +29,20 @@ pub fn allowed(krate: &str) -> Option<&'static [&'static str]> {
             "wire",
         ],
         "api" => &["acquire", "config", "core", "kernels", "picture", "wire"],
-        "acquire" => {
-            &["calibration", "config", "core", "doctor", "engine", "input", "kernels", "repack", "sinks", "sources", "wire"]
-        }
+        "acquire" => &[
+            "analysis",
+            "calibration",
+            "config",
+            "core",
+            "doctor",
+            "engine",
+            "input",
+            "kernels",
+            "repack",
+            "sinks",
+            "sources",
+            "wire",
+        ],
         "input" => &["config", "core", "kernels", "sinks", "wire"],
         "analysis" => &["core", "kernels"],
         "calibration" | "repack" => &["config", "core", "kernels", "sinks"],

@@ -5,11 +5,11 @@ pub mod args;
 pub mod images;
 mod order;
 mod report;
-mod tasks;
 
 use crate::console::Progress;
 use args::AnalyseArgs;
 use images::Images;
+use konkordia_acquire::analysis::tasks;
 use konkordia_analysis::Plane;
 use konkordia_analysis::analyser::{Analyser, Results, Tasks};
 use konkordia_analysis::azimuthal::Summed;

@@ -2,8 +2,8 @@
 
 use super::images::Facts;
 use super::order::Outcome;
-use super::tasks;
 use crate::console;
+use konkordia_acquire::analysis::tasks;
 use konkordia_analysis::analyser::{Analyser, Results, SpotResults, Tasks};
 use konkordia_analysis::geometry::Geometry;
 use konkordia_analysis::regions::Region;

@@ -49,8 +49,8 @@ impl ExtraColumn {
     }
 }
 
-impl From<&ResultKind> for ExtraColumn {
-    fn from(kind: &ResultKind) -> Self {
+impl From<ResultKind> for ExtraColumn {
+    fn from(kind: ResultKind) -> Self {
         Self { name: kind.name.to_owned(), kind: kind.number, length: kind.length }
     }
 }

@@ -73,8 +73,8 @@ fn the_page_of_the_interface_names_all_paths_and_codes() {
 #[tokio::test]
 async fn metrics_are_exported_under_the_documented_names() {
     let bench = Bench::new(&["eiger"]);
-    static GLOW: ResultKind = ResultKind { name: "glow", number: ColumnType::I64, length: 1, unit: "", meaning: "" };
-    let mut results = ImageResults::new([&GLOW].into());
+    let glow = ResultKind { name: "glow", number: ColumnType::I64, length: 1, unit: "", meaning: "", counted_by: None };
+    let mut results = ImageResults::new([glow].into());
     results.fill()[0] = (-3i64).cast_unsigned();
     bench.fakes[0].show(CommittedImage { results, ..image(4, &[1; 6]) });
     let answer = bench.get("/metrics").await;

@@ -1,0 +1,171 @@
+//! The results of an image as the numbers that travel with it: into files, streams, HTTP and rules. Their names and
+//! types follow from what is asked, so every image of a run has the same ones.
+
+use crate::analyser::{Analyser, Results};
+use konkordia_core::results::analysis as kinds;
+use konkordia_core::results::{RESULT_NUMBERS_MAX, ResultKind};
+
+/// Which numbers there are. Their order is that of [`Self::kinds`]; floats are given by their bits.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figures {
+    kinds: Vec<ResultKind>,
+}
+
+impl Figures {
+    /// Those of what `analyser` does. The first says whether an image was analysed.
+    ///
+    /// # Errors
+    /// There are too many of them; in words.
+    pub fn of(analyser: &Analyser) -> Result<Self, String> {
+        let Results { spots, profile, regions, .. } = analyser.results();
+        let mut list = vec![kinds::IS_ANALYSED];
+        if let Some(spots) = spots {
+            list.extend([kinds::SPOTS, kinds::SPOTS_ON_ICE, kinds::RESOLUTION, kinds::IS_HIT, kinds::STORED_SPOTS]);
+            let lists = [kinds::SPOT_X, kinds::SPOT_Y, kinds::SPOT_INTENSITY];
+            list.extend(lists.map(|kind| ResultKind { length: spots.list.spots_max(), ..kind }));
+        }
+        if let Some(profile) = profile {
+            let length = profile.intensity.len();
+            list.push(ResultKind { length, ..kinds::PROFILE });
+            if !profile.sigma.is_empty() {
+                list.push(ResultKind { length, ..kinds::PROFILE_SIGMA });
+            }
+        }
+        if !regions.is_empty() {
+            let of_regions = [kinds::REGION_PIXELS, kinds::REGION_SUM, kinds::REGION_MAX, kinds::REGION_X, kinds::REGION_Y];
+            list.extend(of_regions.map(|kind| ResultKind { length: regions.len(), ..kind }));
+        }
+        if analyser.has_level() {
+            list.push(kinds::PIXELS_ABOVE);
+        }
+        let figures = Self { kinds: list };
+        let numbers = figures.numbers();
+        if numbers > RESULT_NUMBERS_MAX {
+            return Err(format!(
+                "{numbers} numbers for each image (three for each spot of spots_max, one or two for each bin); at most \
+                 {RESULT_NUMBERS_MAX} are possible"
+            ));
+        }
+        Ok(figures)
+    }
+
+    /// What each of them is, in their order.
+    pub fn kinds(&self) -> &[ResultKind] {
+        &self.kinds
+    }
+
+    /// How many numbers there are together.
+    pub fn numbers(&self) -> usize {
+        self.kinds.iter().map(|kind| kind.length).sum()
+    }
+
+    /// Writes the results of an image; entries of lists that are not used are 0.
+    ///
+    /// # Panics
+    /// If the results are those of another analyser, or `bits` has another length than [`Self::numbers`].
+    pub fn fill(&self, results: &Results, bits: &mut [u64]) {
+        let mut rest = bits;
+        let mut put = |values: &mut dyn Iterator<Item = u64>, length: usize| {
+            let (own, after) = std::mem::take(&mut rest).split_at_mut(length);
+            own.iter_mut().for_each(|number| *number = values.next().unwrap_or(0));
+            rest = after;
+        };
+        let one = std::iter::once::<u64>;
+        put(&mut one(1), 1);
+        if let Some(spots) = &results.spots {
+            let list = &spots.list.spots;
+            let resolution = spots.resolution_angstrom.unwrap_or(f64::NAN).to_bits();
+            for number in [spots.list.found, spots.on_ice, resolution, u64::from(spots.is_hit), list.len() as u64] {
+                put(&mut one(number), 1);
+            }
+            let length = spots.list.spots_max();
+            put(&mut list.iter().map(|spot| spot.x_px.to_bits()), length);
+            put(&mut list.iter().map(|spot| spot.y_px.to_bits()), length);
+            put(&mut list.iter().map(|spot| spot.intensity.to_bits()), length);
+        }
+        if let Some(profile) = &results.profile {
+            put(&mut profile.intensity.iter().map(|value| value.to_bits()), profile.intensity.len());
+            put(&mut profile.sigma.iter().map(|value| value.to_bits()), profile.sigma.len());
+        }
+        if !results.regions.is_empty() {
+            let (regions, length) = (&results.regions, results.regions.len());
+            let number = |value: Option<f64>| value.unwrap_or(f64::NAN).to_bits();
+            put(&mut regions.iter().map(|values| values.pixels), length);
+            put(&mut regions.iter().map(|values| values.sum.to_bits()), length);
+            put(&mut regions.iter().map(|values| number(values.maximum)), length);
+            put(&mut regions.iter().map(|values| number(values.center_px.map(|center| center.0))), length);
+            put(&mut regions.iter().map(|values| number(values.center_px.map(|center| center.1))), length);
+        }
+        if let Some(above) = results.above {
+            put(&mut one(above), 1);
+        }
+        assert!(rest.is_empty(), "the figures and the results are those of one analyser");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyser::{SpotMethod, SpotTask, Tasks};
+    use crate::geometry::Geometry;
+    use crate::plane::Plane;
+    use crate::regions::Shape;
+    use crate::{azimuthal, dispersion};
+    use konkordia_core::results::ImageResults;
+    use konkordia_kernels::Isa;
+    use serde_json::json;
+
+    const SIZE: [usize; 2] = [40, 50];
+
+    fn tasks(spots_max: usize) -> Tasks {
+        let method = SpotMethod::Dispersion(dispersion::Settings::default());
+        Tasks {
+            spots: Some(SpotTask { method, spots_max, d_angstrom: [0.0, f64::INFINITY], hit_spots_min: 1 }),
+            azimuthal: Some(azimuthal::Settings { bins: 3, variance: true, ..azimuthal::Settings::default() }),
+            regions: vec![
+                ("one".into(), Shape::Box { x0_px: 21.0, y0_px: 11.0, x1_px: 21.0, y1_px: 11.0 }),
+                ("none".into(), Shape::Circle { x_px: -90.0, y_px: 0.0, radius_px: 1.0 }),
+            ],
+            level: Some(50.0),
+        }
+    }
+
+    fn analyser(tasks: &Tasks) -> Analyser {
+        let geometry = Geometry::new(SIZE, [-3.0, -2.4, 100.0], [0.075, 0.0, 0.0], [0.0, 0.075, 0.0], Some(1.0)).unwrap();
+        Analyser::new(tasks, Some(&geometry), &[true; SIZE[0] * SIZE[1]], SIZE).unwrap().0
+    }
+
+    #[test]
+    fn every_number_stands_at_its_name() {
+        let mut pixels: Vec<u16> = (0..SIZE[0] * SIZE[1]).map(|n| 3 + (n % 3 % 2) as u16).collect();
+        for (x, y) in (20..23).flat_map(|x| (10..13).map(move |y| (x, y))) {
+            pixels[y * SIZE[1] + x] = 100;
+        }
+        let mut analyser = analyser(&tasks(4));
+        let figures = Figures::of(&analyser).unwrap();
+        let mut results = analyser.results();
+        analyser.analyse(Isa::detect(), &Plane::own(&pixels, SIZE[1]), &mut results).unwrap();
+        let mut image = ImageResults::new(figures.kinds().into());
+        figures.fill(&results, image.fill());
+        let found = image.to_json();
+        let number = |name: &str| found[name].clone();
+        assert_eq!(
+            (number("is_analysed"), number("spots"), number("is_hit"), number("pixels_above")),
+            (1.into(), 1.into(), 1.into(), 9.into())
+        );
+        assert_eq!((number("nPeaks"), number("peakXPosRaw"), number("peakYPosRaw")), (1.into(), json!([21.0]), json!([11.0])));
+        assert_eq!((number("peakTotalIntensity"), number("resolution_angstrom")), (json!([900.0]), json!(null)));
+        assert_eq!((number("region_sum"), number("region_max")), (json!([100.0, 0.0]), json!([100.0, null])));
+        assert_eq!((number("region_x_px"), number("region_pixels")), (json!([21.0, null]), json!([1, 0])));
+        let profile = results.profile.unwrap();
+        assert_eq!((number("profile_intensity"), number("profile_sigma")), (json!(profile.intensity), json!(profile.sigma)));
+        assert_eq!(figures.numbers(), 1 + 5 + 3 * 4 + 2 * 3 + 5 * 2 + 1);
+    }
+
+    #[test]
+    fn there_are_only_numbers_of_what_is_asked_and_not_too_many() {
+        let figures = Figures::of(&analyser(&Tasks { level: Some(1.0), ..Tasks::default() })).unwrap();
+        assert_eq!(figures.kinds(), [kinds::IS_ANALYSED, kinds::PIXELS_ABOVE]);
+        assert!(Figures::of(&analyser(&tasks(6000))).unwrap_err().contains("at most 16384"));
+    }
+}
