@@ -173,6 +173,48 @@ def test_all_results_are_right_for_every_type_and_any_number_of_threads(tmp_path
     assert some == images[1:3]
 
 
+@pytest.mark.parametrize("spots", [CRYSTFEL, DIALS], ids=["peakfinder8", "dispersion"])
+def test_a_file_of_results_says_what_the_lines_say(tmp_path, spots):
+    stack, _ = synthetic(images=70)
+    file = others_file(tmp_path / "a.h5", stack.astype("uint16"))
+    tables = {"spots": {**spots, "spots_max": 5}, **ALL}
+    files = [tmp_path / f"results_{workers}.h5" for workers in (1, 3)]
+    for output, workers in zip(files, (1, 3), strict=True):
+        start, images, _ = analyse(tmp_path, [file], "--workers", workers, "--output", output, **tables)
+    assert not list(tmp_path.glob("*.partial"))
+    with h5py.File(files[0]) as one, h5py.File(files[1]) as three:
+        results, others = one["/entry_1/result_1"], three["/entry_1/result_1"]
+        assert set(results) == set(others) and all(np.array_equal(results[name][()], others[name][()]) for name in results)
+        numbers = {name: results[name][()] for name in results}
+        assert results["profile_axis"].attrs["units"] == start["profile_unit"].encode() or results["profile_axis"].attrs["units"] == start["profile_unit"]
+        assert json.loads(results["settings"][()]) == start["settings"]
+        assert [name.decode() for name in results["region_names"][()]] == ["box", "near the beam"]
+    assert numbers["profile_axis"].tolist() == start["profile_axis"] and numbers["image"].tolist() == list(range(70))
+    for n, image in enumerate(images):
+        listed, count = image["spots"], numbers["nPeaks"][n]
+        assert (numbers["spots"][n], count) == (listed["found"], 5) == (6, 5) and listed["not_stored"] == 1
+        for name, key in [("peakXPosRaw", "x_px"), ("peakYPosRaw", "y_px"), ("peakTotalIntensity", "intensity")]:
+            assert numbers[name][n].tolist() == listed[key], name
+        assert (numbers["is_analysed"][n], numbers["is_hit"][n]) == (1, listed["is_hit"])
+        assert numbers["spots_on_ice"][n] == listed["on_ice"] and numbers["pixels_above"][n] == image["above_level"]
+        assert np.array_equal(numbers["profile_intensity"][n], np.array(image["profile"]["intensity"], float), equal_nan=True)
+        for k, region in enumerate(image["regions"]):
+            assert (numbers["region_pixels"][n, k], numbers["region_sum"][n, k]) == (region["pixels"], region["sum"])
+            assert (numbers["region_x_px"][n, k], numbers["region_y_px"][n, k]) == tuple(region["center_px"])
+
+
+def test_a_file_of_results_is_never_replaced_and_never_half(tmp_path):
+    stack, _ = synthetic(images=2)
+    file, output = others_file(tmp_path / "a.h5", stack.astype("uint16")), tmp_path / "results.h5"
+    output.write_text("mine")
+    assert "exists" in program("analyse", file, "--output", output, check=6).stderr and output.read_text() == "mine"
+    assert "/nowhere/r.h5" in program("analyse", file, "--output", "/nowhere/r.h5", check=6).stderr
+    recipe = tmp_path / "many.toml"
+    recipe.write_text(toml(spots={**DIALS, "spots_max": 6000}))
+    done = program("analyse", file, "--recipe", recipe, "--output", tmp_path / "many.h5", check=3)
+    assert "spots_max" in done.stderr and not list(tmp_path.glob("many.h5*"))
+
+
 @needs_lyso
 def test_spots_of_a_jungfrau_are_found_in_its_own_file(tmp_path):
     options = ["--calibration", LYSO, "--energy-kev", "12.4", "--quiet"]

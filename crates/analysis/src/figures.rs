@@ -21,8 +21,9 @@ impl Figures {
         let mut list = vec![kinds::IS_ANALYSED];
         if let Some(spots) = spots {
             list.extend([kinds::SPOTS, kinds::SPOTS_ON_ICE, kinds::RESOLUTION, kinds::IS_HIT, kinds::STORED_SPOTS]);
+            let length = spots.list.spots_max();
             let lists = [kinds::SPOT_X, kinds::SPOT_Y, kinds::SPOT_INTENSITY];
-            list.extend(lists.map(|kind| ResultKind { length: spots.list.spots_max(), ..kind }));
+            list.extend(lists.map(|kind| ResultKind { length, ..kind }).into_iter().filter(|_| length > 0));
         }
         if let Some(profile) = profile {
             let length = profile.intensity.len();
@@ -166,6 +167,8 @@ mod tests {
     fn there_are_only_numbers_of_what_is_asked_and_not_too_many() {
         let figures = Figures::of(&analyser(&Tasks { level: Some(1.0), ..Tasks::default() })).unwrap();
         assert_eq!(figures.kinds(), [kinds::IS_ANALYSED, kinds::PIXELS_ABOVE]);
+        let no_lists = Figures::of(&analyser(&tasks(0))).unwrap();
+        assert!(no_lists.kinds().contains(&kinds::STORED_SPOTS) && no_lists.kinds().iter().all(|kind| kind.length > 0));
         assert!(Figures::of(&analyser(&tasks(6000))).unwrap_err().contains("at most 16384"));
     }
 }

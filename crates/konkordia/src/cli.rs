@@ -161,7 +161,7 @@ pub enum Command {
     /// Looks for Bragg spots on the images of a file, and makes powder profiles and sums of regions
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia analyse run01_master.h5
-  konkordia analyse run01_master.h5 --recipe recipe.toml --images 100:199 --json
+  konkordia analyse run01_master.h5 --recipe recipe.toml --output results.h5
   konkordia analyse powder.cbf --poni powder.poni --json")]
     Analyse(crate::analyse::args::AnalyseArgs),
     /// Recompresses files of Konkordia, of DECTRIS detectors and other NXmx; pixels keep their values, except with sz3.

@@ -18,6 +18,9 @@ pub struct AnalyseArgs {
     /// Only these images, counted from 0, for example 100:199, 100: or :199
     #[arg(long, value_name = "FROM:TO", value_parser = crate::convert::args::frame_range)]
     pub images: Option<(u64, u64)>,
+    /// Writes the results of all images into this file (HDF5, docs/analysis.md); it must not exist yet
+    #[arg(short, long, value_name = "FILE.h5")]
+    pub output: Option<PathBuf>,
     /// Threads that analyse; results do not depend on their number [default: all processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub workers: Option<u16>,

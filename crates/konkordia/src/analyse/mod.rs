@@ -4,6 +4,7 @@
 pub mod args;
 pub mod images;
 mod order;
+mod output;
 mod report;
 
 use crate::console::Progress;
@@ -21,6 +22,7 @@ use konkordia_core::pixel::PixelType;
 use konkordia_core::text;
 use konkordia_kernels::Isa;
 use order::{Order, Outcome, StopOnDrop};
+use output::Output;
 use report::Report;
 use std::path::Path;
 
@@ -47,6 +49,8 @@ pub fn command(args: &AnalyseArgs) -> Result<Exit, Failure> {
     let mut report = Report::new(args.json, analyser.regions());
     report.begin(&images.facts, geometry.as_ref(), &tasks, &analyser, &left_out);
     let mut progress = Progress::new(args.quiet || args.json);
+    let output = args.output.as_deref().map(|path| Output::create(path, &args.files, &tasks, &analyser));
+    let mut output = output.transpose()?;
     let order = Order::new(from, workers);
     let work = Work { args, geometry: geometry.as_ref().ok(), tasks: &tasks, to, order: &order };
     std::thread::scope(|scope| -> Result<(), Failure> {
@@ -59,12 +63,17 @@ pub fn command(args: &AnalyseArgs) -> Result<Exit, Failure> {
             spawned.map_err(|e| Failure::io("cannot start a thread for", Path::new("the analysis"), &e))?;
         }
         for image in from..to {
-            report.image(image, &order.take(image)?);
+            let outcome = order.take(image)?;
+            if let Some(output) = &mut output {
+                output.image(image, &outcome)?;
+            }
+            report.image(image, &outcome);
             progress.update(|| format!("{} of {} images", text::count(image + 1 - from), text::count(to - from)));
         }
         Ok(())
     })?;
     progress.end();
+    output.map_or(Ok(()), Output::finish)?;
     Ok(report.end())
 }
 

@@ -26,7 +26,10 @@ impl Task {
     /// The task of a command that reads files; `None` for commands that talk to detectors and services.
     pub fn of(command: &Command) -> Option<Self> {
         match command {
-            Command::Analyse(args) => Some(Self::read(args.files.iter().chain(&args.recipe).chain(&args.poni))),
+            Command::Analyse(args) => Some(Self {
+                folders: args.output.iter().map(|path| folder_of(path)).collect(),
+                ..Self::read(args.files.iter().chain(&args.recipe).chain(&args.poni))
+            }),
             Command::Check(args) => Some(Self::read([&args.file])),
             Command::Inspect(args) => {
                 // If the picture is a link, the folder of its target is written.

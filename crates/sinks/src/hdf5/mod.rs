@@ -54,6 +54,7 @@ pub mod reader;
 mod rebuild;
 pub mod repair;
 mod rescue;
+mod results_file;
 mod resume;
 mod rows;
 mod run_files;
@@ -81,6 +82,7 @@ pub use names::{data_file_name, journal_path, master_file_name, master_path, ped
 pub use pedestals::Snapshots;
 pub use reader::{Reader, Summary, inspect};
 pub use repair::{MissingImages, RepairReport, repair};
+pub use results_file::{ResultsAbout, ResultsFile};
 pub use run_files::RunFiles;
 pub use series_file::SeriesFileSpec;
 pub use series_info::{ChannelInfo, SeriesInfo};

@@ -1,0 +1,63 @@
+//! The file of results, if one is asked for.
+
+use super::order::Outcome;
+use konkordia_acquire::analysis::tasks;
+use konkordia_analysis::analyser::{Analyser, Tasks};
+use konkordia_analysis::figures::Figures;
+use konkordia_core::failure::{Exit, Failure};
+use konkordia_sinks::hdf5::{ResultsAbout, ResultsFile};
+use std::path::{Path, PathBuf};
+
+/// A file of results while it is written.
+pub struct Output {
+    figures: Figures,
+    bits: Vec<u64>,
+    file: ResultsFile,
+}
+
+impl Output {
+    /// Creates the file.
+    ///
+    /// # Errors
+    /// It cannot be created, or an image has too many results.
+    pub fn create(path: &Path, files: &[PathBuf], tasks: &Tasks, analyser: &Analyser) -> Result<Self, Failure> {
+        let fix = "set a smaller spots_max or fewer bins in the recipe";
+        let too_many = |why: String| Failure::new(Exit::Configuration, "the results do not fit into a file", why, fix);
+        let figures = Figures::of(analyser).map_err(too_many)?;
+        let axis = |settings: &konkordia_analysis::azimuthal::Settings| {
+            analyser.results().profile.map(|profile| (profile.radial, settings.radial.unit().to_owned()))
+        };
+        let about = ResultsAbout {
+            software: concat!("konkordia ", env!("CARGO_PKG_VERSION")).into(),
+            source: files.iter().map(|file| file.display().to_string()).collect(),
+            settings: tasks::to_json(tasks).to_string(),
+            profile_axis: tasks.azimuthal.as_ref().and_then(axis),
+            regions: analyser.regions().iter().map(|region| region.name.clone()).collect(),
+        };
+        let file = ResultsFile::create(path, figures.kinds(), &about)?;
+        Ok(Self { bits: vec![0; figures.numbers()], figures, file })
+    }
+
+    /// Appends an image. If it was not analysed, all its numbers are 0.
+    ///
+    /// # Errors
+    /// The disk does not take it.
+    pub fn image(&mut self, image: u64, outcome: &Outcome) -> Result<(), Failure> {
+        let bits = match outcome {
+            Outcome::Done(results) => {
+                self.figures.fill(results, &mut self.bits);
+                Some(&self.bits[..])
+            }
+            Outcome::Absent | Outcome::Failed(_) => None,
+        };
+        Ok(self.file.push(image, bits)?)
+    }
+
+    /// Completes the file.
+    ///
+    /// # Errors
+    /// The disk does not take it.
+    pub fn finish(self) -> Result<(), Failure> {
+        Ok(self.file.finish()?)
+    }
+}
