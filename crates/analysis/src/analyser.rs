@@ -26,6 +26,13 @@ pub struct Tasks {
     pub level: Option<f32>,
 }
 
+impl Tasks {
+    /// Unit of the bins of the profile; `None` if none is asked for.
+    pub fn profile_unit(&self) -> Option<&'static str> {
+        self.azimuthal.as_ref().map(|settings| settings.radial.unit())
+    }
+}
+
 /// How spots are found.
 #[derive(Clone, Debug)]
 pub struct SpotTask {
@@ -139,6 +146,11 @@ impl Analyser {
         });
         let profile = self.integrator.as_ref().map(Integrator::profile);
         Results { spots, profile, regions: vec![RegionValues::default(); self.regions.len()], above: None }
+    }
+
+    /// Centres of the radial bins of the profile, in [`Tasks::profile_unit`]; `None` if none is made.
+    pub fn profile_axis(&self) -> Option<Vec<f64>> {
+        self.integrator.as_ref().map(|integrator| integrator.profile().radial)
     }
 
     /// True if pixels above a level are counted.

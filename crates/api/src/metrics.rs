@@ -287,7 +287,7 @@ impl Snapshot {
     /// The results of the newest image that are single numbers.
     fn add_results(&mut self, detector: &dyn Detector) {
         let Some(results) = detector.images().newest_results() else { return };
-        for (kind, bits) in results.iter().filter(|(kind, _)| kind.length == 1) {
+        for (kind, bits) in results.iter().filter(|(kind, _)| kind.is_single()) {
             let value = match kind.number.number(bits[0]) {
                 Number::Signed(value) => value as f64,
                 Number::Unsigned(value) => value as f64,

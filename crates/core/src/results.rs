@@ -27,6 +27,13 @@ pub struct ResultKind {
     pub counted_by: Option<&'static str>,
 }
 
+impl ResultKind {
+    /// True for one number per image, false for a list.
+    pub fn is_single(&self) -> bool {
+        self.length == 1 && self.counted_by.is_none()
+    }
+}
+
 /// Most numbers that the results of one image may have together.
 pub const RESULT_NUMBERS_MAX: usize = 16_384;
 
@@ -77,14 +84,7 @@ pub mod analysis {
 
     /// 1 if the image was analysed.
     pub const IS_ANALYSED: ResultKind =
-        kind("is_analysed", U64, "", "1 if the image was analysed, 0 if there was no time or its pixels could not be read");
-    /// What became of it by the veto.
-    pub const VETO: ResultKind = kind(
-        "veto",
-        U64,
-        "",
-        "0 accepted by the veto, 1 rejected and dropped, 2 rejected and kept in shadow mode, 3 rejected and kept as one of many",
-    );
+        kind("is_analysed", U64, "", "1 if the image was analysed; 0 if it was not: then all that analysis says is 0");
     /// Spots found.
     pub const SPOTS: ResultKind = kind("spots", U64, "", "Bragg spots that were found");
     /// Those on rings of ice.
@@ -134,9 +134,8 @@ pub mod analysis {
     pub const PIXELS_ABOVE: ResultKind = kind("pixels_above", U64, "pixel", "valid pixels above the level of the recipe");
 
     /// All of them.
-    pub const ALL: [ResultKind; 18] = [
+    pub const ALL: [ResultKind; 17] = [
         IS_ANALYSED,
-        VETO,
         SPOTS,
         SPOTS_ON_ICE,
         RESOLUTION,
@@ -226,7 +225,7 @@ impl ImageResults {
             Number::Float(value) => value.into(),
         };
         let value = |(kind, bits): (&ResultKind, &[u64])| match bits {
-            [one] if kind.length == 1 => number(kind, *one),
+            [one] if kind.is_single() => number(kind, *one),
             all => all.iter().take(self.used(kind)).map(|bits| number(kind, *bits)).collect(),
         };
         self.iter().map(|result| (result.0.name.to_owned(), value(result))).collect()

@@ -1,3 +1,3 @@
-//! Analysis of images: what a recipe asks, for files and for images as they come.
+//! Analysis of images: from a recipe to what is asked of them.
 
 pub mod tasks;

@@ -24,14 +24,11 @@ impl Output {
         let fix = "set a smaller spots_max or fewer bins in the recipe";
         let too_many = |why: String| Failure::new(Exit::Configuration, "the results do not fit into a file", why, fix);
         let figures = Figures::of(analyser).map_err(too_many)?;
-        let axis = |settings: &konkordia_analysis::azimuthal::Settings| {
-            analyser.results().profile.map(|profile| (profile.radial, settings.radial.unit().to_owned()))
-        };
         let about = ResultsAbout {
             software: concat!("konkordia ", env!("CARGO_PKG_VERSION")).into(),
             source: files.iter().map(|file| file.display().to_string()).collect(),
             settings: tasks::to_json(tasks).to_string(),
-            profile_axis: tasks.azimuthal.as_ref().and_then(axis),
+            profile_axis: analyser.profile_axis().zip(tasks.profile_unit()),
             regions: analyser.regions().iter().map(|region| region.name.clone()).collect(),
         };
         let file = ResultsFile::create(path, figures.kinds(), &about)?;
@@ -43,14 +40,11 @@ impl Output {
     /// # Errors
     /// The disk does not take it.
     pub fn image(&mut self, image: u64, outcome: &Outcome) -> Result<(), Failure> {
-        let bits = match outcome {
-            Outcome::Done(results) => {
-                self.figures.fill(results, &mut self.bits);
-                Some(&self.bits[..])
-            }
-            Outcome::Absent | Outcome::Failed(_) => None,
-        };
-        Ok(self.file.push(image, bits)?)
+        match outcome {
+            Outcome::Done(results) => self.figures.fill(results, &mut self.bits),
+            Outcome::Absent | Outcome::Failed(_) => self.bits.fill(0),
+        }
+        Ok(self.file.push(image, &self.bits)?)
     }
 
     /// Completes the file.

@@ -53,14 +53,11 @@ impl Report {
         notes.extend(geometry.err().cloned());
         notes.extend_from_slice(left_out);
         if self.is_json {
-            let profile = analyser.results().profile;
-            let axis = profile.as_ref().map(|profile| &profile.radial);
-            let unit = tasks.azimuthal.as_ref().map(|settings| settings.radial.unit());
             let start = json!({
                 "event": "start", "images": facts.images, "rows": facts.shape[0], "columns": facts.shape[1], "dtype": facts.pixel.name(),
                 "written_by": facts.writer, "settings": tasks::to_json(tasks), "notes": notes,
                 "beam_center_px": geometry.ok().and_then(Geometry::beam_center_px),
-                "profile_axis": axis, "profile_unit": unit,
+                "profile_axis": analyser.profile_axis(), "profile_unit": tasks.profile_unit(),
             });
             console::json(&start, true);
             return;

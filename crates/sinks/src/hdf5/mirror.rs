@@ -6,24 +6,24 @@
 //! renamed.
 
 use std::collections::{HashMap, VecDeque};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use hdf5::types::FixedAscii;
 use hdf5::{Dataset, File, Group};
 
-use super::error::{Context, Error, ErrorKind};
+use super::error::{Context, Error};
 use super::low::{self, Format};
 use super::mirror_sums::{self, Sums};
-use super::names::temporary_path;
 use super::nexus::{self, attribute_text};
 use super::objects::{self, Link};
 use super::packing;
 use super::paths::DESCRIPTION;
+use super::sealed::Part;
 use super::spec::Compression;
 use super::stacks::TEXT;
 
 pub use super::mirror_sums::Verifier;
+pub use super::sealed::Sealed;
 pub use super::stacks::{RECORD, Repacked, StackLayout, Stacks};
 
 const WRITE: &str = "write the repacked file";
@@ -39,63 +39,8 @@ pub enum RecordValue {
     Text(String),
 }
 
-/// The temporary name of a file while it is written. Nothing stays under it unless the file gets its own name.
-struct Part {
-    path: PathBuf,
-    /// Identity of that file: device and inode. Another program may have put another file there.
-    file: (u64, u64),
-}
-
-impl Part {
-    fn is_ours(&self) -> bool {
-        std::fs::metadata(&self.path).is_ok_and(|facts| (facts.dev(), facts.ino()) == self.file)
-    }
-}
-
-impl Drop for Part {
-    fn drop(&mut self) {
-        if self.is_ours() {
-            let _ = std::fs::remove_file(&self.path);
-        }
-    }
-}
-
-/// A file that is whole and on the disk, but does not have its name yet.
-pub struct Sealed {
-    target: PathBuf,
-    part: Part,
-}
-
-impl Sealed {
-    /// Where the file is until [`Sealed::publish`]; it is removed if it is dropped before that.
-    pub fn path(&self) -> &Path {
-        &self.part.path
-    }
-
-    /// Gives the file its name.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Exists`], I/O errors; nothing is left behind then.
-    pub fn publish(self) -> Result<(), Error> {
-        if self.target.exists() {
-            return Err(Error::new(ErrorKind::Exists, WRITE, &self.target, "the file exists now")
-                .with_hint("choose another name, or remove the old file"));
-        }
-        if !self.part.is_ours() {
-            let cause = "another process is writing the same file";
-            return Err(Error::new(ErrorKind::Exists, WRITE, &self.target, cause).with_hint("run one repacking at a time"));
-        }
-        std::fs::rename(&self.part.path, &self.target).context(WRITE, &self.target)?;
-        let directory = self.target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        // Makes the name durable; on a file system that cannot do this it becomes durable with the next sync.
-        let _ = std::fs::File::open(directory).and_then(|directory| directory.sync_all());
-        Ok(())
-    }
-}
-
 /// A copy while it is written.
 pub struct Mirror {
-    target: PathBuf,
     part: Part,
     /// `None` once it is sealed.
     file: Option<File>,
@@ -113,7 +58,7 @@ impl Mirror {
     /// its stacks. `prefix` is the new prefix of files of this program.
     ///
     /// # Errors
-    /// [`ErrorKind::Exists`], I/O errors; nothing is left behind then.
+    /// [`ErrorKind::Exists`](super::ErrorKind::Exists), I/O errors; nothing is left behind then.
     pub fn create(
         source: &Stacks,
         target: &Path,
@@ -121,19 +66,9 @@ impl Mirror {
         rename: &Rename<'_>,
         prefix: &str,
     ) -> Result<Self, Error> {
-        if target.exists() {
-            return Err(Error::new(ErrorKind::Exists, WRITE, target, "the file exists")
-                .with_hint("choose another name, or remove the old file"));
-        }
-        let part = temporary_path(target);
-        if part.exists() {
-            std::fs::remove_file(&part).context(WRITE, &part)?;
-        }
-        let file = low::create_file(&part, Format::V18WithVirtual).context(WRITE, target)?;
-        let facts = std::fs::metadata(&part).context(WRITE, &part)?;
+        let (part, file) = Part::create(target, Format::V18WithVirtual, WRITE)?;
         let mut mirror = Self {
-            target: target.to_owned(),
-            part: Part { path: part, file: (facts.dev(), facts.ino()) },
+            part,
             file: Some(file),
             stacks: Vec::new(),
             layouts: source.layouts().cloned().collect(),
@@ -152,7 +87,7 @@ impl Mirror {
             change_description(file, compression, prefix)?;
             stacks.into_iter().collect::<Option<_>>().ok_or_else(|| "a stack that was found is not found again".into())
         };
-        self.stacks = doing().context(WRITE, &self.target)?;
+        self.stacks = doing().context(WRITE, self.part.target())?;
         assert_eq!(self.stacks.len(), self.layouts.len(), "every stack has its like");
         Ok(())
     }
@@ -165,7 +100,7 @@ impl Mirror {
         if let Some(sums) = &mut self.sums {
             sums.pass(stack, image, chunk);
         }
-        low::write_chunk(&self.stacks[stack], &self.layouts[stack].offset(image), chunk).context(WRITE, &self.target)
+        low::write_chunk(&self.stacks[stack], &self.layouts[stack].offset(image), chunk).context(WRITE, self.part.target())
     }
 
     /// Adds the record and the checksums, and brings everything to the disk. `data_files` are the copies that this file
@@ -180,12 +115,9 @@ impl Mirror {
             Some(sums) => sums.store(&file),
             None => mirror_sums::take_over(&file, data_files),
         };
-        summed.context(WRITE, &self.target)?;
-        write_record(&file, record).and_then(|()| file.flush()).and_then(|()| file.close()).context(WRITE, &self.target)?;
-        let bytes = std::fs::File::open(&self.part.path).context(WRITE, &self.part.path)?;
-        bytes.sync_all().context(WRITE, &self.part.path)?;
-        let Self { target, part, .. } = self;
-        Ok(Sealed { target, part })
+        summed.context(WRITE, self.part.target())?;
+        write_record(&file, record).and_then(|()| file.flush()).and_then(|()| file.close()).context(WRITE, self.part.target())?;
+        self.part.seal()
     }
 }
 

@@ -58,6 +58,7 @@ mod results_file;
 mod resume;
 mod rows;
 mod run_files;
+mod sealed;
 mod series_file;
 mod series_form;
 mod series_info;

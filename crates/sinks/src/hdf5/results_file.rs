@@ -1,18 +1,18 @@
 //! The results of images in a file of their own, which `konkordia analyse --output` writes: one row for each image.
 //!
-//! The lists of spots stand where CXI files have them (`/entry_1/result_1`, Maia 2012). The file gets its name when it
-//! is whole; what an ended program leaves has the name with `.partial` behind it.
+//! The lists of spots stand where CXI files have results (`/entry_1/result_1`, Maia 2012), under the names of Cheetah.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use hdf5::{Dataset, File, Group};
 use konkordia_core::frame_header::ColumnType;
 use konkordia_core::results::ResultKind;
 
 use super::columns::Column;
-use super::error::{Context, Error, ErrorKind};
+use super::error::{Context, Error};
 use super::low::{self, Format};
 use super::nexus::{self, attribute_text};
+use super::sealed::Part;
 
 const DOING: &str = "write the results";
 /// Images whose rows are written together.
@@ -28,16 +28,15 @@ pub struct ResultsAbout {
     /// The settings as they were used, as JSON.
     pub settings: String,
     /// Centres of the bins of the profile, and their unit.
-    pub profile_axis: Option<(Vec<f64>, String)>,
+    pub profile_axis: Option<(Vec<f64>, &'static str)>,
     /// Names of the regions, in the order of their columns.
     pub regions: Vec<String>,
 }
 
 /// A file of results while it is written.
 pub struct ResultsFile {
-    path: PathBuf,
-    partial: PathBuf,
-    file: Option<File>,
+    part: Part,
+    file: File,
     columns: Vec<(Column, Dataset)>,
     /// For each column, what waits to be written.
     waiting: Vec<Vec<u8>>,
@@ -51,16 +50,8 @@ impl ResultsFile {
     /// # Errors
     /// A file of this name exists, or the disk does not take it.
     pub fn create(path: &Path, kinds: &[ResultKind], about: &ResultsAbout) -> Result<Self, Error> {
-        let doing = "create the file of results";
-        if path.exists() {
-            let error = Error::new(ErrorKind::Exists, doing, path, "a file of this name exists");
-            return Err(error.with_hint("give another name, or remove the file"));
-        }
-        let mut partial = path.as_os_str().to_owned();
-        partial.push(".partial");
-        let partial = PathBuf::from(partial);
+        let (part, file) = Part::create(path, Format::V18, DOING)?;
         let make = || -> hdf5::Result<_> {
-            let file = low::create_file(&partial, Format::V18)?;
             attribute_text(&file, "creator", &about.software)?;
             let entry = nexus::group(&file, "entry_1", "NXentry")?;
             let group = nexus::group(&entry, "result_1", "NXprocess")?;
@@ -73,32 +64,27 @@ impl ResultsFile {
                 }
                 Ok((column, set))
             });
-            Ok((columns.collect::<hdf5::Result<Vec<_>>>()?, file))
+            columns.collect::<hdf5::Result<Vec<_>>>()
         };
-        let (columns, file) = make().inspect_err(|_| drop(std::fs::remove_file(&partial))).context(doing, path)?;
+        let columns = make().context(DOING, path)?;
         let waiting = columns.iter().map(|(column, _)| Vec::with_capacity(TOGETHER as usize * column.bytes())).collect();
-        Ok(Self { path: path.to_owned(), partial, file: Some(file), columns, waiting, rows: 0, written: 0 })
+        Ok(Self { part, file, columns, waiting, rows: 0, written: 0 })
     }
 
-    /// Appends an image: its number, and the bits of its results, kind after kind. Without results its row is zero.
+    /// Appends an image: its number, and the bits of its results, kind after kind.
     ///
     /// # Errors
     /// The disk does not take the rows.
     ///
     /// # Panics
     /// If there are more or fewer numbers than the kinds have.
-    pub fn push(&mut self, image: u64, bits: Option<&[u64]>) -> Result<(), Error> {
-        let mut rest = bits.unwrap_or_default();
-        for (n, ((column, _), waiting)) in self.columns.iter().zip(&mut self.waiting).enumerate() {
-            if n == 0 {
-                waiting.extend_from_slice(&image.to_le_bytes());
-            } else if bits.is_none() {
-                waiting.resize(waiting.len() + column.bytes(), 0);
-            } else {
-                let (own, after) = rest.split_at(column.bytes() / 8);
-                own.iter().for_each(|number| waiting.extend_from_slice(&number.to_le_bytes()));
-                rest = after;
-            }
+    pub fn push(&mut self, image: u64, bits: &[u64]) -> Result<(), Error> {
+        self.waiting[0].extend_from_slice(&image.to_le_bytes());
+        let mut rest = bits;
+        for ((column, _), waiting) in self.columns.iter().zip(&mut self.waiting).skip(1) {
+            let (own, after) = rest.split_at(column.bytes() / 8);
+            own.iter().for_each(|number| waiting.extend_from_slice(&number.to_le_bytes()));
+            rest = after;
         }
         assert!(rest.is_empty(), "the numbers are those of the kinds");
         self.rows += 1;
@@ -111,7 +97,7 @@ impl ResultsFile {
             low::write_rows(set, column, self.written, bytes)
         };
         let mut all = self.columns.iter().zip(&self.waiting);
-        all.try_for_each(|(column, bytes)| store(column, bytes)).context(DOING, &self.path)?;
+        all.try_for_each(|(column, bytes)| store(column, bytes)).context(DOING, self.part.target())?;
         self.waiting.iter_mut().for_each(Vec::clear);
         self.written = self.rows;
         Ok(())
@@ -125,15 +111,10 @@ impl ResultsFile {
         if self.rows > self.written {
             self.write()?;
         }
-        self.columns.clear();
-        if let Some(file) = self.file.take() {
-            file.close().context(DOING, &self.path)?;
-        }
-        let named = || {
-            std::fs::File::open(&self.partial)?.sync_all()?;
-            std::fs::rename(&self.partial, &self.path)
-        };
-        named().map_err(|error| Error::io(DOING, &self.path, &error))
+        let Self { part, file, columns, .. } = self;
+        drop(columns);
+        file.close().context(DOING, part.target())?;
+        part.seal()?.publish()
     }
 }
 
@@ -158,7 +139,7 @@ fn columns(kinds: &[ResultKind]) -> Vec<(Column, ResultKind)> {
         counted_by: None,
     };
     let column = |kind: ResultKind| {
-        let shape = if kind.length == 1 && kind.counted_by.is_none() { vec![] } else { vec![kind.length] };
+        let shape = if kind.is_single() { vec![] } else { vec![kind.length] };
         (Column { name: kind.name.into(), kind: kind.number, shape, offset: 0, description: kind.meaning.into() }, kind)
     };
     std::iter::once(image).chain(kinds.iter().copied()).map(column).collect()
@@ -167,6 +148,7 @@ fn columns(kinds: &[ResultKind]) -> Vec<(Column, ResultKind)> {
 #[cfg(test)]
 mod tests {
     use super::super::bounded::ReadAll;
+    use super::super::error::ErrorKind;
     use super::*;
     use konkordia_core::results::analysis;
 
@@ -182,17 +164,17 @@ mod tests {
             software: "konkordia 1".into(),
             source: vec!["a.cbf".into()],
             settings: "{}".into(),
-            profile_axis: Some((vec![0.5, 1.5], "1/A".into())),
+            profile_axis: Some((vec![0.5, 1.5], "1/A")),
             regions: vec!["beam stop".into()],
         };
         let mut file = ResultsFile::create(&path, &kinds(), &about).unwrap();
         for image in 0..TOGETHER + 3 {
-            let x = [(image as f64 + 0.5).to_bits(), 0];
-            file.push(image + 10, (image != 2).then_some(&[image, x[0], x[1], 4.0f64.to_bits()])).unwrap();
+            let bits = [image, (image as f64 + 0.5).to_bits(), 0, 4.0f64.to_bits()];
+            file.push(image + 10, if image == 2 { &[0; 4] } else { &bits }).unwrap();
         }
-        assert!(!path.exists() && folder.path().join("results.h5.partial").exists());
+        assert!(!path.exists() && folder.path().join(".results.h5.part").exists());
         file.finish().unwrap();
-        assert!(!folder.path().join("results.h5.partial").exists());
+        assert!(!folder.path().join(".results.h5.part").exists());
         let read = low::open_file(&path).unwrap();
         let group = read.group("entry_1/result_1").unwrap();
         let images = group.dataset("image").unwrap().read_all::<u64>().unwrap();
