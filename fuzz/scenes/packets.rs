@@ -13,7 +13,7 @@ use konkordia_core::geometry::ImageGeometry;
 use konkordia_core::image::{CommittedImage, TileRecord};
 use konkordia_core::ledger::{ImageStatus, MissingPolicy};
 use konkordia_core::pixel::PixelType;
-use konkordia_core::plan::{Compression, FirstFrame, Plan, Processing, Recipe};
+use konkordia_core::plan::{AnalysisPlan, Compression, FirstFrame, Plan, Processing, Recipe};
 use konkordia_core::ports::{FrameSink, Sink, SinkError, Source};
 use konkordia_core::sender::{Sender, Senders};
 use konkordia_core::setup::{Ports, SetupRules};
@@ -113,6 +113,7 @@ fn choice(bytes: [u8; 3], patience_ns: u64) -> Choice {
         slots: (2 * window_images).max(4) + u64::from(b >> 6),
         packed_slots: 1 + u64::from(c >> 6),
         lossless_source: a & 16 != 0,
+        analysis: AnalysisPlan::default(),
         fills_slots: false,
         window_images,
         deadline_ns: 2 * patience_ns,

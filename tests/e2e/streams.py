@@ -31,14 +31,14 @@ class StreamService(Service):
     """A service with one stream detector that listens, or connects to a given address. Its files are
     `s_NNNNNN_master.h5` unless a header names them."""
 
-    def __init__(self, folder, protocol="stins", *, upstreams=1, connect_to=None, source="", output="", run="", extra="", output_folder=None, **options):
+    def __init__(self, folder, protocol="stins", *, upstreams=1, connect_to=None, detector="", source="", output="", run="", extra="", output_folder=None, **options):
         self.folder = pathlib.Path(output_folder or folder)
         self.addresses = [connect_to] if connect_to else addresses(upstreams)
         binds = "" if connect_to else "bind = true\n"
         where = "" if protocol == "directory" else f"upstreams = {json.dumps(self.addresses)}\n{binds}"
         config = pathlib.Path(folder) / "stream.toml"
         config.write_text(
-            f'[detector]\ntype = "stream"\n[source]\nprotocol = "{protocol}"\n{where}drain_ms = 500\n{source}\n'
+            f'[detector]\ntype = "stream"\n{detector}\n[source]\nprotocol = "{protocol}"\n{where}drain_ms = 500\n{source}\n'
             f'[output]\ndirectory = "{self.folder}"\nprefix = "s"\n{output}\n[run]\n{run}\n{extra}\n'
         )
         self.context, self.senders = zmq.Context(), {}

@@ -55,6 +55,13 @@ pub enum SpotMethod {
     Dispersion(dispersion::Settings),
 }
 
+impl SpotMethod {
+    /// It finds nothing without a geometry.
+    pub fn needs_geometry(&self) -> bool {
+        matches!(self, Self::Peakfinder8(_))
+    }
+}
+
 enum Finder {
     Peakfinder8(Box<Peakfinder8>),
     Dispersion(Box<Dispersion>),
@@ -116,7 +123,7 @@ impl Analyser {
         }
         let mut left_out = Vec::new();
         let finder = match (&tasks.spots, geometry) {
-            (Some(task), None) if matches!(task.method, SpotMethod::Peakfinder8(_)) => {
+            (Some(task), None) if task.method.needs_geometry() => {
                 left_out.push("no spots are looked for: peakfinder8 needs the beam centre".into());
                 None
             }

@@ -1,9 +1,9 @@
 //! The results of an image as the numbers that travel with it: into files, streams, HTTP and rules. Their names and
 //! types follow from what is asked, so every image of a run has the same ones.
 
-use crate::analyser::{Analyser, Results};
+use crate::analyser::{Results, Tasks};
 use konkordia_core::results::analysis as kinds;
-use konkordia_core::results::{RESULT_NUMBERS_MAX, ResultKind};
+use konkordia_core::results::{ANALYSIS_NUMBERS_MAX, ResultKind};
 
 /// Which numbers there are. Their order is that of [`Self::kinds`]; floats are given by their bits.
 #[derive(Clone, Debug, PartialEq)]
@@ -12,39 +12,38 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Those of what `analyser` does. The first says whether an image was analysed.
+    /// Those of what is asked of images, with or without a geometry. The first says whether an image was analysed.
     ///
     /// # Errors
     /// There are too many of them; in words.
-    pub fn of(analyser: &Analyser) -> Result<Self, String> {
-        let Results { spots, profile, regions, .. } = analyser.results();
+    pub fn of(tasks: &Tasks, has_geometry: bool) -> Result<Self, String> {
         let mut list = vec![kinds::IS_ANALYSED];
-        if let Some(spots) = spots {
+        if let Some(task) = tasks.spots.as_ref().filter(|task| has_geometry || !task.method.needs_geometry()) {
             list.extend([kinds::SPOTS, kinds::SPOTS_ON_ICE, kinds::RESOLUTION, kinds::IS_HIT, kinds::STORED_SPOTS]);
-            let length = spots.list.spots_max();
+            let length = task.spots_max;
             let lists = [kinds::SPOT_X, kinds::SPOT_Y, kinds::SPOT_INTENSITY];
             list.extend(lists.map(|kind| ResultKind { length, ..kind }).into_iter().filter(|_| length > 0));
         }
-        if let Some(profile) = profile {
-            let length = profile.intensity.len();
+        if let Some(settings) = tasks.azimuthal.as_ref().filter(|_| has_geometry) {
+            let length = settings.bins;
             list.push(ResultKind { length, ..kinds::PROFILE });
-            if !profile.sigma.is_empty() {
+            if settings.variance {
                 list.push(ResultKind { length, ..kinds::PROFILE_SIGMA });
             }
         }
-        if !regions.is_empty() {
+        if !tasks.regions.is_empty() {
             let of_regions = [kinds::REGION_PIXELS, kinds::REGION_SUM, kinds::REGION_MAX, kinds::REGION_X, kinds::REGION_Y];
-            list.extend(of_regions.map(|kind| ResultKind { length: regions.len(), ..kind }));
+            list.extend(of_regions.map(|kind| ResultKind { length: tasks.regions.len(), ..kind }));
         }
-        if analyser.has_level() {
+        if tasks.level.is_some() {
             list.push(kinds::PIXELS_ABOVE);
         }
         let figures = Self { kinds: list };
         let numbers = figures.numbers();
-        if numbers > RESULT_NUMBERS_MAX {
+        if numbers > ANALYSIS_NUMBERS_MAX {
             return Err(format!(
                 "{numbers} numbers for each image (three for each spot of spots_max, one or two for each bin); at most \
-                 {RESULT_NUMBERS_MAX} are possible"
+                 {ANALYSIS_NUMBERS_MAX} are possible"
             ));
         }
         Ok(figures)
@@ -107,7 +106,7 @@ impl Figures {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analyser::{SpotMethod, SpotTask, Tasks};
+    use crate::analyser::{Analyser, SpotMethod, SpotTask};
     use crate::geometry::Geometry;
     use crate::plane::Plane;
     use crate::regions::Shape;
@@ -143,7 +142,7 @@ mod tests {
             pixels[y * SIZE[1] + x] = 100;
         }
         let mut analyser = analyser(&tasks(4));
-        let figures = Figures::of(&analyser).unwrap();
+        let figures = Figures::of(&tasks(4), true).unwrap();
         let mut results = analyser.results();
         analyser.analyse(Isa::detect(), &Plane::own(&pixels, SIZE[1]), &mut results).unwrap();
         let mut image = ImageResults::new(figures.kinds().into());
@@ -165,10 +164,27 @@ mod tests {
 
     #[test]
     fn there_are_only_numbers_of_what_is_asked_and_not_too_many() {
-        let figures = Figures::of(&analyser(&Tasks { level: Some(1.0), ..Tasks::default() })).unwrap();
+        let figures = Figures::of(&Tasks { level: Some(1.0), ..Tasks::default() }, true).unwrap();
         assert_eq!(figures.kinds(), [kinds::IS_ANALYSED, kinds::PIXELS_ABOVE]);
-        let no_lists = Figures::of(&analyser(&tasks(0))).unwrap();
+        let no_lists = Figures::of(&tasks(0), true).unwrap();
         assert!(no_lists.kinds().contains(&kinds::STORED_SPOTS) && no_lists.kinds().iter().all(|kind| kind.length > 0));
-        assert!(Figures::of(&analyser(&tasks(6000))).unwrap_err().contains("at most 16384"));
+        assert!(Figures::of(&tasks(6000), true).unwrap_err().contains("at most 16378"));
+    }
+
+    #[test]
+    fn without_a_geometry_there_are_those_that_an_analyser_has_too() {
+        let of_method = |method| Tasks { spots: tasks(2).spots.map(|task| SpotTask { method, ..task }), ..tasks(2) };
+        for (tasks, spots) in
+            [(tasks(2), true), (of_method(SpotMethod::Peakfinder8(crate::peakfinder8::Settings::default())), false)]
+        {
+            let figures = Figures::of(&tasks, false).unwrap();
+            let (mut analyser, left_out) = Analyser::new(&tasks, None, &[true; SIZE[0] * SIZE[1]], SIZE).unwrap();
+            let mut results = analyser.results();
+            analyser.analyse(Isa::detect(), &Plane::own(&[0u16; SIZE[0] * SIZE[1]], SIZE[1]), &mut results).unwrap();
+            // It panics if the numbers are not those of the results.
+            figures.fill(&results, &mut vec![0; figures.numbers()]);
+            assert_eq!((figures.kinds().contains(&kinds::SPOTS), left_out.len()), (spots, if spots { 1 } else { 2 }));
+            assert!(!figures.kinds().iter().any(|kind| kind.name == kinds::PROFILE.name));
+        }
     }
 }

@@ -101,7 +101,7 @@ impl Collector for Snapshot {
 type Labels = Vec<(&'static str, String)>;
 
 /// Families in the order of export. A family is exported even while it has no value.
-const FAMILIES: [(&str, Kind, &str); 42] = [
+const FAMILIES: [(&str, Kind, &str); 43] = [
     ("build_info", Kind::Gauge, "Version of the program, always 1"),
     ("uptime_seconds", Kind::Gauge, "Seconds since the service began"),
     ("detectors", Kind::Gauge, "Detectors of the service"),
@@ -120,6 +120,7 @@ const FAMILIES: [(&str, Kind, &str); 42] = [
     ("run_images", Kind::Gauge, "Images of the run, by what became of them"),
     ("run_ledger", Kind::Gauge, "Ledger of the run by entry"),
     ("images", Kind::Counter, "Images since the service began, by state"),
+    ("analysis_images", Kind::Counter, "Images since the service began, by what became of them at their analysis"),
     ("packets", Kind::Counter, "Packets since the service began, by verdict"),
     ("messages", Kind::Counter, "Messages since the service began, by verdict"),
     ("bytes", Kind::Counter, "Bytes since the service began, by stage"),
@@ -147,7 +148,8 @@ const FAMILIES: [(&str, Kind, &str); 42] = [
 ];
 
 /// Families of totals, and the label that the rest of their names becomes.
-const TOTALS: [(&str, &str); 7] = [
+const TOTALS: [(&str, &str); 8] = [
+    ("analysis_images", "outcome"),
     ("images", "state"),
     ("packets", "verdict"),
     ("messages", "verdict"),

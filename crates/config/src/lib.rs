@@ -17,6 +17,7 @@ pub mod diagnostics;
 mod excalibur;
 mod facts;
 pub mod geometry;
+pub mod live_analysis;
 pub mod model;
 mod not_sls;
 pub mod overrides;

@@ -5,6 +5,7 @@ pub use super::calibration::{CalibrationFiles, CalibrationKind};
 use super::diagnostics::Diagnostics;
 use super::facts::{check_vectors, facts};
 use super::geometry::Preset;
+use super::live_analysis::{self, LiveAnalysis};
 use super::processing::{self, PixelOptions};
 use super::read::{self, Document, Table};
 pub use super::shared_keys::resolve;
@@ -94,6 +95,8 @@ pub struct Config {
     pub xds: Option<bool>,
     /// Lossy archive copy, if wanted.
     pub archive_copy: Option<ArchiveCopy>,
+    /// Analysis of the images, if wanted.
+    pub analysis: Option<LiveAnalysis>,
     /// Planned number of images; `None` = until stopped.
     pub images: Option<u64>,
     /// Frame number of image 0.
@@ -177,14 +180,14 @@ impl Reader<'_> {
             // Packets of other detectors do not say where they come from.
             setup.ports = Ports::Unknown;
         }
-        let (modules, geometry) = (detector.modules, geometry?);
-        let first_port = source.integer("first_port").unwrap_or(50010) as u16;
+        let (modules, geometry, first_port) = (detector.modules, geometry?, source.integer("first_port").unwrap_or(50010) as u16);
         self.check_ports(first_port, geometry.placements().len());
         let (directory, prefix) = (self.resolve(&names.0?), names.1?);
         let (file, asked, compression) = (self.file, (recipe, pixel), self.compression());
         let spool = spool::read(output, self.d, &|path| resolve(file, path), &directory, Some(compression));
         let archive_copy = archive_copy::read(self.document, self.d, &|path| resolve(file, path), asked, (&directory, &prefix));
         Some(Config {
+            analysis: live_analysis::read(self.document, self.d, recipe == Recipe::Raw, &|path| resolve(file, path)),
             text: text.to_string(),
             metadata: self.metadata(&geometry, modules),
             given: serde_json::Map::new(),

@@ -5,7 +5,7 @@ use super::spool::Spool;
 use konkordia_core::affinity::{Affinity, Cpus, cpus_text};
 use konkordia_core::backend::{Backend, Receive};
 use konkordia_core::geometry::{Orientation, Placement};
-use konkordia_core::plan::{FirstFrame, Plan, Recipe};
+use konkordia_core::plan::{AnalysisPlan, FirstFrame, Plan, Recipe};
 use konkordia_core::text;
 use serde_json::{Value, json};
 
@@ -32,6 +32,7 @@ pub fn plan(config: &Config) -> Plan {
         slots: SLOTS.0,
         packed_slots: SLOTS.0,
         lossless_source: false,
+        analysis: AnalysisPlan::default(),
         // Packet rings and AF_XDP lend their own memory.
         fills_slots: matches!(config.receive, Receive::Auto | Receive::Only(Backend::Socket)),
         window_images: 1,

@@ -105,7 +105,16 @@ impl Recipe {
     /// # Errors
     /// It cannot be read, or everything that is wrong in it.
     pub fn load(path: &Path) -> Result<Self, Failure> {
-        Self::parse(&read::text_of(path)?, path).map_err(Failure::from)
+        Ok(Self::load_with_text(path)?.0)
+    }
+
+    /// Reads a file, and returns its text too.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub fn load_with_text(path: &Path) -> Result<(Self, String), Failure> {
+        let text = read::text_of(path)?;
+        Ok((Self::parse(&text, path)?, text))
     }
 
     /// Checks `text`. `file` names it in messages.
@@ -149,13 +158,13 @@ impl Recipe {
     }
 }
 
-/// In a configuration of a run these tables have no effect yet.
+/// The tables of a recipe do not belong in the configuration of a run, which names it.
 pub(super) fn refuse_in_runs(document: &Document, d: &mut Diagnostics) {
     let tables = document.tables().filter(|(name, _)| schema_analysis::TABLES.contains(name));
     let regions = document.array("region").iter().map(|table| ("region", table));
     for (name, table) in tables.chain(regions).collect::<Vec<_>>() {
-        let why = "images are not analysed while they are measured";
-        let fix = "move it into a recipe of its own, for `konkordia analyse FILE --recipe RECIPE.toml`";
+        let why = "a recipe is a file of its own, for runs and for `konkordia analyse`";
+        let fix = "move it into a file, and name that in [analysis] recipe = \"RECIPE.toml\"";
         d.add(table.span.clone(), format!("[{name}] belongs in a recipe"), why, fix);
     }
 }

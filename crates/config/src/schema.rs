@@ -27,6 +27,7 @@ pub const TABLES: &[(&str, &str)] = &[
     ("experiment", "properties of the sample and of the beam, for the file"),
     ("travel", "a small lossy archive copy of the run, made after the run"),
     ("run", "when a run begins and ends, and how much memory it takes"),
+    ("analysis", "images are analysed while they are measured"),
     ("stream", "`konkordia serve`: a consumer that gets the images as messages, once per consumer: `[[stream]]`"),
     ("control", "`konkordia serve`: programs that drive the detector itself"),
     ("service", "`konkordia serve`: the service"),
@@ -653,6 +654,27 @@ const KEYS: &[Key] = &[
         Kind::Integer(16, 1 << 20),
         "512",
         "memory of the ring of images in MiB; bridges pauses of the disk",
+    ),
+    key(
+        "analysis",
+        "recipe",
+        Kind::Path,
+        "required",
+        "the recipe, a file with `[spots]`, `[azimuthal]` and more; read when a run is armed or a series begins",
+    ),
+    key(
+        "analysis",
+        "workers",
+        Kind::Integer(1, 1024),
+        "half of the processors",
+        "threads that analyse images; all others come before them",
+    ),
+    key(
+        "analysis",
+        "queue_images",
+        Kind::Integer(1, 1024),
+        "16",
+        "images that may wait to be analysed; while so many wait, images pass without analysis and are counted",
     ),
 ];
 

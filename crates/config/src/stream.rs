@@ -2,6 +2,7 @@
 
 use super::diagnostics::Diagnostics;
 use super::facts::{check_vectors, facts, is_fact};
+use super::live_analysis::{self, LiveAnalysis};
 use super::read::{Document, Table};
 use super::shared_keys::{
     check_prefix, layout, missing, overwrite, quarter_turns, required, resolve, start_timeout_ns, sync_interval,
@@ -76,6 +77,8 @@ pub struct StreamConfig {
     pub protocol: Protocol,
     /// Where the images come from.
     pub source: StreamSource,
+    /// Analysis of the images, if wanted.
+    pub analysis: Option<LiveAnalysis>,
     /// Placement of the parts of an image, with `join = "modules"`.
     pub modules: Option<Modules>,
     /// Every upstream sends a piece of every image (`join = "pieces"`).
@@ -235,6 +238,7 @@ pub fn read(document: &Document, d: &mut Diagnostics, file: &Path, text: &str) -
         text: text.to_string(),
         protocol,
         source: origin?,
+        analysis: live_analysis::read(document, d, false, &|path| resolve(file, path)),
         modules,
         pieces: source.text("join") == Some("pieces"),
         positions,

@@ -24,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 pub mod affinity;
+pub mod analysis_counts;
 pub mod array;
 pub mod assembler;
 pub mod backend;

@@ -230,6 +230,14 @@ impl Special {
     }
 }
 
+impl PixelType {
+    /// Lowest and highest number that is a measurement, where files say `underload` and `saturation`, or nothing.
+    pub fn valid_range(self, underload: Option<f64>, saturation: Option<f64>) -> (f64, f64) {
+        let special = self.special();
+        (underload.unwrap_or(special.valid_min), saturation.unwrap_or(special.valid_max))
+    }
+}
+
 /// A Rust type that can be a pixel of the output image: one of the first five of the table above.
 pub trait Pixel: Copy + Default + PartialEq + PartialOrd + fmt::Debug + Send + Sync + 'static {
     /// The run-time name of this type.

@@ -223,6 +223,8 @@ pub struct Plan {
     /// The sources may write payloads to their places in the ring themselves (files, sockets). Each stream then has a
     /// spare tile, for payloads that lie in a wrong place.
     pub fills_slots: bool,
+    /// What images are analysed for.
+    pub analysis: AnalysisPlan,
     /// Frames that a stream may be ahead of its oldest open tile, at most half of the slots.
     pub window_images: u64,
     /// Time after which a known image seals although packets are missing.
@@ -238,6 +240,24 @@ pub struct Plan {
     pub affinity: Affinity,
     /// What packets are compared with, to find a wrong set-up.
     pub setup: SetupRules,
+}
+
+/// What the run must know of the analysis of its images; by default there is none.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AnalysisPlan {
+    /// Its results, which follow those of the pixels.
+    pub kinds: Vec<ResultKind>,
+    /// Images that may wait for it or be in work.
+    pub queue_images: u64,
+    /// Memory of all its threads.
+    pub memory_bytes: u64,
+}
+
+impl AnalysisPlan {
+    /// Images that may be held back until they are analysed: behind the first so many may be done already.
+    pub fn held_images(&self) -> u64 {
+        2 * self.queue_images
+    }
 }
 
 /// One item of the memory sum.
@@ -261,12 +281,14 @@ impl Plan {
         selection.images_max.or(if selection.is_plain() { self.frames } else { None })
     }
 
-    /// The results of every image. Raw words are not values, so they have none.
+    /// The results of every image: those of its pixels, then those of its analysis. Raw words are not values, so they
+    /// have none.
     ///
     /// # Panics
     /// If there are more than [`RESULT_NUMBERS_MAX`] numbers.
     pub fn result_kinds(&self) -> Vec<ResultKind> {
-        let kinds: Vec<_> = if self.has_pixel_results() { pixel_results(self.pixel).to_vec() } else { Vec::new() };
+        let of_pixels = if self.has_pixel_results() { &pixel_results(self.pixel)[..] } else { &[] };
+        let kinds: Vec<_> = of_pixels.iter().chain(&self.analysis.kinds).copied().collect();
         assert!(kinds.iter().map(|kind| kind.length).sum::<usize>() <= RESULT_NUMBERS_MAX);
         kinds
     }
@@ -350,9 +372,9 @@ impl Plan {
         (self.packed_slots / 4).clamp(1, 16)
     }
 
-    /// Images that sinks can hold at once.
+    /// Images that sinks and the analysis can hold at once.
     pub fn pool_images(&self) -> u64 {
-        self.packed_slots.saturating_sub(self.strip_slots()).max(1)
+        self.packed_slots.saturating_sub(self.strip_slots()).max(1) + self.analysis.held_images()
     }
 
     fn snapshots_among(&self, images: u64) -> u64 {
@@ -407,6 +429,7 @@ impl Plan {
             MemoryItem { what: "packets that are held back", bytes: self.held_bytes() },
             MemoryItem { what: "spare tiles", bytes: if self.fills_slots { raw } else { 0 } },
             MemoryItem { what: "workers, blocks and compressors", bytes: scratch * self.workers as u64 },
+            MemoryItem { what: "analysis of images", bytes: self.analysis.memory_bytes },
         ];
         items.into_iter().filter(|item| item.bytes > 0).collect()
     }
@@ -496,6 +519,7 @@ mod tests {
                 slots,
                 packed_slots: slots,
                 lossless_source: false,
+                analysis: AnalysisPlan::default(),
                 fills_slots: false,
                 window_images: 1,
                 deadline_ns: 1,

@@ -37,6 +37,9 @@ impl ResultKind {
 /// Most numbers that the results of one image may have together.
 pub const RESULT_NUMBERS_MAX: usize = 16_384;
 
+/// Most of these that analysis may add.
+pub const ANALYSIS_NUMBERS_MAX: usize = RESULT_NUMBERS_MAX - PIXEL_RESULTS;
+
 /// Numbers per image of [`pixel_results`].
 pub const PIXEL_RESULTS: usize = 6;
 

@@ -1,12 +1,14 @@
 //! A series: its start and its end with the ledger, in one form for all protocols and all sinks. Texts come from the
 //! sender and are not trusted: a file name must be checked before it is used as a path.
 
+use crate::analysis_counts::AnalysisCounts;
 use crate::array::{Array, Element};
 use crate::experiment::Metadata;
 use crate::geometry::Orientation;
 use crate::image::CommittedImage;
 use crate::latency::Meter;
 use crate::ledger::{ImageLedger, ImageStatus, Imbalance};
+use crate::results::ResultKind;
 use serde_json::{Map, Value};
 
 /// What decides where an image stands in its series.
@@ -78,6 +80,10 @@ pub struct SeriesStart {
     pub warnings: Vec<String>,
     /// False if the sender asks that raw data be not stored (`save_raw` of MAX IV).
     pub store: bool,
+    /// What is computed of each image, in the order in which its results are.
+    pub results: Vec<ResultKind>,
+    /// Counts what becomes of its images at their analysis.
+    pub analysis: AnalysisCounts,
     /// Who brings an image of the series to a stage counts it here.
     pub meter: Meter,
 }

@@ -2,6 +2,7 @@
 //! behind a lock that a receiver only tries to take, so that no receiver ever waits for a reader.
 
 use crate::latency::{Counts, RunLatencies};
+use konkordia_core::analysis_counts::AnalysisCounts;
 use konkordia_core::latency::{Meter, StageLatency};
 use konkordia_core::ledger::{ImageStatus, StreamLedger};
 use konkordia_core::setup::Seen;
@@ -82,6 +83,8 @@ pub struct Control {
     by_status: [AtomicU64; 4],
     /// Time in which `join` had no buffer for an image because the sinks held all of them.
     pub(crate) pool_waited_ns: AtomicU64,
+    /// What becomes of its images at their analysis.
+    pub(crate) analysis: AnalysisCounts,
     /// The latencies of its images; `None` where they would mean nothing, as with files.
     latencies: Option<RunLatencies>,
     streams: Box<[StreamProgress]>,
@@ -128,6 +131,7 @@ impl Control {
             taken: (0..sinks).map(|_| AtomicU64::new(0)).collect(),
             by_status: Default::default(),
             pool_waited_ns: AtomicU64::new(0),
+            analysis: AnalysisCounts::default(),
             latencies: None,
             streams: (0..streams).map(|_| StreamProgress { ahead: AtomicU64::new(NOT_YET), ..Default::default() }).collect(),
             started: Instant::now(),
@@ -186,6 +190,11 @@ impl Control {
     /// Counts how long the images of this run take; counts nothing if its packets come from files.
     pub fn meter(&self) -> Meter {
         self.latencies.as_ref().map_or_else(Meter::default, |run| Meter::new(run.latencies.clone()))
+    }
+
+    /// What became of its images at their analysis so far.
+    pub fn analysis(&self) -> &AnalysisCounts {
+        &self.analysis
     }
 
     pub(crate) fn latencies(&self) -> Option<&RunLatencies> {

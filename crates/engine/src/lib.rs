@@ -24,6 +24,7 @@
 //! ```
 
 pub mod affinity;
+pub mod analysis_counter;
 mod commit;
 pub mod contain;
 pub mod control;
@@ -31,6 +32,7 @@ mod copy;
 pub mod deliver;
 mod far_ahead_packets;
 mod first;
+pub mod hand_over;
 mod held;
 mod image_pool;
 mod jump;

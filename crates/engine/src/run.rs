@@ -7,6 +7,7 @@ use crate::copy::Copied;
 use crate::deliver::{Delivery, Reports};
 use crate::far_ahead_packets::FarAheadPackets;
 use crate::first::FirstPackets;
+use crate::hand_over::{HandOver, SeriesAnalysis};
 use crate::image_pool::ImagePool;
 use crate::output_queue::{OutputQueueSpec, OutputQueues};
 use crate::receive::{Receiver, Sorter};
@@ -15,6 +16,7 @@ use crate::work::Recipes;
 pub use crate::work::WorkerKind;
 use crate::{commit, copy, setup, strips, work};
 use konkordia_core::IMAGES_MAX;
+use konkordia_core::analysis_counts::AnalysisCounts;
 use konkordia_core::array::Element;
 use konkordia_core::assembler::{AssemblerSpec, TileAssembler};
 use konkordia_core::image::CommittedImage;
@@ -70,6 +72,8 @@ pub struct Consumers {
     pub output_queues: Arc<OutputQueues>,
     /// Describes the run. Size, type and number of the images come from the plan.
     pub start: SeriesStart,
+    /// Looks at the images before anybody gets them; the plan says what its results are.
+    pub analysis: Option<SeriesAnalysis>,
     /// True: the run waits for no consumer any more.
     pub give_up: Arc<AtomicBool>,
 }
@@ -151,6 +155,8 @@ pub struct RunOutcome {
     pub findings: Vec<Finding>,
     /// How long its images took; files and consumers may still add to it.
     pub meter: Meter,
+    /// What became of its images at their analysis.
+    pub analysis: AnalysisCounts,
     /// How often each thread behind the receivers woke up, by the name of the thread.
     pub wakeups: Vec<(String, Wakeups)>,
     /// The sinks, to be closed with the ledger.
@@ -242,6 +248,8 @@ pub fn arm(mut parts: RunParts) -> Result<Armed, ArmError> {
     if !plan.lossless_source {
         control.measure(plan.slots, plan.strip_slots());
     }
+    let counter = parts.consumers.analysis.as_ref().map(|analysis| Arc::clone(&analysis.counter) as _);
+    control.analysis = counter.map_or_else(AnalysisCounts::default, AnalysisCounts::new);
     let control = Arc::new(control);
     let constants = std::mem::replace(&mut parts.constants, PixelConstants::None);
     let bits = if format.kind.counts_photons() { Bits::new(format.bits) } else { None };
@@ -267,6 +275,9 @@ fn check(parts: &RunParts) -> Result<(), String> {
     expect(plan.slots <= 1 << 20 && (1..=1 << 20).contains(&plan.packed_slots), "at most 2^20 slots")?;
     check_processing(plan)?;
     expect(plan.frames.is_none_or(|n| n <= IMAGES_MAX), "at most 2^48 images")?;
+    let analysis = parts.consumers.analysis.as_ref();
+    let (kinds, queue_images) = analysis.map_or((&[][..], 0), |analysis| (&analysis.kinds, analysis.queue_images as u64));
+    expect(plan.analysis.kinds == kinds && plan.analysis.queue_images == queue_images, "the analysis is that of the plan")?;
     let blocks = pixels.div_ceil(plan.block_pixels());
     expect(blocks.div_ceil(plan.blocks_per_strip()) <= STRIPS_MAX, "too many strips")?;
     let kind = plan.geometry.format().kind;
@@ -327,9 +338,9 @@ impl Armed {
         let Self { parts, ring, pool, control, recipes } = self;
         let plan = &*parts.plan;
         let (control, recipes) = (&*control, &recipes);
-        let Consumers { output_queues, start, give_up } = parts.consumers;
+        let Consumers { output_queues, start, analysis, give_up } = parts.consumers;
         let start = start_of(plan, SeriesStart { meter: control.meter(), ..start });
-        let (output_queues, give_up) = (&*output_queues, &|| give_up.load(Ordering::Acquire));
+        let give_up = Arc::new(move || give_up.load(Ordering::Acquire));
         std::thread::scope(|scope| {
             let mut threads = RunThreads { scope, control, broken: None };
             let mut receivers = Vec::new();
@@ -362,9 +373,11 @@ impl Armed {
                 names.push(name);
             }
             let reader = ring.image_reader;
+            let mut hand_over = HandOver::new(Arc::clone(&output_queues), give_up);
             let join = move |()| {
-                output_queues.start(&Arc::new(start), give_up);
-                strips::run(control, plan, reader, pool, (output_queues, give_up));
+                hand_over.start(&Arc::new(start), analysis);
+                strips::run(control, plan, reader, pool, &hand_over);
+                hand_over.finish();
             };
             let joiner = threads.spawn("join".into(), (), |()| join(()));
             let mut copiers = Vec::new();
@@ -401,7 +414,8 @@ const FILE: &str = "file";
 fn start_of(plan: &Plan, start: SeriesStart) -> SeriesStart {
     let size = [u64::from(plan.geometry.rows()), u64::from(plan.geometry.columns())];
     let element = Some(Element::from(plan.pixel));
-    SeriesStart { images_planned: plan.images(), image_size: Some(size), element, ..start }
+    let results = plan.result_kinds();
+    SeriesStart { images_planned: plan.images(), image_size: Some(size), element, results, ..start }
 }
 
 /// The queue of a sink holds all images of the pool, so that the run waits for the pool only.
@@ -684,6 +698,7 @@ fn close(control: &Control, plan: &Plan, closing: Closing<'_>) -> RunOutcome {
         pool_waited: Duration::from_nanos(control.pool_waited_ns.load(Ordering::Relaxed)),
         findings: setup::compare(plan, control, &seen, true),
         meter: control.meter(),
+        analysis: control.analysis.clone(),
         wakeups: control.wakeups(),
         seen,
         sinks,

@@ -2,8 +2,8 @@
 //! slot in the ring of strips is free then.
 
 use crate::control::Control;
+use crate::hand_over::HandOver;
 use crate::image_pool::ImagePool;
-use crate::output_queue::OutputQueues;
 use crate::results;
 use konkordia_core::image::{CommittedImage, ImageHead, ImageTimes, TileRecord};
 use konkordia_core::ledger::{ImageStatus, MissingPolicy};
@@ -20,13 +20,8 @@ use std::time::{Duration, Instant};
 const GRAIN: Duration = Duration::from_micros(500);
 
 /// Hands on images until the end of the run; if the run has failed, only those that are committed.
-pub(crate) fn run(
-    control: &Control,
-    plan: &Plan,
-    mut reader: ImageReader,
-    mut pool: ImagePool,
-    (output_queues, give_up): (&OutputQueues, &dyn Fn() -> bool),
-) {
+pub(crate) fn run(control: &Control, plan: &Plan, mut reader: ImageReader, mut pool: ImagePool, hand_over: &HandOver) {
+    let output_queues = hand_over.output_queues();
     let mut framing = Framing::new(plan.compression, plan.image_bytes());
     while reader.next() < control.images_end.load(Ordering::Acquire) {
         let has_failed = control.has_failed();
@@ -49,7 +44,7 @@ pub(crate) fn run(
                 output_queues.note_wait(waited);
             }
         };
-        output_queues.lend(&image, give_up);
+        hand_over.lend(image);
         output_queues.flush();
     }
 }

@@ -2,12 +2,12 @@
 //! holds it.
 
 use super::*;
-use crate::output_queue::{OutputQueueSpec, PreviewBuffer};
+use crate::output_queue::{OutputQueueSpec, OutputQueues, PreviewBuffer};
 use crate::results::numbers_of_strip;
 use konkordia_core::affinity::Affinity;
 use konkordia_core::geometry::ImageGeometry;
 use konkordia_core::pixel::PixelType;
-use konkordia_core::plan::{Compression, FirstFrame, Processing, Recipe, TrackedFrames, Tracking};
+use konkordia_core::plan::{AnalysisPlan, Compression, FirstFrame, Processing, Recipe, TrackedFrames, Tracking};
 use konkordia_core::ports::ServiceLevel;
 use konkordia_core::series::SeriesStart;
 use konkordia_core::tile::TileFormat;
@@ -29,6 +29,7 @@ fn plan(compression: Compression) -> Plan {
         slots: 16,
         packed_slots: 5,
         lossless_source: false,
+        analysis: AnalysisPlan::default(),
         fills_slots: false,
         window_images: 1,
         deadline_ns: 1,

@@ -6,7 +6,9 @@ use konkordia_core::geometry::{DoublePixels, ImageGeometry, Orientation, Placeme
 use konkordia_core::image::{CommittedImage, TileRecord};
 use konkordia_core::ledger::MissingPolicy;
 use konkordia_core::pixel::PixelType;
-use konkordia_core::plan::{CommonMode, Compression, FirstFrame, Negative, Plan, Processing, Recipe, TrackedFrames, Tracking};
+use konkordia_core::plan::{
+    AnalysisPlan, CommonMode, Compression, FirstFrame, Negative, Plan, Processing, Recipe, TrackedFrames, Tracking,
+};
 use konkordia_core::ports::{FrameSink, Sink, SinkError, Source};
 use konkordia_core::selection::{Marked, Selection};
 use konkordia_core::sender::{Sender, Senders};
@@ -132,6 +134,7 @@ fn plain() -> Plan {
         slots: 64,
         packed_slots: 64,
         lossless_source: false,
+        analysis: AnalysisPlan::default(),
         fills_slots: false,
         window_images: 8,
         deadline_ns: 200_000_000,

@@ -7,7 +7,7 @@ use konkordia_core::geometry::ImageGeometry;
 use konkordia_core::image::CommittedImage;
 use konkordia_core::ledger::MissingPolicy;
 use konkordia_core::pixel::PixelType;
-use konkordia_core::plan::{Compression, FirstFrame, Plan, Processing, Recipe};
+use konkordia_core::plan::{AnalysisPlan, Compression, FirstFrame, Plan, Processing, Recipe};
 use konkordia_core::ports::{Sink, SinkError, Source};
 use konkordia_core::sender::{Sender, Senders};
 use konkordia_core::series::Ended;
@@ -44,6 +44,7 @@ fn plan_of(format: TileFormat, streams: u32, images: Option<u64>) -> Plan {
         slots: 16,
         packed_slots: 16,
         lossless_source: false,
+        analysis: AnalysisPlan::default(),
         // Those of sockets do.
         fills_slots: true,
         window_images: 8,

@@ -6,7 +6,7 @@ use konkordia_core::geometry::ImageGeometry;
 use konkordia_core::image::CommittedImage;
 use konkordia_core::ledger::MissingPolicy;
 use konkordia_core::pixel::PixelType;
-use konkordia_core::plan::{Compression, FirstFrame, Plan, Processing, Recipe};
+use konkordia_core::plan::{AnalysisPlan, Compression, FirstFrame, Plan, Processing, Recipe};
 use konkordia_core::ports::{Sink, SinkError, Source};
 use konkordia_core::sender::Sender;
 use konkordia_core::setup::SetupRules;
@@ -53,6 +53,7 @@ fn plan(affinity: Affinity) -> Plan {
         slots: 16,
         packed_slots: 16,
         lossless_source: false,
+        analysis: AnalysisPlan::default(),
         fills_slots: false,
         window_images: 8,
         deadline_ns: 200_000_000,

@@ -11,7 +11,7 @@ use konkordia_core::image::{CommittedImage, TileRecord};
 use konkordia_core::latency::{Stage, StageLatency};
 use konkordia_core::ledger::{ImageStatus, MissingPolicy};
 use konkordia_core::pixel::{Pixel, PixelType};
-use konkordia_core::plan::{Compression, FirstFrame, Plan, Processing, Recipe};
+use konkordia_core::plan::{AnalysisPlan, Compression, FirstFrame, Plan, Processing, Recipe};
 use konkordia_core::ports::{Sink, SinkError, Source};
 use konkordia_core::sender::{Sender, Senders};
 use konkordia_core::series::Ended;
@@ -205,6 +205,7 @@ fn prepare(case: &Case) -> Prepared {
         slots: case.slots,
         packed_slots: case.slots,
         lossless_source: false,
+        analysis: AnalysisPlan::default(),
         fills_slots: false,
         window_images: 8.min(case.slots / 2),
         deadline_ns: 300_000_000,

@@ -1,3 +1,5 @@
-//! Analysis of images: from a recipe to what is asked of them.
+//! Analysis of images: from recipes to what is done with their pixels, live and from files.
 
+pub mod live;
+pub mod pixels;
 pub mod tasks;

@@ -2,6 +2,7 @@
 //! to the ledger, and with the frame numbers that they had in the converted run.
 
 use konkordia_config::Config;
+use konkordia_core::analysis_counts::AnalysisCounts;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::image::CommittedImage;
 use konkordia_core::latency::Meter;
@@ -97,6 +98,7 @@ pub fn nothing_to_do(plan: &Plan, first_frame: u64) -> RunOutcome {
         findings: Vec::new(),
         meter: Meter::default(),
         wakeups: Vec::new(),
+        analysis: AnalysisCounts::default(),
         sinks: Vec::new(),
         frame_sinks: Vec::new(),
     }

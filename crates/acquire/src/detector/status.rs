@@ -6,6 +6,7 @@ use crate::handle::{DetectorStatistics, DetectorStatus, FileEntry, PublicState, 
 use crate::spool::{News, Spool};
 use crate::statistics::{Rates, Totals};
 use konkordia_config::service::DetectorConfig;
+use konkordia_core::analysis_counts::AnalysisCounts;
 use konkordia_core::failure::Failure;
 use konkordia_core::latency::{self, Meter};
 use konkordia_core::ledger::ImageLedger;
@@ -95,6 +96,19 @@ impl Look {
     pub fn file_has(&mut self, written: u64, unwritten: u64, durable: Option<u64>) {
         (self.written, self.unwritten, self.durable) = (written, unwritten, durable);
         self.ledger.extend([("images_written".into(), written), ("images_unwritten".into(), unwritten)]);
+    }
+
+    /// With what became of its images at their analysis.
+    pub fn with_analysis(mut self, counts: &AnalysisCounts) -> Self {
+        for (name, count) in counts.read().iter().flat_map(|tally| tally.rows()) {
+            let entry = format!("analysis_images_{name}");
+            self.ledger.insert(entry.clone(), count);
+            self.totals.push((entry, count));
+            if let Some(rate) = [("analysed", "analysed_hz"), ("hits", "hits_hz")].iter().find(|(of, _)| *of == name) {
+                self.counters.push((rate.1, count));
+            }
+        }
+        self
     }
 
     /// Images in their final state over images expected; never above 1.

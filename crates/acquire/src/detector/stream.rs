@@ -10,6 +10,7 @@ use super::stream_parts::{
     upstreams,
 };
 use super::{FILE, Handle};
+use crate::analysis::live;
 use crate::events::EventLog;
 use crate::fanout::{Fanout, Ring};
 use crate::handle::{ArmRequest, FileEntry, Severity};
@@ -17,9 +18,11 @@ use crate::hooks::About;
 use crate::paths::Place;
 use crate::spool::{CurrentRun, Spool, SpooledSink};
 use arc_swap::ArcSwap;
+use konkordia_config::recipe::Recipe;
 use konkordia_config::service::{DetectorConfig, DetectorKindConfig};
 use konkordia_config::settings::ServiceSettings;
 use konkordia_config::stream::StreamConfig;
+use konkordia_core::analysis_counts::AnalysisCounts;
 use konkordia_core::failure::{Exit, Failure, reason};
 use konkordia_core::image::CommittedImage;
 use konkordia_core::latency::Meter;
@@ -84,14 +87,23 @@ struct Open {
     waited_for: Option<String>,
     /// How long its images took.
     meter: Meter,
+    /// What became of them at their analysis.
+    analysis: AnalysisCounts,
 }
 
 /// The parts of a stream path that is not open yet.
 struct Path(SeriesSpec, Vec<Upstream>);
 
 impl Path {
-    fn of(base: &Base, config: &StreamConfig) -> Result<Self, Failure> {
-        let (spec, upstreams) = (spec(config, base.fanout.began)?, upstreams(config)?);
+    fn of(base: &Base, config: &StreamConfig, parameters: &Arc<Mutex<ArmParameters>>) -> Result<Self, Failure> {
+        let (mut spec, upstreams) = (spec(config, base.fanout.began)?, upstreams(config)?);
+        if let Some(options) = &config.analysis {
+            // What is wrong in it is said now, and not when the first series begins.
+            Recipe::load(&options.recipe)?;
+            let parameters = Arc::clone(parameters);
+            let given = move || parameters.lock().unwrap_or_else(PoisonError::into_inner).metadata.clone();
+            spec.analysis = Some(live::factory(options.clone(), Box::new(given)));
+        }
         let listens: Vec<String> = upstreams.iter().map(|upstream| upstream.source.name()).collect();
         base.machine.publish(|status| status.listens = listens);
         Ok(Self(spec, upstreams))
@@ -202,9 +214,9 @@ impl Stream {
         let config: Arc<StreamConfig> = Arc::new((**config).clone());
         let place = place(&base.config, &config, base.settings.data_root.as_ref());
         let fail = |why: String| cannot_open(base, why);
-        let path = Path::of(base, &config)?;
         // The file sink is ready before the first message.
         let parameters = Arc::new(Mutex::new(default_parameters(&base.config, &config)));
+        let path = Path::of(base, &config, &parameters)?;
         let usual = default_parameters(&base.config, &config);
         let mut namer = Namer {
             place: place.clone(),
@@ -324,7 +336,8 @@ impl Stream {
     fn open_anew(&mut self, base: &mut Base, why: &str) {
         // The old sockets close first.
         drop(self.series.take());
-        let path = Path::of(base, &self.config).and_then(|path| path.open(base, &self.output_queues, &self.outbox));
+        let path =
+            Path::of(base, &self.config, &self.parameters).and_then(|path| path.open(base, &self.output_queues, &self.outbox));
         let hint = match &path {
             Ok(_) => {
                 "arm again; messages that were on their way are lost; please report this text with the configuration".to_string()
@@ -364,11 +377,13 @@ impl Stream {
             has_data: false,
             waited_for: None,
             meter: meter.clone(),
+            analysis: start.analysis.clone(),
         });
         let live = SeriesLive {
             control: self.control.load_full(),
             files: Arc::clone(&self.files),
             meter,
+            analysis: start.analysis.clone(),
             output_queue: Arc::clone(&self.output_queue),
             write: parameters.write && start.store,
         };
@@ -438,6 +453,7 @@ impl Stream {
             Some(open) => {
                 (open.end, open.waited_for) = (Some(Arc::clone(end)), waited_for);
                 look.meter = open.meter.clone();
+                look = look.with_analysis(&open.analysis);
                 let status_message = StatusMessage::info(format!("run {}: no more data; closing its files", open.run));
                 base.machine.apply(Event::EndOfData, Some(status_message));
                 base.machine.shared.end(look);
@@ -479,7 +495,10 @@ impl Stream {
                 let writing = FileEntry::writing(&base.config.name, open.run, file);
                 writing.closed(failed, is_complete, (in_file.positions, bytes), ended)
             });
-            let mut look = look_of(end);
+            let mut look = look_of(end).with_analysis(&open.analysis);
+            if let Some(warning) = open.analysis.warning() {
+                machine.report("warning", Severity::Warning, format!("run {}: {warning}", open.run), json!({ "run": open.run }));
+            }
             look.file_has(in_file.images, in_file.unwritten, in_file.durable);
             machine.report_end(open.run, ended, entry, &look.ledger, &status_message);
             if matches!(end.ended, Ended::Stopped | Ended::Cancelled) {

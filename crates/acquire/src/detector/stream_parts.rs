@@ -8,6 +8,7 @@ use crate::transform;
 use konkordia_config::overrides;
 use konkordia_config::service::DetectorConfig;
 use konkordia_config::stream::{Socket, StreamConfig, StreamSource};
+use konkordia_core::analysis_counts::AnalysisCounts;
 use konkordia_core::array::Packing;
 use konkordia_core::failure::{Exit, Failure, reason};
 use konkordia_core::latency::Meter;
@@ -180,6 +181,8 @@ pub struct SeriesLive {
     pub files: Arc<SharedState>,
     /// Counts how long the images of the series take.
     pub meter: Meter,
+    /// What becomes of them at their analysis.
+    pub analysis: AnalysisCounts,
     /// The output queue of the file sink.
     pub output_queue: Arc<OutputQueue>,
     /// Files are written.
@@ -210,7 +213,7 @@ impl Live for SeriesLive {
             ("committed_bytes_per_s", progress.committed_bytes),
             ("written_hz", look.written),
         ];
-        look
+        look.with_analysis(&self.analysis)
     }
 }
 

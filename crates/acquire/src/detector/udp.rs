@@ -344,10 +344,13 @@ impl Udp {
 
     fn closed(&mut self, base: &mut Base, run: u64, finished: Finished) {
         let Some(mut current) = self.current.take_if(|current| current.run == run) else { return };
-        let Finished { look, ended, status_message, failed, file, is_complete, findings, frames, .. } = finished;
+        let Finished { look, ended, status_message, failed, file, is_complete, findings, analysis, frames, .. } = finished;
         self.stragglers = frames.map(|frames| stragglers(frames, current.packets_per_image));
         let machine = &mut base.machine;
         current.report_setup(machine, &findings);
+        if let Some(warning) = analysis {
+            machine.report("warning", Severity::Warning, format!("run {run}: {warning}"), json!({ "run": run }));
+        }
         let entry = file.map(|(master, images, bytes)| {
             let writing = FileEntry::writing(&base.config.name, run, &master.display().to_string());
             writing.closed(failed, is_complete, (images, bytes), ended)

@@ -174,6 +174,7 @@ impl Live for UdpLive {
             ],
             totals,
         }
+        .with_analysis(self.control.analysis())
     }
 }
 
@@ -298,6 +299,7 @@ pub fn ready(
     let consumers = || Consumers {
         output_queues: Arc::clone(&fanout.output_queues),
         start: series_start(&parameters, run),
+        analysis: None,
         give_up: Arc::clone(&sources.is_cancelled),
     };
     let wrap = |inner| -> Box<dyn Source> { Box::new(ArmedSource { inner, common: Arc::clone(&sources), is_drained: false }) };
@@ -354,6 +356,8 @@ pub struct Finished {
     pub is_complete: bool,
     /// What was wrong with the set-up.
     pub findings: Vec<Finding>,
+    /// What should be known of the analysis of its images.
+    pub analysis: Option<String>,
     /// Frames that the run had, by their numbers.
     pub frames: Option<std::ops::Range<u64>>,
     /// For consumers.
@@ -428,6 +432,7 @@ pub fn finish(closing: &Closing, outcome: &RunOutcome, images_seen: u64, reason:
         file: kept,
         is_complete: failure.is_none() && outcome.is_complete() && outcome.images > 0,
         findings: outcome.findings.clone(),
+        analysis: outcome.analysis.warning(),
         frames: first.map(|first| first..first + images_seen),
         end: Arc::new(if is_cancelled { SeriesEnd { ended: Ended::Cancelled, ..end } } else { end }),
     }
@@ -447,6 +452,7 @@ pub fn broken_off(closing: &Closing, mut look: Look, panic: &Panic) -> Finished 
         file: closing.writes.then_some((master, look.written, 0)),
         is_complete: false,
         findings: Vec::new(),
+        analysis: None,
         frames: None,
         end: Arc::new(SeriesEnd { ended, reason: panic.to_string(), ledger }),
         look,
@@ -507,6 +513,7 @@ fn last_look(outcome: &RunOutcome) -> Look {
     totals.push(("images_unwritten".into(), *unwritten));
     totals.push((format!("runs_{}", outcome.ended_name().replace(' ', "_")), 1));
     Look { written: *written, unwritten: *unwritten, ledger, totals, meter: outcome.meter.clone(), ..Look::of(images) }
+        .with_analysis(&outcome.analysis)
 }
 
 fn sum_up(

@@ -4,6 +4,7 @@
 use super::opened::Opened;
 use super::raw_copy::{RawCopy, RawSpec};
 use super::{memory_limit, placement, recorded};
+use crate::analysis::live::{self, ImageFacts, RECIPE_NOTE};
 use crate::readiness::{self, Demand};
 use crate::spool::{CurrentRun, News, Spool, SpoolRun, SpooledSink};
 use konkordia_calibration::guard::Note;
@@ -126,6 +127,14 @@ pub fn prepare(config: &Config, ports: Ports, note: fn(&str)) -> Result<Prepared
 pub fn prepare_with(config: &Config, ports: Ports, additions: &Additions<'_>) -> Result<Prepared, Failure> {
     let RunInputs { mut plan, loaded, mut notes } = run_inputs(config)?;
     notes.extend(placement::place(config, &mut plan));
+    let mut consumers = (additions.consumers)();
+    let analysis = analysis(config, &plan, &loaded)?;
+    let mut analysis_recipe = None;
+    if let Some(live) = analysis {
+        plan.analysis = live.plan();
+        notes.extend(live.notes);
+        (consumers.analysis, analysis_recipe) = (Some(live.analysis), Some(live.recipe));
+    }
     if let Some(disk) = additions.disk {
         notes.extend(disk(&plan)?);
     }
@@ -147,6 +156,7 @@ pub fn prepare_with(config: &Config, ports: Ports, additions: &Additions<'_>) ->
     let files = if additions.write {
         let mut spec = file_spec(config, &plan, &loaded);
         spec.conversion.push(("received_through".into(), receiving.line()));
+        spec.conversion.extend(analysis_recipe.map(|recipe| (RECIPE_NOTE.to_owned(), recipe)));
         spec.metadata.start_time = Some(begin);
         if let (Some(spool), Some(settings)) = (additions.spool, &config.spool) {
             if additions.disk.is_none() {
@@ -174,11 +184,21 @@ pub fn prepare_with(config: &Config, ports: Ports, additions: &Additions<'_>) ->
     };
     let sources = streams.into_iter().map(|stream| (additions.wrap)(stream.source)).collect();
     let frame_sinks = raw_copy.iter().map(|copy| Box::new(copy.clone()) as Box<dyn FrameSink>).collect();
-    let parts = Parts { sources, sinks: (sink, frame_sinks), consumers: (additions.consumers)(), isa: Isa::detect() };
+    let parts = Parts { sources, sinks: (sink, frame_sinks), consumers, isa: Isa::detect() };
     let armed = arm_all(&plan, loaded, parts, (additions.note)()).inspect_err(|_| abandon(spooled.as_ref()))?;
     let host = super::host::counters(&addresses);
     let opened = Opened { files, spool: None, spooled, raw_copy, addresses, receiving, host };
     Ok(Prepared { armed, plan, opened, receive_buffer_bytes: given, notes })
+}
+
+/// Prepares the analysis of the images, if the configuration asks for it.
+fn analysis(config: &Config, plan: &Plan, loaded: &Loaded) -> Result<Option<live::Prepared>, Failure> {
+    let Some(options) = &config.analysis else { return Ok(None) };
+    let (metadata, pixel_mask) = (config.metadata.clone(), loaded.mask.clone());
+    let valid = plan.pixel.valid_range(recorded::underload(plan), None);
+    let facts_of = move |_, _| ImageFacts { metadata: metadata.clone(), pixel_mask: pixel_mask.clone(), valid };
+    let size = [plan.geometry.rows() as usize, plan.geometry.columns() as usize];
+    live::prepare(options, (Some(size), Some(plan.pixel)), Box::new(facts_of)).map(Some)
 }
 
 /// Creates the files of a run: in the spool, if it has one.

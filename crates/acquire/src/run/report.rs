@@ -5,6 +5,7 @@ use super::setup::{self, SetupReport};
 use crate::machine;
 use crate::spool::SpoolReport;
 use konkordia_config::{Config, plan};
+use konkordia_core::analysis_counts::AnalysisCounts;
 use konkordia_core::backend::Backend;
 use konkordia_core::failure::Exit;
 use konkordia_core::latency::{self, Stage, StageLatency};
@@ -47,6 +48,8 @@ pub struct Report {
     notes: Vec<String>,
     /// Through what the packets came; null if they did not come over a network.
     receiving: Value,
+    /// What became of its images at their analysis.
+    analysis: AnalysisCounts,
 }
 
 /// Name of a stream that arrives at a port.
@@ -155,6 +158,7 @@ impl Report {
             advice: advice(config, names, outcome),
             notes: Vec::new(),
             receiving: Value::Null,
+            analysis: outcome.analysis.clone(),
         }
     }
 
@@ -288,6 +292,7 @@ impl Report {
         }
         out.push_str(&format!("{}\n\n{}\n", self.table(), self.images_line()));
         out.push_str(&self.balance());
+        out.extend(self.analysis_line());
         if self.seconds > 0.0 {
             out.push_str(&format!(
                 "\nrates     {:.1} Hz, {:.3} GB/s received over {:.2} s",
@@ -326,6 +331,14 @@ impl Report {
             out.push_str(&format!("\nnote      {line}"));
         }
         out
+    }
+
+    /// What became of the images at their analysis.
+    fn analysis_line(&self) -> Option<String> {
+        let tally = self.analysis.read()?;
+        let parts = tally.rows().map(|(name, count)| format!("{} {name}", text::count(count)));
+        let warning = tally.warning().map_or(String::new(), |warning| format!("; {warning}"));
+        Some(format!("\nanalysis  {}{warning}", parts.join(", ")))
     }
 
     /// What the host counted, if packets are missing, and who reads it.
@@ -429,6 +442,7 @@ impl Report {
             "chunk_bytes": self.file.as_ref().map(|f| f.chunk_bytes), "advice": self.advice, "notes": self.notes,
             "setup": self.setup.iter().map(SetupReport::to_json).collect::<Vec<_>>(), "headline": self.headline(),
             "host": self.host.iter().map(|(name, n)| (name.clone(), json!(n))).collect::<Map<_, _>>(),
+            "analysis": self.analysis.read().map(|tally| rows(&tally.rows())), "analysis_warning": self.analysis.warning(),
             "receive": self.receiving, "spool": self.spool.as_ref().map(SpoolReport::to_json),
         })
     }

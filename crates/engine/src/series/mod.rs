@@ -27,6 +27,6 @@ pub use moved::start_of_changed;
 pub use notice::{ArmOrder, Notice};
 pub use pull::Upstream;
 pub use run::{OpenError, Series, open};
-pub use spec::{Join, SeriesSpec};
+pub use spec::{AnalysisFactory, Join, SeriesSpec};
 pub use sum::sum_element;
 pub use transform::{Transform, TransformFactory};

@@ -11,6 +11,7 @@ use super::spec::{Join, SeriesSpec};
 use super::sum::Summer;
 use super::work::{self, Worker};
 use crate::contain::contain;
+use crate::hand_over::HandOver;
 use crate::output_queue::OutputQueues;
 use konkordia_core::array::Packing;
 use konkordia_core::geometry::MAX_IMAGE_PIXELS;
@@ -101,12 +102,15 @@ fn start(
     let images_max = work::is_needed(spec).then(|| spec.workers.max(1) * IMAGES_PER_WORKER);
     let worker_pool = images_max.map(|images_max| start_workers(series, spec, images_max)).transpose()?;
     let summer = (spec.sum_frames > 1).then(|| Summer::new(spec.sum_frames, spec.packing_out.unwrap_or(Packing::None)));
+    let cancelling = Arc::clone(&control);
+    let give_up = Arc::new(move || cancelling.is_cancelling());
     let sorter = Sorter {
         rules: Rules::new(RulesSpec::of(spec, images_max), quirks),
         control: Arc::clone(&control),
-        output_queues,
+        hand_over: HandOver::new(output_queues, give_up),
         worker_pool,
         transform: spec.transform.as_ref().map(|make| make()),
+        analysis: spec.analysis.clone(),
         summer,
         last_received_ns: 0,
         is_announced: false,

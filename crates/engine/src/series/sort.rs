@@ -6,10 +6,11 @@ use super::notice::{Command, Notice};
 use super::pull::{Batch, Closed};
 use super::rules::Rules;
 use super::rules::io::{Action, Done, Ending, Job};
+use super::spec::AnalysisFactory;
 use super::sum::{Summer, start_of_sums};
 use super::transform::Transform;
 use crate::contain::Panic;
-use crate::output_queue::OutputQueues;
+use crate::hand_over::HandOver;
 use crossbeam_channel::{Receiver, Sender, never, select};
 use konkordia_core::image::CommittedImage;
 use konkordia_core::latency::{Meter, Stage};
@@ -28,10 +29,12 @@ pub(crate) struct WorkerPool {
 pub(crate) struct Sorter {
     pub rules: Rules,
     pub control: Arc<SeriesControl>,
-    pub output_queues: Arc<OutputQueues>,
+    pub hand_over: HandOver,
     pub worker_pool: Option<WorkerPool>,
     /// Adapts the start of a series to what the workers make of its images.
     pub transform: Option<Box<dyn Transform>>,
+    /// Makes the analysis of the images of each series.
+    pub analysis: Option<AnalysisFactory>,
     /// Makes sums of the images that are committed.
     pub summer: Option<Summer>,
     /// When the newest message taken so far was received.
@@ -196,9 +199,11 @@ impl Sorter {
         }
         start_of_sums(&mut start, self.summer.as_ref().map_or(1, Summer::frames));
         start.meter = Meter::new(self.control.new_latencies());
-        let (start, control) = (Arc::new(start), &self.control);
-        self.output_queues.start(&start, &|| control.is_cancelling());
-        control.notify(Notice::Started(start));
+        // Its images are those that leave.
+        let analysis = self.analysis.as_ref().and_then(|make| make(&mut start));
+        let start = Arc::new(start);
+        self.hand_over.start(&start, analysis);
+        self.control.notify(Notice::Started(start));
         self.is_announced = true;
     }
 
@@ -211,9 +216,9 @@ impl Sorter {
                 latencies.count(stage, image.received_ns, at_ns);
             }
         }
-        self.output_queues.image(&image, &|| control.is_cancelling());
-        self.rules.on_committed(before_ns, control.now_ns());
         self.committed = (self.committed.0 + 1, self.committed.1 + image.packed_bytes());
+        self.hand_over.image(image);
+        self.rules.on_committed(before_ns, control.now_ns());
     }
 
     fn end(&mut self, end: &Arc<SeriesEnd>, what: Ending) {
@@ -221,7 +226,8 @@ impl Sorter {
             summer.reset();
         }
         if what == Ending::Series {
-            self.output_queues.end(end);
+            self.hand_over.finish();
+            self.hand_over.output_queues().end(end);
             self.is_announced = false;
         }
         self.seen().ledger.clone_from(&end.ledger);
@@ -231,11 +237,12 @@ impl Sorter {
     }
 
     /// After a panic: a series that had begun ends with what is known of it.
-    pub fn give_up(self, panic: &Panic) {
+    pub fn give_up(mut self, panic: &Panic) {
         if self.is_announced {
+            self.hand_over.finish();
             let ledger = self.rules.into_ledger();
             let end = Arc::new(SeriesEnd { ended: Ended::Failed, reason: panic.to_string(), ledger });
-            self.output_queues.end(&end);
+            self.hand_over.output_queues().end(&end);
             self.control.notify(Notice::Ended(end));
         }
         self.control.notify(Notice::Broken { why: panic.to_string() });
@@ -246,7 +253,7 @@ impl Sorter {
         for (upstream, bytes, messages) in self.rules.released() {
             self.control.pulls[upstream].budget.give(bytes, messages);
         }
-        self.output_queues.flush();
+        self.hand_over.output_queues().flush();
     }
 
     fn timeout(&self) -> Duration {

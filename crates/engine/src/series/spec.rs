@@ -1,12 +1,14 @@
 //! The configuration of the stream path.
 
 use super::transform::TransformFactory;
+use crate::hand_over::SeriesAnalysis;
 use konkordia_core::array::Packing;
 use konkordia_core::geometry::Placement;
 use konkordia_core::ledger::MissingPolicy;
 use konkordia_core::protocol::Protocol;
-use konkordia_core::series::{Accept, Positions};
+use konkordia_core::series::{Accept, Positions, SeriesStart};
 use konkordia_wire::stream::Bounds;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// How several upstreams divide the images.
@@ -35,6 +37,10 @@ impl Join {
     }
 }
 
+/// Makes the analysis of the images of a series from its start, adds its results to those of the start, and says in the
+/// start what cannot be done. `None`: images are not analysed.
+pub type AnalysisFactory = Arc<dyn Fn(&mut SeriesStart) -> Option<SeriesAnalysis> + Send + Sync>;
+
 /// Configuration of the stream path, with all of its bounds.
 pub struct SeriesSpec {
     /// The protocol of the messages.
@@ -51,6 +57,8 @@ pub struct SeriesSpec {
     /// [`konkordia_core::selection::SUM_FRAMES_MAX`]; see [`super::sum_element`] for their type. The sort thread
     /// makes the sums; sinks and consumers see only sums.
     pub sum_frames: u32,
+    /// Looks at the images that leave; `None` = nobody does.
+    pub analysis: Option<AnalysisFactory>,
     /// How images leave. `None` = as they came (as bslz4 where a transformation has unpacked them); recombined images
     /// and sums leave unpacked.
     pub packing_out: Option<Packing>,
@@ -97,6 +105,7 @@ impl SeriesSpec {
             positions: Positions::Frames,
             transform: None,
             sum_frames: 1,
+            analysis: None,
             packing_out: None,
             check_pixels: false,
             window_images: 1024,

@@ -6,7 +6,7 @@ use konkordia_core::geometry::ImageGeometry;
 use konkordia_core::image::{CommittedImage, TileRecord};
 use konkordia_core::ledger::{ImageStatus, MissingPolicy};
 use konkordia_core::pixel::PixelType;
-use konkordia_core::plan::{Compression, FirstFrame, Plan, Processing, Recipe};
+use konkordia_core::plan::{AnalysisPlan, Compression, FirstFrame, Plan, Processing, Recipe};
 use konkordia_core::ports::{Sink, SinkError, Source};
 use konkordia_core::sender::Senders;
 use konkordia_core::setup::{Ports, SetupRules};
@@ -77,6 +77,7 @@ pub fn plan(
         slots: 16,
         packed_slots: 16,
         lossless_source: false,
+        analysis: AnalysisPlan::default(),
         fills_slots: false,
         window_images: 8,
         deadline_ns: 300_000_000,

@@ -5,7 +5,7 @@ use konkordia_core::geometry::{DoublePixels, ImageGeometry, Placement};
 use konkordia_core::image::{CommittedImage, ImageHead, Packets, TileRecord};
 use konkordia_core::ledger::{ImageStatus, MissingPolicy};
 use konkordia_core::pixel::PixelType;
-use konkordia_core::plan::{Compression, FirstFrame, Plan, Processing, Recipe};
+use konkordia_core::plan::{AnalysisPlan, Compression, FirstFrame, Plan, Processing, Recipe};
 use konkordia_core::ports::{FrameSink, Sink, SinkError, Source};
 use konkordia_core::sender::Sender;
 use konkordia_core::tile::TileFormat;
@@ -168,6 +168,7 @@ impl Recording {
             slots: 16,
             packed_slots: 8,
             lossless_source: true,
+            analysis: AnalysisPlan::default(),
             fills_slots: true,
             window_images: 8,
             deadline_ns: 300_000_000,

@@ -33,8 +33,8 @@ pub struct Facts {
     pub shape: [usize; 2],
     /// Type of a pixel.
     pub pixel: PixelType,
-    /// Lowest and highest value that is a measurement; `None`: as the type of Konkordia's own files says.
-    pub valid: Option<(f64, f64)>,
+    /// Lowest and highest value that is a measurement.
+    pub valid: (f64, f64),
     /// Which pixels count.
     pub usable: Vec<bool>,
     /// Geometry, or why there is none.
@@ -112,15 +112,18 @@ fn open_own(path: &Path) -> Result<Images, Failure> {
     let pixels = shape[0] * shape[1];
     let mut notes = Vec::new();
     let (mut usable, mut geometry) = (vec![true; pixels], Err("the file has no description of its run".to_owned()));
+    let mut valid = summary.pixel.valid_range(None, None);
+    match reader.pixel_mask() {
+        Some(mask) => usable.iter_mut().zip(mask).for_each(|(usable, bits)| *usable = bits == 0),
+        None => notes.push("it has no mask".into()),
+    }
     if let Some(spec) = &summary.spec {
-        if spec.pixel_mask.len() == pixels {
-            usable.iter_mut().zip(&spec.pixel_mask).for_each(|(usable, bits)| *usable = *bits == 0);
-        }
         if spec.raw_words {
             let fix = "convert the run first: konkordia convert FILE -o OUT --calibration ...";
             return Err(wrong("raw words cannot be analysed", "they are not photons", fix));
         }
         geometry = Geometry::of_run(shape, &spec.metadata);
+        valid = summary.pixel.valid_range(spec.underload, spec.saturation);
     }
     if summary.image_shape.len() > 2 && summary.image_shape.iter().rev().skip(2).any(|length| *length > 1) {
         let why = format!("an image has the shape {:?}", summary.image_shape);
@@ -130,7 +133,7 @@ fn open_own(path: &Path) -> Result<Images, Failure> {
         notes.push(format!("{} images lie in data files that cannot be read", summary.images_file_missing));
     }
     let facts =
-        Facts { images: summary.images, shape, pixel: summary.pixel, valid: None, usable, geometry, writer: "Konkordia", notes };
+        Facts { images: summary.images, shape, pixel: summary.pixel, valid, usable, geometry, writer: "Konkordia", notes };
     Ok(Images { facts, source: Source::Own(Box::new(reader)) })
 }
 
@@ -171,7 +174,7 @@ fn open_others(path: &Path) -> Result<Images, Failure> {
         images: file.images(),
         shape,
         pixel,
-        valid: Some(metadata.valid_range(pixel)),
+        valid: metadata.valid_range(pixel),
         usable,
         geometry: Geometry::of_run(shape, &run),
         writer: "another program",
@@ -243,7 +246,7 @@ fn open_cbf(files: &[PathBuf]) -> Result<Images, Failure> {
         shape,
         pixel,
         // Gaps are -1, and dead pixels -2.
-        valid: Some((0.0, metadata.saturation_value.map_or(f64::INFINITY, |counts| counts as f64))),
+        valid: (0.0, metadata.saturation_value.map_or(f64::INFINITY, |counts| counts as f64)),
         usable: vec![true; shape[0] * shape[1]],
         geometry: Geometry::of_run(shape, &metadata),
         writer: "another program (CBF)",

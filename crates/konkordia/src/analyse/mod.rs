@@ -10,17 +10,14 @@ mod report;
 use crate::console::Progress;
 use args::AnalyseArgs;
 use images::Images;
+use konkordia_acquire::analysis::pixels::Pixels;
 use konkordia_acquire::analysis::tasks;
-use konkordia_analysis::Plane;
-use konkordia_analysis::analyser::{Analyser, Results, Tasks};
-use konkordia_analysis::azimuthal::Summed;
+use konkordia_analysis::analyser::{Analyser, Tasks};
 use konkordia_analysis::geometry::Geometry;
 use konkordia_analysis::poni::Poni;
 use konkordia_config::recipe::{self, Recipe};
 use konkordia_core::failure::{Exit, Failure};
-use konkordia_core::pixel::PixelType;
 use konkordia_core::text;
-use konkordia_kernels::Isa;
 use order::{Order, Outcome, StopOnDrop};
 use output::Output;
 use report::Report;
@@ -49,7 +46,7 @@ pub fn command(args: &AnalyseArgs) -> Result<Exit, Failure> {
     let mut report = Report::new(args.json, analyser.regions());
     report.begin(&images.facts, geometry.as_ref(), &tasks, &analyser, &left_out);
     let mut progress = Progress::new(args.quiet || args.json);
-    let output = args.output.as_deref().map(|path| Output::create(path, &args.files, &tasks, &analyser));
+    let output = args.output.as_deref().map(|path| Output::create(path, &args.files, (&tasks, geometry.is_ok()), &analyser));
     let mut output = output.transpose()?;
     let order = Order::new(from, workers);
     let work = Work { args, geometry: geometry.as_ref().ok(), tasks: &tasks, to, order: &order };
@@ -114,11 +111,12 @@ impl Work<'_> {
             Ok(made) => made,
             Err(failure) => return self.order.fail(failure),
         };
+        let (mut pixels, facts) = (Pixels::new(), images.facts.clone());
         while let Some(image) = self.order.next(self.to) {
             let outcome = match images.read(image) {
                 Ok(Some(bytes)) => {
                     let mut results = analyser.results();
-                    match analyse(&mut analyser, &images, &bytes, &mut results) {
+                    match pixels.analyse(&mut analyser, (facts.pixel, &bytes), (facts.shape[1], facts.valid), &mut results) {
                         Ok(()) => Outcome::Done(Box::new(results)),
                         Err(why) => Outcome::Failed(why),
                     }
@@ -129,37 +127,4 @@ impl Work<'_> {
             self.order.give(image, outcome);
         }
     }
-}
-
-/// Analyses the pixels of an image by their type.
-fn analyse(analyser: &mut Analyser, images: &Images, bytes: &[u8], out: &mut Results) -> Result<(), String> {
-    macro_rules! as_type {
-        ($($name:ident: $from:ty => $to:ty),*) => {
-            match images.facts.pixel {
-                $(PixelType::$name => {
-                    let numbers = bytes.as_chunks().0.iter().map(|number| <$to>::from(<$from>::from_le_bytes(*number)));
-                    let pixels: Vec<$to> = numbers.collect();
-                    let limits = images.facts.valid.map(|(low, high)| (low as $to, (high as $to).min(<$to>::MAX)));
-                    let special = PixelType::$name.special();
-                    let own = (special.valid_min as $to, special.valid_max as $to);
-                    look(analyser, &pixels, images.facts.shape[1], limits.unwrap_or(own), out)
-                })*
-                other => Err(format!("pixels of type {other} cannot be analysed")),
-            }
-        };
-    }
-    as_type!(
-        Int8: i8 => i16, Uint8: u8 => u16, Int16: i16 => i16, Uint16: u16 => u16, Int32: i32 => i32, Uint32: u32 => u32,
-        Float32: f32 => f32
-    )
-}
-
-fn look<P: Summed>(
-    analyser: &mut Analyser,
-    pixels: &[P],
-    columns: usize,
-    (low, high): (P, P),
-    out: &mut Results,
-) -> Result<(), String> {
-    analyser.analyse(Isa::detect(), &Plane::new(pixels, columns, low, high), out)
 }

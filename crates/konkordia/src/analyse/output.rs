@@ -20,10 +20,15 @@ impl Output {
     ///
     /// # Errors
     /// It cannot be created, or an image has too many results.
-    pub fn create(path: &Path, files: &[PathBuf], tasks: &Tasks, analyser: &Analyser) -> Result<Self, Failure> {
+    pub fn create(
+        path: &Path,
+        files: &[PathBuf],
+        (tasks, has_geometry): (&Tasks, bool),
+        analyser: &Analyser,
+    ) -> Result<Self, Failure> {
         let fix = "set a smaller spots_max or fewer bins in the recipe";
         let too_many = |why: String| Failure::new(Exit::Configuration, "the results do not fit into a file", why, fix);
-        let figures = Figures::of(analyser).map_err(too_many)?;
+        let figures = Figures::of(tasks, has_geometry).map_err(too_many)?;
         let about = ResultsAbout {
             software: concat!("konkordia ", env!("CARGO_PKG_VERSION")).into(),
             source: files.iter().map(|file| file.display().to_string()).collect(),

@@ -235,8 +235,14 @@ impl Run {
     }
 
     fn write(&mut self, index: usize, chunk: &[u8]) -> Result<(), Failure> {
-        let record =
-            SeriesRecord { index: index as u64, status: ImageStatus::Complete, pieces: &[chunk], times: None, parts_missing: 0 };
+        let record = SeriesRecord {
+            index: index as u64,
+            status: ImageStatus::Complete,
+            pieces: &[chunk],
+            times: None,
+            parts_missing: 0,
+            extra: &[],
+        };
         self.writer.write_series(&record)?;
         Ok(self.writer.tick(self.made.elapsed().as_nanos() as u64)?)
     }

@@ -95,6 +95,24 @@ pub struct SeriesRecord<'a> {
     pub times: Option<ImageTimes>,
     /// Bit n is set if the part of upstream n is missing.
     pub parts_missing: u64,
+    /// Values of `FileSpec::extra_columns`, as of [`ImageRecord`]; zeros if there are none.
+    pub extra: &'a [u64],
+}
+
+/// The rest of a row that is being written.
+struct Put<'a>(&'a mut [u8]);
+
+impl Put<'_> {
+    fn bytes(&mut self, bytes: &[u8]) {
+        let (here, after) = std::mem::take(&mut self.0).split_at_mut(bytes.len());
+        here.copy_from_slice(bytes);
+        self.0 = after;
+    }
+}
+
+fn wrong_count(image: u64, what: &str, got: usize, want: usize) -> Error {
+    let cause = format!("image {image}: {got} values of {what} instead of {want}");
+    Error::new(ErrorKind::Invalid, "write an image", std::path::Path::new("-"), cause)
 }
 
 /// The meaning of the additional columns: of runs with a selection of frames, and of results.
@@ -124,6 +142,7 @@ impl Columns {
             );
             columns.push("exposure_ns", U64, vec![], "length of the exposure by the clock of the detector");
             columns.push("parts_missing", U64, vec![], "bit n is set when the part of source n is missing");
+            columns.push_extra(spec);
             columns.push(CHECKSUM, U32, vec![], checksum::DESCRIPTION);
             return columns;
         }
@@ -136,14 +155,18 @@ impl Columns {
             columns.push(&column.name, column.kind, shape, &column.meaning);
             columns.frame_value_bytes.extend(std::iter::repeat_n(column.kind.bytes(), values));
         }
-        for ExtraColumn { name, kind, length } in &spec.extra_columns {
-            let shape = if *length == 1 { vec![] } else { vec![*length] };
-            columns.push(name, *kind, shape, meaning(name));
-        }
+        columns.push_extra(spec);
         // The checksum is the last one, so that a row of an older journal, which has none, is the beginning of a row
         // that has one.
         columns.push(CHECKSUM, U32, vec![], checksum::DESCRIPTION);
         columns
+    }
+
+    fn push_extra(&mut self, spec: &FileSpec) {
+        for ExtraColumn { name, kind, length } in &spec.extra_columns {
+            let shape = if *length == 1 { vec![] } else { vec![*length] };
+            self.push(name, *kind, shape, meaning(name));
+        }
     }
 
     fn push(&mut self, name: &str, kind: ColumnType, shape: Vec<usize>, description: &str) {
@@ -198,26 +221,26 @@ impl Columns {
     }
 
     /// Writes the row of an image of a series into `row` (`row_bytes` long), little endian.
-    pub(crate) fn pack_series(image: &SeriesRecord<'_>, row: &mut [u8]) {
+    pub(crate) fn pack_series(&self, image: &SeriesRecord<'_>, row: &mut [u8]) -> Result<(), Error> {
+        if !image.extra.is_empty() && image.extra.len() != self.extra {
+            return Err(wrong_count(image.index, "extra columns", image.extra.len(), self.extra));
+        }
         let times = image.times.unwrap_or_default();
         let seen = if image.status == ImageStatus::Lost { 0 } else { image.index };
-        let (frame_number, rest) = row.split_at_mut(8);
-        let (status, numbers) = rest.split_at_mut(1);
-        frame_number.copy_from_slice(&seen.to_le_bytes());
-        status[0] = image.status as u8;
-        let (numbers, sum) = numbers.split_at_mut(24);
-        for (place, number) in numbers.chunks_exact_mut(8).zip([times.start_ns, times.real_ns, image.parts_missing]) {
-            place.copy_from_slice(&number.to_le_bytes());
-        }
-        sum.copy_from_slice(&checksum::of(image.pieces.iter().copied()).to_le_bytes());
+        let mut put = Put(row);
+        put.bytes(&seen.to_le_bytes());
+        put.bytes(&[image.status as u8]);
+        [times.start_ns, times.real_ns, image.parts_missing].iter().for_each(|number| put.bytes(&number.to_le_bytes()));
+        let extra = image.extra.iter().copied().chain(std::iter::repeat(0)).take(self.extra);
+        extra.for_each(|number| put.bytes(&number.to_le_bytes()));
+        put.bytes(&checksum::of(image.pieces.iter().copied()).to_le_bytes());
+        assert!(put.0.is_empty(), "the columns and the row agree");
+        Ok(())
     }
 
     /// Writes one image's row into `row` (`row_bytes` long), little endian.
     pub(crate) fn pack(&self, image: &ImageRecord<'_>, row: &mut [u8]) -> Result<(), Error> {
-        let wrong = |what: &str, got: usize, want: usize| {
-            let cause = format!("image {}: {got} values of {what} instead of {want}", image.index);
-            Err(Error::new(ErrorKind::Invalid, "write an image", std::path::Path::new("-"), cause))
-        };
+        let wrong = |what: &str, got: usize, want: usize| Err(wrong_count(image.index, what, got, want));
         if image.packets_received.len() != self.tiles {
             return wrong("packets_received", image.packets_received.len(), self.tiles);
         }
@@ -231,20 +254,15 @@ impl Columns {
             return wrong("extra columns", image.extra.len(), self.extra);
         }
         assert_eq!(row.len(), self.row_bytes, "the row buffer is made from the same columns");
-        let mut rest = row;
-        let mut put = |bytes: &[u8]| {
-            let (here, after) = std::mem::take(&mut rest).split_at_mut(bytes.len());
-            here.copy_from_slice(bytes);
-            rest = after;
-        };
-        put(&image.frame_number.to_le_bytes());
-        put(&[image.status as u8]);
-        image.packets_received.iter().for_each(|v| put(&v.to_le_bytes()));
-        image.packet_bitmap.iter().for_each(|v| put(&v.to_le_bytes()));
-        image.frame_values.iter().zip(&self.frame_value_bytes).for_each(|(v, bytes)| put(&v.to_le_bytes()[..*bytes]));
-        image.extra.iter().for_each(|v| put(&v.to_le_bytes()));
-        put(&checksum::of(image.parts.iter().copied()).to_le_bytes());
-        assert!(rest.is_empty(), "the columns and the row agree");
+        let mut put = Put(row);
+        put.bytes(&image.frame_number.to_le_bytes());
+        put.bytes(&[image.status as u8]);
+        image.packets_received.iter().for_each(|v| put.bytes(&v.to_le_bytes()));
+        image.packet_bitmap.iter().for_each(|v| put.bytes(&v.to_le_bytes()));
+        image.frame_values.iter().zip(&self.frame_value_bytes).for_each(|(v, bytes)| put.bytes(&v.to_le_bytes()[..*bytes]));
+        image.extra.iter().for_each(|v| put.bytes(&v.to_le_bytes()));
+        put.bytes(&checksum::of(image.parts.iter().copied()).to_le_bytes());
+        assert!(put.0.is_empty(), "the columns and the row agree");
         Ok(())
     }
 }

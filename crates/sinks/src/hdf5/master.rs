@@ -29,9 +29,6 @@ use super::paths::{COLUMNS, STACK};
 use super::pedestals::PEDESTALS;
 use super::spec::{FileSpec, Layout, LedgerRecord};
 
-/// The pixel mask in the master.
-pub(crate) const MASK: &str = "/entry/instrument/detector/pixel_mask";
-
 /// Name of a text in `/entry/konkordia` of a running run: during which boot of the machine it was written.
 pub(crate) const BOOT: &str = "boot_id";
 

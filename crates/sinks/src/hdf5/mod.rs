@@ -85,7 +85,7 @@ pub use reader::{Reader, Summary, inspect};
 pub use repair::{MissingImages, RepairReport, repair};
 pub use results_file::{ResultsAbout, ResultsFile};
 pub use run_files::RunFiles;
-pub use series_file::SeriesFileSpec;
+pub use series_file::{SeriesFacts, SeriesFileSpec, limits_of_series};
 pub use series_info::{ChannelInfo, SeriesInfo};
 pub use series_state::{Names, SharedState};
 pub use spec::{Compression, ErrorBound, FileSpec, Layout, LedgerRecord, Metadata, Overwrite, Scale, StreamRecord, TileInfo};

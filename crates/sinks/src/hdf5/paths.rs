@@ -8,3 +8,7 @@ pub(crate) const COLUMNS: &str = "/entry/konkordia/images";
 pub(crate) const DESCRIPTION: &str = "/entry/konkordia/run_description";
 /// This program's group in the master.
 pub(crate) const OWN: &str = "/entry/konkordia";
+/// The pixel mask in the master.
+pub(crate) const MASK: &str = "/entry/instrument/detector/pixel_mask";
+/// The mask as the run had it, in data files.
+pub(crate) const MASK_OF_DATA: &str = "/entry/konkordia/pixel_mask";

@@ -15,7 +15,7 @@ use super::low;
 use super::names::{data_file_name, parse};
 use super::nexus::{read_number, read_text};
 use super::packing;
-use super::paths::{COLUMNS, DESCRIPTION, STACK};
+use super::paths::{COLUMNS, DESCRIPTION, MASK, MASK_OF_DATA, STACK};
 use super::pedestals::Snapshots;
 use super::series_info::{DIMENSIONS_MAX, PIECES_MAX, chunk_shape, chunk_start};
 use super::spec::{Compression, FileSpec, IMAGES_PER_FILE_MAX, LedgerRecord, PIXELS_MAX};
@@ -274,6 +274,18 @@ impl Reader {
     /// One per-image column as numbers, row after row; `None` if the file has no such column.
     pub fn column(&self, name: &str) -> Option<Vec<u64>> {
         self.file.group(COLUMNS).ok()?.dataset(name).ok()?.read_all::<u64>().ok()
+    }
+
+    /// The mask of the image, row by row: 0 = the pixel counts. `None` if the file has none of the size of its images.
+    pub fn pixel_mask(&self) -> Option<Vec<u32>> {
+        let pixels = self.summary.rows as usize * self.summary.columns as usize;
+        let read = |place: &str| {
+            let mask = self.file.dataset(place).ok()?;
+            // The size first, so that a wrong one costs no memory.
+            (mask.size() == pixels).then(|| mask.read_raw::<u32>().ok()).flatten()
+        };
+        // Data files keep the mask at another place.
+        [MASK, MASK_OF_DATA].into_iter().find_map(read)
     }
 
     pub(crate) fn file(&self) -> &File {

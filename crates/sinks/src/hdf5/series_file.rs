@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use konkordia_core::array::{Array, Element, Packing};
-use konkordia_core::experiment::Experiment;
 use konkordia_core::image::CommittedImage;
 use konkordia_core::ledger::ImageStatus;
 use konkordia_core::pixel::PixelType;
@@ -77,7 +76,7 @@ impl SeriesFiles {
             shared.is_durable_to(Some(durable));
         }
         for (index, status, parts_missing) in self.early.drain(..) {
-            let record = SeriesRecord { index, status, pieces: &[], times: None, parts_missing };
+            let record = SeriesRecord { index, status, pieces: &[], times: None, parts_missing, extra: &[] };
             match writer.write_series(&record) {
                 Err(error) if error.kind != ErrorKind::Invalid => return Err(error),
                 _ => {}
@@ -107,7 +106,14 @@ impl OpenFiles for SeriesFiles {
             return Ok(());
         };
         let parts_missing = if status == ImageStatus::Lost { 0 } else { image.missing_parts };
-        let empty = SeriesRecord { index: image.number, status, pieces: &[], times: image.times, parts_missing };
+        let empty = SeriesRecord {
+            index: image.number,
+            status,
+            pieces: &[],
+            times: image.times,
+            parts_missing,
+            extra: image.results.bits(),
+        };
         let written = if !status.has_pixels() {
             writer.write_series(&empty).map(|()| false)
         } else if let Some(why) = form.differs(image) {
@@ -160,7 +166,7 @@ fn times_from(image: &CommittedImage) -> Option<String> {
 /// Writes a lost position for an image that the file cannot take; the series goes on.
 fn lose(writer: &mut Writer, index: u64, why: String, shared: &SharedState) -> Result<(), Error> {
     shared.refuse(format!("image {index}: {why}"));
-    let lost = SeriesRecord { index, status: ImageStatus::Lost, pieces: &[], times: None, parts_missing: 0 };
+    let lost = SeriesRecord { index, status: ImageStatus::Lost, pieces: &[], times: None, parts_missing: 0, extra: &[] };
     match writer.write_series(&lost) {
         Err(error) if error.kind != ErrorKind::Invalid => Err(error),
         _ => Ok(()),
@@ -189,12 +195,7 @@ fn file_spec(known: &FileSpec, start: &SeriesStart, form: &Form) -> FileSpec {
     }
     notes.extend(start.notes.iter().cloned());
     let channels = channels(start, form, &mut notes);
-    // A pixel that one channel cannot use is marked for all channels; each channel has its own mask as well.
-    let mut pixel_mask: Vec<u32> = Vec::new();
-    for mask in channels.iter().filter_map(|channel| channel.pixel_mask.as_ref()) {
-        pixel_mask.resize(mask.len(), 0);
-        pixel_mask.iter_mut().zip(mask).for_each(|(all, one)| *all |= one);
-    }
+    let pixel_mask = common_mask(channels.iter().filter_map(|channel| channel.pixel_mask.as_deref()));
     let series = SeriesInfo {
         series: start.series,
         unique_id: start.unique_id.clone(),
@@ -217,9 +218,45 @@ fn file_spec(known: &FileSpec, start: &SeriesStart, form: &Form) -> FileSpec {
         underload: underload(start, form.pixel()),
         saturation: saturation(start, form.pixel()),
         conversion: notes,
+        extra_columns: start.results.iter().copied().map(Into::into).collect(),
         series: Some(series),
         ..known.clone()
     }
+}
+
+/// A pixel that one channel cannot use is marked for all channels; each channel has its own mask as well.
+fn common_mask<'a>(masks: impl Iterator<Item = &'a [u32]>) -> Vec<u32> {
+    let mut common: Vec<u32> = Vec::new();
+    for mask in masks {
+        common.resize(mask.len(), 0);
+        common.iter_mut().zip(mask).for_each(|(all, one)| *all |= one);
+    }
+    common
+}
+
+/// What the file of a series would say of its pixels and its geometry, known from its start.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SeriesFacts {
+    /// Facts of the stream, and where it says nothing those of the configuration.
+    pub metadata: Metadata,
+    /// NXmx mask bits of the image, row by row; empty: no bit is set.
+    pub pixel_mask: Vec<u32>,
+}
+
+impl SeriesFacts {
+    /// Of images of `rows` and `columns`, with `given` from the configuration.
+    pub fn new(given: &Metadata, start: &SeriesStart, size: [u64; 2]) -> Self {
+        let masks = start.channels.iter().enumerate().filter_map(|(n, channel)| {
+            plane(channel.pixel_mask.as_ref(), Element::Uint32, size, ("pixel_mask", n), &mut Vec::new(), u32::from_le_bytes)
+        });
+        let masks: Vec<Vec<u32>> = masks.collect();
+        Self { metadata: said(start).over(given.clone()), pixel_mask: common_mask(masks.iter().map(Vec::as_slice)) }
+    }
+}
+
+/// Lowest and highest number that is a measurement in a series, if the file has to say it.
+pub fn limits_of_series(start: &SeriesStart, pixel: PixelType) -> (Option<f64>, Option<f64>) {
+    (underload(start, pixel), saturation(start, pixel))
 }
 
 /// Lowest number that is a measurement: as the sender says, but always above the value *missing*, so that readers leave
@@ -295,15 +332,21 @@ fn plane<T>(
 
 /// Facts of the stream take precedence over those of the configuration.
 fn metadata(given: &Metadata, start: &SeriesStart, form: &Form) -> Metadata {
-    let facts = &start.facts;
-    let finite = |value: Option<f64>| value.filter(|value| value.is_finite());
+    let mut said = said(start);
     // If there are several channels, each has its own threshold.
     let threshold = start.channels.first().filter(|_| form.channels == 1 && start.channels.len() == 1);
-    let experiment = Experiment {
-        threshold_energy_ev: finite(threshold.and_then(|channel| channel.threshold_energy_ev)),
-        ..facts.experiment.clone()
-    };
-    let said = Metadata {
+    said.experiment.threshold_energy_ev = finite(threshold.and_then(|channel| channel.threshold_energy_ev));
+    said.over(given.clone())
+}
+
+fn finite(value: Option<f64>) -> Option<f64> {
+    value.filter(|value| value.is_finite())
+}
+
+/// The facts of the stream that are numbers.
+fn said(start: &SeriesStart) -> Metadata {
+    let facts = &start.facts;
+    Metadata {
         energy_kev: finite(facts.energy_kev).filter(|kev| *kev > 0.0),
         detector_distance_m: finite(facts.detector_distance_m),
         beam_center_x_px: finite(facts.beam_center_x_px),
@@ -312,10 +355,8 @@ fn metadata(given: &Metadata, start: &SeriesStart, form: &Form) -> Metadata {
         sensor_thickness_m: finite(facts.sensor_thickness_m),
         frame_time_s: finite(facts.frame_time_s),
         count_time_s: finite(facts.count_time_s),
-        experiment,
         ..facts.clone()
-    };
-    said.over(given.clone())
+    }
 }
 
 fn ledger(end: &SeriesEnd, shared: &SharedState, end_time: Option<String>) -> LedgerRecord {

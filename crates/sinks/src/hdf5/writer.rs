@@ -349,7 +349,7 @@ impl Writer {
         for piece in image.pieces {
             self.check_chunk(image.index, &[piece])?;
         }
-        Columns::pack_series(image, &mut self.row);
+        self.columns.pack_series(image, &mut self.row)?;
         self.put(image.index, if bytes > 0 { image.pieces } else { &[] })
     }
 

@@ -111,9 +111,7 @@ fn places(raw: usize) -> Vec<(usize, f64)> {
 }
 
 /// Little-endian pixels as whole numbers, NaN where the value is no measurement.
-fn values(bytes: &[u8], pixel: PixelType, valid: Option<(f64, f64)>) -> Result<Vec<f64>, String> {
-    let special = pixel.special();
-    let (low, high) = valid.unwrap_or((special.valid_min, special.valid_max));
+fn values(bytes: &[u8], pixel: PixelType, (low, high): (f64, f64)) -> Result<Vec<f64>, String> {
     macro_rules! as_type {
         ($($name:ident: $number:ty),*) => {
             match pixel {
@@ -155,8 +153,8 @@ mod tests {
     #[test]
     fn what_is_no_measurement_is_nan() {
         let bytes: Vec<u8> = [-2i32, -1, 0, 7, 100].iter().flat_map(|value| value.to_le_bytes()).collect();
-        let read = values(&bytes, PixelType::Int32, Some((0.0, 50.0))).unwrap();
+        let read = values(&bytes, PixelType::Int32, (0.0, 50.0)).unwrap();
         assert!(read[0].is_nan() && read[1].is_nan() && read[4].is_nan() && read[2..4] == [0.0, 7.0]);
-        assert!(values(&bytes, PixelType::Float64, None).is_err());
+        assert!(values(&bytes, PixelType::Float64, (0.0, 50.0)).is_err());
     }
 }

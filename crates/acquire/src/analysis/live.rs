@@ -1,0 +1,196 @@
+//! The analysis of a run or series while it is measured, from its recipe.
+
+use super::pixels::Pixels;
+use super::tasks;
+use konkordia_analysis::analyser::{Analyser, Results, Tasks};
+use konkordia_analysis::figures::Figures;
+use konkordia_analysis::geometry::Geometry;
+use konkordia_config::live_analysis::LiveAnalysis;
+use konkordia_config::recipe::Recipe;
+use konkordia_core::analysis_counts::AnalysisCounts;
+use konkordia_core::experiment::Metadata;
+use konkordia_core::failure::{Exit, Failure};
+use konkordia_core::pixel::PixelType;
+use konkordia_core::plan::AnalysisPlan;
+use konkordia_core::series::SeriesStart;
+use konkordia_engine::hand_over::{ImageAnalyser, SeriesAnalysis};
+use konkordia_engine::plane::PixelPlane;
+use konkordia_engine::series::AnalysisFactory;
+use konkordia_sinks::hdf5::{SeriesFacts, limits_of_series};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Memory of a thread for each pixel: the image in two types, rings, the matrix of the profile, and masks.
+const THREAD_PIXEL_BYTES: u64 = 64;
+
+/// What is known of the images of a run or series.
+pub struct ImageFacts {
+    /// Where the detector stands, and the energy.
+    pub metadata: Metadata,
+    /// NXmx mask bits, row by row; empty: no bit is set.
+    pub pixel_mask: Vec<u32>,
+    /// Lowest and highest value that is a measurement.
+    pub valid: (f64, f64),
+}
+
+/// Says what is known of images of this size and type.
+pub type FactsOf = Box<dyn Fn([usize; 2], PixelType) -> ImageFacts + Send + Sync>;
+
+/// The analysis of one run or series.
+pub struct Prepared {
+    /// The analysis.
+    pub analysis: SeriesAnalysis,
+    /// What cannot be done, in words.
+    pub notes: Vec<String>,
+    /// The recipe, for the file.
+    pub recipe: String,
+    memory_bytes: u64,
+}
+
+impl Prepared {
+    /// What the plan of a run must know.
+    pub fn plan(&self) -> AnalysisPlan {
+        let SeriesAnalysis { kinds, queue_images, .. } = &self.analysis;
+        AnalysisPlan { kinds: kinds.clone(), queue_images: *queue_images as u64, memory_bytes: self.memory_bytes }
+    }
+}
+
+/// Prepares the analysis of images of this size and type, which are `None` if the sender does not announce them: then
+/// each thread makes its tables when it gets its first image.
+///
+/// # Errors
+/// The recipe cannot be read, is wrong, or makes no sense for these images.
+pub fn prepare(
+    options: &LiveAnalysis,
+    announced: (Option<[usize; 2]>, Option<PixelType>),
+    facts_of: FactsOf,
+) -> Result<Prepared, Failure> {
+    let (recipe, text) = Recipe::load_with_text(&options.recipe)?;
+    let wrong = |why: String| refused(&options.recipe, why);
+    // Where the beam meets the detector does not depend on the size of the image.
+    let (size, pixel) = (announced.0.unwrap_or([1, 1]), announced.1.unwrap_or(PixelType::Uint16));
+    let geometry = Geometry::of_run(size, &facts_of(size, pixel).metadata);
+    let tasks = tasks::of(&recipe, geometry.as_ref().ok()).map_err(wrong)?;
+    let figures = Figures::of(&tasks, geometry.is_ok()).map_err(wrong)?;
+    let kinds = figures.kinds().to_vec();
+    let scene = Arc::new(Scene { tasks, figures, facts_of });
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let workers = options.workers.unwrap_or(processors.div_ceil(2));
+    let mut analysers: Vec<LiveAnalyser> = (0..workers).map(|_| LiveAnalyser::new(&scene)).collect();
+    let mut notes = Vec::new();
+    if let (Some(size), Some(pixel)) = announced {
+        notes = make_all(&mut analysers, size, pixel).map_err(wrong)?;
+        notes.extend(geometry.err().filter(|_| !notes.is_empty()));
+    }
+    let memory_bytes = workers as u64 * THREAD_PIXEL_BYTES * (size[0] * size[1]) as u64;
+    let analysers = analysers.into_iter().map(|analyser| Box::new(analyser) as Box<dyn ImageAnalyser>).collect();
+    let analysis = SeriesAnalysis { kinds, analysers, queue_images: options.queue_images, counter: Arc::default() };
+    Ok(Prepared { analysis, notes, recipe: text, memory_bytes })
+}
+
+fn refused(recipe: &Path, why: String) -> Failure {
+    let what = format!("images cannot be analysed by the recipe {}", recipe.display());
+    Failure::new(Exit::Configuration, what, why, "correct the recipe or the geometry, or remove [analysis]")
+}
+
+/// Makes the tables of all threads at the same time. Returns what is left out.
+fn make_all(analysers: &mut [LiveAnalyser], size: [usize; 2], pixel: PixelType) -> Result<Vec<String>, String> {
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = analysers.iter_mut().map(|analyser| scope.spawn(move || analyser.make(size, pixel))).collect();
+        let made: Vec<_> = threads.into_iter().map(|thread| thread.join().expect("a table is made without panic")).collect();
+        made.into_iter().reduce(Result::and).unwrap_or_else(|| Ok(Vec::new()))
+    })
+}
+
+/// Makes the analysis of each series of a stream. `given` are the facts of the configuration or of the command that
+/// armed it.
+pub fn factory(options: LiveAnalysis, given: Box<dyn Fn() -> Metadata + Send + Sync>) -> AnalysisFactory {
+    Arc::new(move |start: &mut SeriesStart| {
+        let (given, of_series) = (given(), start.clone());
+        let facts_of = move |size: [usize; 2], pixel| {
+            let SeriesFacts { metadata, pixel_mask } = SeriesFacts::new(&given, &of_series, size.map(|edge| edge as u64));
+            let (underload, saturation) = limits_of_series(&of_series, pixel);
+            ImageFacts { metadata, pixel_mask, valid: pixel.valid_range(underload, saturation) }
+        };
+        let size = start.image_size.map(|size| size.map(|edge| usize::try_from(edge).unwrap_or(usize::MAX)));
+        let announced = (size, start.element.and_then(|element| element.pixel()));
+        match prepare(&options, announced, Box::new(facts_of)) {
+            Ok(Prepared { analysis, notes, recipe, .. }) => {
+                start.results.extend(&analysis.kinds);
+                start.analysis = AnalysisCounts::new(Arc::clone(&analysis.counter) as _);
+                start.warnings.extend(notes);
+                start.notes.push((RECIPE_NOTE.into(), recipe));
+                Some(analysis)
+            }
+            Err(Failure { what, why, .. }) => {
+                start.warnings.push(format!("images are not analysed: {what}: {why}"));
+                None
+            }
+        }
+    })
+}
+
+/// Name of the text in which files keep the recipe.
+pub const RECIPE_NOTE: &str = "analysis_recipe";
+
+/// What the threads of a run or series share.
+struct Scene {
+    tasks: Tasks,
+    figures: Figures,
+    facts_of: FactsOf,
+}
+
+/// The analyser of one thread.
+struct LiveAnalyser {
+    scene: Arc<Scene>,
+    pixels: Pixels,
+    /// For images of one size and type.
+    made: Option<Made>,
+}
+
+struct Made {
+    size: [usize; 2],
+    pixel: PixelType,
+    valid: (f64, f64),
+    analyser: Analyser,
+    results: Results,
+}
+
+impl LiveAnalyser {
+    fn new(scene: &Arc<Scene>) -> Self {
+        Self { scene: Arc::clone(scene), pixels: Pixels::new(), made: None }
+    }
+
+    /// Makes the tables for images of this size and type. Returns what is left out.
+    fn make(&mut self, size: [usize; 2], pixel: PixelType) -> Result<Vec<String>, String> {
+        self.made = None;
+        let ImageFacts { metadata, pixel_mask, valid } = (self.scene.facts_of)(size, pixel);
+        let geometry = Geometry::of_run(size, &metadata).ok();
+        let pixels = size[0].checked_mul(size[1]).ok_or("the image is too large")?;
+        let mut usable = vec![true; pixels];
+        if !pixel_mask.is_empty() {
+            if pixel_mask.len() != pixels {
+                return Err(format!("a mask of {} pixels for images of {size:?}", pixel_mask.len()));
+            }
+            usable.iter_mut().zip(&pixel_mask).for_each(|(usable, bits)| *usable = *bits == 0);
+        }
+        let (analyser, left_out) = Analyser::new(&self.scene.tasks, geometry.as_ref(), &usable, size)?;
+        let results = analyser.results();
+        self.made = Some(Made { size, pixel, valid, analyser, results });
+        Ok(left_out)
+    }
+}
+
+impl ImageAnalyser for LiveAnalyser {
+    fn analyse(&mut self, plane: &PixelPlane<'_>, numbers: &mut [u64]) -> Result<bool, String> {
+        let (rows, columns) = plane.size();
+        let pixel = plane.element.pixel().ok_or_else(|| format!("pixels of type {} cannot be analysed", plane.element.name()))?;
+        if !self.made.as_ref().is_some_and(|made| made.size == [rows, columns] && made.pixel == pixel) {
+            self.make([rows, columns], pixel)?;
+        }
+        let made = self.made.as_mut().ok_or("there are no tables for it")?;
+        self.pixels.analyse(&mut made.analyser, (pixel, plane.bytes), (columns, made.valid), &mut made.results)?;
+        self.scene.figures.fill(&made.results, numbers);
+        Ok(made.results.spots.as_ref().is_some_and(|spots| spots.is_hit))
+    }
+}

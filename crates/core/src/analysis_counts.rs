@@ -1,0 +1,95 @@
+//! What became of the images of a run or series at their analysis.
+
+use crate::text;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+/// Counts images at their analysis.
+pub trait AnalysisCounter: Debug + Send + Sync {
+    /// What was counted so far.
+    fn read(&self) -> AnalysisTally;
+}
+
+/// What became of images at their analysis.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AnalysisTally {
+    /// Images that were analysed.
+    pub analysed: u64,
+    /// Images that passed without analysis, which was too slow for them.
+    pub skipped: u64,
+    /// Images that could not be analysed.
+    pub failed: u64,
+    /// Those of the analysed ones that are hits.
+    pub hits: u64,
+    /// Time that all threads together have worked, ns.
+    pub busy_ns: u64,
+    /// Why the newest of the failed ones could not be analysed.
+    pub problem: Option<String>,
+}
+
+/// The counts of a run or series, shared by all who read them. By default images are not analysed.
+#[derive(Clone, Debug, Default)]
+pub struct AnalysisCounts(Option<Arc<dyn AnalysisCounter>>);
+
+/// Two starts of series are the same whoever counts their images.
+impl PartialEq for AnalysisCounts {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl AnalysisTally {
+    /// Names and numbers of images.
+    pub fn rows(&self) -> [(&'static str, u64); 4] {
+        [("analysed", self.analysed), ("skipped", self.skipped), ("failed", self.failed), ("hits", self.hits)]
+    }
+
+    /// What a person should know: images that were not analysed, why, and what to do.
+    pub fn warning(&self) -> Option<String> {
+        let all = text::count(self.analysed + self.skipped + self.failed);
+        let too_slow = (self.skipped > 0).then(|| {
+            format!(
+                "{} of {all} images were not analysed: too many came for the threads of the analysis; give it more [analysis] \
+                 workers, a larger queue_images, or ask for less in the recipe",
+                text::count(self.skipped)
+            )
+        });
+        let failed = (self.failed > 0).then(|| {
+            let why = self.problem.as_deref().unwrap_or_default();
+            format!("{} of {all} images could not be analysed: {why}", text::count(self.failed))
+        });
+        let both: Vec<String> = failed.into_iter().chain(too_slow).collect();
+        (!both.is_empty()).then(|| both.join("; "))
+    }
+}
+
+impl AnalysisCounts {
+    /// Those of `counter`.
+    pub fn new(counter: Arc<dyn AnalysisCounter>) -> Self {
+        Self(Some(counter))
+    }
+
+    /// What was counted so far; `None` if images are not analysed.
+    pub fn read(&self) -> Option<AnalysisTally> {
+        self.0.as_ref().map(|counter| counter.read())
+    }
+
+    /// As [`AnalysisTally::warning`].
+    pub fn warning(&self) -> Option<String> {
+        self.read().and_then(|tally| tally.warning())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_analysed_is_said_with_its_cause() {
+        let tally = AnalysisTally { analysed: 2, ..AnalysisTally::default() };
+        assert_eq!((tally.warning(), AnalysisCounts::default().warning()), (None, None));
+        let tally = AnalysisTally { skipped: 1, failed: 1, problem: Some("why".into()), ..tally };
+        let warning = tally.warning().unwrap();
+        assert!(warning.starts_with("1 of 4 images could not be analysed: why; 1 of 4 images were not"), "{warning}");
+    }
+}

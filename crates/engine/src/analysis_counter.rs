@@ -1,0 +1,69 @@
+//! Counts what becomes of images at their analysis.
+
+use konkordia_core::analysis_counts::{AnalysisCounter, AnalysisTally};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// Written by the threads of one run or series, read by any.
+#[derive(Debug, Default)]
+pub struct Counter {
+    analysed: AtomicU64,
+    skipped: AtomicU64,
+    failed: AtomicU64,
+    hits: AtomicU64,
+    busy_ns: AtomicU64,
+    problem: Mutex<Option<String>>,
+}
+
+fn add(to: &AtomicU64, count: u64) {
+    to.fetch_add(count, Ordering::Relaxed);
+}
+
+impl Counter {
+    /// An image was analysed.
+    pub(crate) fn analysed(&self, is_hit: bool) {
+        add(&self.analysed, 1);
+        add(&self.hits, u64::from(is_hit));
+    }
+
+    /// An image passed without analysis, which was too slow for it.
+    pub(crate) fn skipped(&self) {
+        add(&self.skipped, 1);
+    }
+
+    /// An image could not be analysed.
+    pub(crate) fn failed(&self, why: String) {
+        self.note(why);
+        add(&self.failed, 1);
+    }
+
+    /// Images from now on cannot be analysed, for this reason.
+    pub(crate) fn note(&self, why: String) {
+        *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+    }
+
+    /// As [`Self::failed`], for the reason that is known.
+    pub(crate) fn failed_too(&self) {
+        add(&self.failed, 1);
+    }
+
+    /// A thread has worked for so long.
+    pub(crate) fn worked(&self, time: Duration) {
+        add(&self.busy_ns, time.as_nanos() as u64);
+    }
+}
+
+impl AnalysisCounter for Counter {
+    fn read(&self) -> AnalysisTally {
+        let load = |n: &AtomicU64| n.load(Ordering::Relaxed);
+        AnalysisTally {
+            analysed: load(&self.analysed),
+            skipped: load(&self.skipped),
+            failed: load(&self.failed),
+            hits: load(&self.hits),
+            busy_ns: load(&self.busy_ns),
+            problem: self.problem.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        }
+    }
+}

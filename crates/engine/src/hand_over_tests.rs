@@ -1,0 +1,209 @@
+//! Every image leaves once and in order, with its results or counted as one without.
+
+use super::*;
+use crate::output_queue::{Item, OutputQueueReader, OutputQueueSpec};
+use bytes::Bytes;
+use konkordia_core::analysis_counts::AnalysisCounter;
+use konkordia_core::array::{Array, Element, Packing, Shape};
+use konkordia_core::frame_header::ColumnType;
+use konkordia_core::image::Channel;
+use konkordia_core::ledger::ImageStatus;
+use konkordia_core::ports::ServiceLevel;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const KIND: ResultKind =
+    ResultKind { name: "first", number: ColumnType::U64, length: 1, unit: "", meaning: "", counted_by: None };
+const KINDS: [ResultKind; 2] = [ResultKind { name: "is_analysed", ..KIND }, KIND];
+
+/// Waits at its gate; says 1 and the first pixel.
+struct Analyser {
+    gate: Arc<(Mutex<bool>, Condvar)>,
+    /// The pixel at which it fails, and the one at which it panics.
+    bad: [u8; 2],
+}
+
+impl ImageAnalyser for Analyser {
+    fn analyse(&mut self, plane: &PixelPlane<'_>, numbers: &mut [u64]) -> Result<bool, String> {
+        let open = lock(&self.gate.0);
+        drop(self.gate.1.wait_while(open, |open| !*open).unwrap());
+        let pixel = plane.bytes[0];
+        // The order in which threads are done is not that in which they began.
+        std::thread::sleep(Duration::from_micros(u64::from(pixel.wrapping_mul(37)) * 5));
+        assert!(pixel != self.bad[1], "pixel {pixel}");
+        if pixel == self.bad[0] {
+            return Err(format!("pixel {pixel}"));
+        }
+        numbers.copy_from_slice(&[1, u64::from(pixel)]);
+        Ok(pixel % 2 == 1)
+    }
+}
+
+fn image(number: u64) -> Arc<CommittedImage> {
+    let array = Array {
+        shape: Shape::new(&[2, 5]).unwrap(),
+        element: Element::Uint8,
+        packing: Packing::None,
+        pieces: vec![Bytes::from(vec![number as u8; 10])],
+    };
+    let channels = vec![Channel { name: "".into(), array }];
+    Arc::new(CommittedImage { status: ImageStatus::Complete, channels, ..CommittedImage::lost(number) })
+}
+
+struct Bench {
+    hand_over: HandOver,
+    reader: OutputQueueReader,
+    counter: Arc<Counter>,
+    gate: Arc<(Mutex<bool>, Condvar)>,
+    gave_up: Arc<AtomicBool>,
+}
+
+impl Bench {
+    fn new(workers: usize, queue_images: usize, bad: [u8; 2], reader_images: usize) -> Self {
+        let output_queues = Arc::new(OutputQueues::new(None));
+        let (name, service) = ("file".into(), ServiceLevel::Reliable);
+        let spec = OutputQueueSpec { name, service, queue_images: reader_images, queue_bytes: u64::MAX, borrows: false };
+        let reader = output_queues.add(spec);
+        let (gate, gave_up) = (Arc::<(Mutex<bool>, Condvar)>::default(), Arc::<AtomicBool>::default());
+        let counter = Arc::<Counter>::default();
+        let analyser = |_| Box::new(Analyser { gate: Arc::clone(&gate), bad }) as Box<dyn ImageAnalyser>;
+        let analysers = (0..workers).map(analyser).collect();
+        let analysis = SeriesAnalysis { kinds: KINDS.to_vec(), analysers, queue_images, counter: Arc::clone(&counter) };
+        let seen = Arc::clone(&gave_up);
+        let mut hand_over = HandOver::new(output_queues, Arc::new(move || seen.load(Ordering::Acquire)));
+        hand_over.start(&Arc::new(SeriesStart { results: KINDS.to_vec(), ..SeriesStart::default() }), Some(analysis));
+        Self { hand_over, reader, counter, gate, gave_up }
+    }
+
+    fn open_gate(&self) {
+        *lock(&self.gate.0) = true;
+        self.gate.1.notify_all();
+    }
+
+    /// What has left so far: the number of each image, and what was computed.
+    fn left(&mut self) -> Vec<(u64, Vec<u64>)> {
+        let (mut items, mut before) = (Vec::new(), usize::MAX);
+        while items.len() != before {
+            before = items.len();
+            self.reader.take(Duration::ZERO, &mut items);
+        }
+        let of =
+            |item: Item| if let Item::Image(image) = item { Some((image.number, image.results.bits().to_vec())) } else { None };
+        items.into_iter().filter_map(of).collect()
+    }
+
+    fn counted(&self) -> (u64, u64, u64) {
+        let tally = self.counter.read();
+        (tally.analysed, tally.skipped, tally.failed)
+    }
+}
+
+#[test]
+fn images_leave_in_order_with_their_results_for_any_number_of_threads() {
+    for workers in [1, 2, 5] {
+        let mut bench = Bench::new(workers, 100, [255; 2], 1000);
+        bench.open_gate();
+        for number in 0..100 {
+            let lost = number % 7 == 3;
+            bench.hand_over.image(if lost { Arc::new(CommittedImage::lost(number)) } else { image(number) });
+        }
+        bench.hand_over.finish();
+        let results = |number: u64| if number % 7 == 3 { Vec::new() } else { vec![1, number] };
+        assert_eq!(bench.left(), (0..100).map(|number| (number, results(number))).collect::<Vec<_>>());
+        assert_eq!((bench.counted(), bench.counter.read().problem), ((86, 0, 0), None));
+        assert_eq!(bench.counter.read().hits, (0..100).filter(|n| n % 7 != 3 && n % 2 == 1).count() as u64);
+        assert!(bench.counter.read().busy_ns > 0);
+    }
+}
+
+#[test]
+fn nobody_waits_for_analysis_and_what_it_misses_is_counted() {
+    let mut bench = Bench::new(1, 2, [255; 2], 1000);
+    // Nothing can be analysed. The first two images wait; the next two stand behind them; then the first ones pass.
+    for number in 0..4 {
+        bench.hand_over.image(image(number));
+    }
+    assert_eq!((bench.left(), bench.counted()), (Vec::new(), (0, 2, 0)));
+    bench.hand_over.image(image(4));
+    // The thread has image 0, for which nobody waits any more. Image 4 takes the place of image 0.
+    assert_eq!((bench.left(), bench.counted()), (vec![(0, vec![0, 0])], (0, 3, 0)));
+    bench.open_gate();
+    bench.hand_over.finish();
+    let expected = [(1, vec![1, 1]), (2, vec![0, 0]), (3, vec![0, 0]), (4, vec![1, 4])];
+    assert_eq!((bench.left(), bench.counted()), (expected.to_vec(), (2, 3, 0)));
+}
+
+#[test]
+fn what_cannot_be_analysed_passes_and_a_panic_ends_only_the_analysis() {
+    let mut bench = Bench::new(2, 100, [5, 255], 1000);
+    bench.open_gate();
+    (0..10).for_each(|number| bench.hand_over.image(image(number)));
+    bench.hand_over.finish();
+    assert_eq!(
+        (bench.left().len(), bench.counted(), bench.counter.read().problem),
+        (10, (9, 0, 1), Some("image 5: pixel 5".into()))
+    );
+    let mut bench = Bench::new(1, 100, [255, 5], 1000);
+    (0..10).for_each(|number| bench.hand_over.image(image(number)));
+    bench.open_gate();
+    // Images behind it do not wait for the end of the run.
+    let until = Instant::now() + Duration::from_secs(5);
+    let mut left = Vec::new();
+    while left.len() < 10 && Instant::now() < until {
+        left.extend(bench.left());
+    }
+    bench.hand_over.image(image(10));
+    bench.hand_over.finish();
+    left.extend(bench.left());
+    let results = |number: u64| if number < 5 { vec![1, number] } else { vec![0, 0] };
+    assert_eq!(left, (0..11).map(|number| (number, results(number))).collect::<Vec<_>>());
+    assert_eq!(bench.counted(), (5, 0, 6));
+    assert!(bench.counter.read().problem.unwrap().contains("pixel 5"));
+}
+
+#[test]
+fn a_slow_consumer_is_waited_for_as_without_analysis() {
+    let mut bench = Bench::new(1, 2, [255; 2], 3);
+    bench.open_gate();
+    let Bench { hand_over, reader, gave_up, counter, .. } = &mut bench;
+    // The consumer has room for 3; behind it 4 stand in the line, and one is being handed over. Then it must wait.
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            (0..20).for_each(|number| hand_over.image(image(number)));
+            hand_over.finish();
+        });
+        std::thread::sleep(Duration::from_millis(200));
+        assert!(!writer.is_finished(), "the writer waits");
+        let mut items = Vec::new();
+        while items.len() < 15 {
+            reader.take(Duration::from_millis(10), &mut items);
+        }
+        std::thread::sleep(Duration::from_millis(100));
+        gave_up.store(true, Ordering::Release);
+        writer.join().unwrap();
+        while {
+            let before = items.len();
+            reader.take(Duration::ZERO, &mut items);
+            items.len() > before
+        } {}
+        let numbers: Vec<u64> =
+            items.iter().filter_map(|item| if let Item::Image(image) = item { Some(image.number) } else { None }).collect();
+        assert!(numbers.is_sorted() && numbers[..14] == (0..14).collect::<Vec<_>>(), "{numbers:?}");
+        let skipped = reader.stats().skipped.load(Ordering::Relaxed);
+        assert_eq!(numbers.len() as u64 + skipped, 20);
+        let tally = counter.read();
+        assert_eq!(tally.analysed + tally.skipped, 20);
+    });
+}
+
+#[test]
+fn an_analyser_that_hangs_holds_nothing_back_when_the_run_is_given_up() {
+    let mut bench = Bench::new(2, 4, [255; 2], 100);
+    (0..3).for_each(|number| bench.hand_over.image(image(number)));
+    bench.gave_up.store(true, Ordering::Release);
+    let line = bench.hand_over.line.as_ref().map(|line| Arc::clone(&line.shared)).unwrap();
+    line.drain();
+    assert_eq!((bench.left().len(), bench.counted()), (3, (0, 3, 0)));
+    bench.open_gate();
+    bench.hand_over.finish();
+    assert_eq!((bench.left(), bench.counted()), (Vec::new(), (0, 3, 0)));
+}

@@ -1,0 +1,246 @@
+"""Images that are analysed while they are measured: the same numbers as `konkordia analyse` finds in the file, for packets
+and for streams, and nothing lost where analysis is too slow."""
+
+import json
+import math
+import urllib.request
+
+import cbor2
+import h5py
+import numpy as np
+import pytest
+import zmq
+from driving import Bench, Master, free_ports, lyso_raw, lyso_tables, needs_lyso, program, simulate
+from service import Service, write_config
+from streams import Stins
+from test_analyse import DIALS, recipe, toml
+from test_results import calibration
+
+GEOMETRY = {"energy_kev": 12.4, "detector_distance_mm": 100.0, "beam_center_x_px": 500.5, "beam_center_y_px": 260.25}
+REGIONS = [
+    {"name": "left", "shape": "box", "corners_px": [0, 0, 200, 400]},
+    {"name": "beam", "shape": "ring", "inner_radius_px": 20, "radius_px": 90},
+]
+ALL = {
+    "spots": DIALS | {"spots_max": 300},
+    "hits": {"spots_min": 3},
+    "azimuthal": {"bins": 60, "splitting": "full", "variance": True},
+    "region": REGIONS,
+    "above": {"level": 3},
+}
+
+
+def of_file(folder, master, recipe, name="again.h5", *options):
+    """What `konkordia analyse` finds in a file, column by column."""
+    program("analyse", master, "--recipe", recipe, "--output", folder / name, "--quiet", *options, check=0, timeout=120)
+    with h5py.File(folder / name) as file:
+        group = file["/entry_1/result_1"]
+        return {key: group[key][()] for key in group if group[key].ndim and group[key].dtype.kind in "uf" and key not in ("image", "profile_axis")}
+
+
+def same_bits(live, again):
+    return live.dtype == again.dtype and live.shape == again.shape and live.tobytes() == again.tobytes()
+
+
+@needs_lyso
+@pytest.mark.parametrize("workers", [1, 2, 5])
+def test_a_jungfrau_has_the_numbers_that_its_file_gives(tmp_path, workers):
+    bench, by = Bench(tmp_path), recipe(tmp_path, **ALL)
+    tables = lyso_tables(images=20, stall_timeout_s=3)
+    tables["detector"] |= GEOMETRY
+    tables["analysis"] = {"recipe": by.name, "workers": workers, "queue_images": 64}
+    receiver = bench.receive(bench.config(**tables))
+    simulate("jungfrau", "--to", bench.to, "--rate", 40, "--raw", *lyso_raw()[:5], "--images", 20, "--loss", 0.0005)
+    _, report = receiver.finish()
+    assert report is not None and report["balances"], receiver.errors
+    master = Master(bench.master)
+    again = of_file(tmp_path, bench.master, by)
+    assert {"spots", "peakXPosRaw", "profile_sigma", "region_sum", "pixels_above"} <= set(again)
+    for name, column in again.items():
+        assert same_bits(master.columns[name], column), name
+    assert master.columns["is_analysed"].all() and (master.columns["spots"] > 3).all()
+    assert report["images"]["partial"] > 0, "some packets were lost"
+    # The file says by what recipe, and is whole.
+    with h5py.File(bench.master) as file:
+        assert file["/entry/konkordia/conversion/analysis_recipe"][()].decode() == by.read_text()
+    program("check", bench.master, check=0)
+
+
+def frames(count, seed=3):
+    """Images with spots on a background, of which some pixels are the highest of their type."""
+    rng = np.random.default_rng(seed)
+    images = rng.poisson(3, (count, 64, 80)).astype("uint32")
+    for image in images:
+        for row, column in rng.integers(8, 56, (6, 2)):
+            image[row : row + 3, column : column + 3] += 60
+    images[:, 5, 7] = 2**32 - 1
+    return images
+
+
+STREAM = {
+    "spots": {"method": "peakfinder8", "threshold": 10.0, "spots_max": 20},
+    "hits": {"spots_min": 3},
+    "azimuthal": {"bins": 12},
+    "region": [REGIONS[0]],
+    "above": {"level": 20},
+}
+PLACE = "energy_kev = 12.4\ndetector_distance_mm = 100.0\nbeam_center_x_px = 40.5\nbeam_center_y_px = 32.5\npixel_size_um = 75.0\n"
+
+
+def stream_service(serve, folder, by, detector=PLACE, **analysis):
+    """A stream detector that analyses its images. The place of the detector comes from the configuration."""
+    lines = "".join(f"{key} = {json.dumps(value)}\n" for key, value in {"recipe": str(by), **analysis}.items())
+    return serve(extra=f"[analysis]\n{lines}", detector=detector, folder=folder)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5])
+def test_a_stream_has_the_numbers_that_its_file_gives(tmp_path, serve, workers):
+    by, images = recipe(tmp_path, **STREAM), frames(30)
+    service = stream_service(serve, tmp_path, by, workers=workers, queue_images=64)
+    # STINS does not announce the size of its images.
+    service.send(*Stins().series(list(images)))
+    file = service.file(1)
+    with h5py.File(file.path) as master:
+        columns = master["/entry/konkordia/images"]
+        live = {name: columns[name][()] for name in columns}
+    again = of_file(tmp_path, file.path, by)
+    assert {"spots", "peakXPosRaw", "profile_intensity", "region_sum", "pixels_above"} <= set(again)
+    for name, column in again.items():
+        assert same_bits(live[name], column), name
+    assert live["is_analysed"].all() and live["is_hit"].any()
+    ledger = service.statistics()["ledger"]
+    assert {name: ledger[f"analysis_images_{name}"] for name in ("analysed", "skipped", "failed", "hits")} == dict(
+        analysed=30, skipped=0, failed=0, hits=live["is_hit"].sum()
+    )
+    newest = service.request("GET", "images/latest", format="json")["results"]
+    assert newest["spots"] == live["spots"][-1] and newest["peakXPosRaw"] == live["peakXPosRaw"][-1][: newest["nPeaks"]].tolist()
+
+
+def eiger(folder, by, images=8, **tables):
+    """A service with an EIGER of one module and a consumer of each protocol."""
+    kinds = ["stins", "stream2", "sls"]
+    first = free_ports(len(kinds))
+    ports = dict(zip(kinds, range(first, first + len(kinds)), strict=True))
+    streams = "".join(
+        f'\n[[stream]]\nname = "{kind}"\nprotocol = "{kind}"\naddress = "tcp://127.0.0.1:{port}"\n' for kind, port in ports.items()
+    )
+    udp = free_ports(4)
+    tables = {"run": {"images": images}, "analysis": {"recipe": str(by), "queue_images": 64}} | tables
+    return Service(write_config(folder, udp, extra=streams, **tables)), ports, udp
+
+
+def take(context, port):
+    socket = context.socket(zmq.PULL)
+    socket.rcvtimeo = 10_000
+    socket.connect(f"tcp://127.0.0.1:{port}")
+    return socket
+
+
+def test_consumers_http_and_metrics_have_the_numbers_of_the_file(tmp_path):
+    by = recipe(tmp_path, spots=DIALS | {"spots_max": 5}, hits={"spots_min": 1}, region=REGIONS[:1], above={"level": 10})
+    service, ports, udp = eiger(tmp_path, by)
+    context = zmq.Context()
+    takers = {kind: take(context, port) for kind, port in ports.items()}
+    try:
+        service.command("start")
+        program("simulate", "eiger", "--to", f"127.0.0.1:{udp}", "--bits", 8, "--images", 8, "--rate", 20, "-q", check=0)
+        service.wait()
+        columns = Master(tmp_path / "run_000001_master.h5").columns
+        again = of_file(tmp_path, tmp_path / "run_000001_master.h5", by)
+        assert all(same_bits(columns[name], column) for name, column in again.items())
+        takers["stins"].recv_multipart()
+        takers["stream2"].recv()
+        for n in range(8):
+            expected = {
+                name: column[n].item() if column.ndim == 1 else column[n][: columns["nPeaks"][n] if name.startswith("peak") else None].tolist()
+                for name, column in again.items()
+            }
+            stins = json.loads(takers["stins"].recv_multipart()[0])
+            stream2 = cbor2.loads(takers["stream2"].recv())["user_data"]
+            added = json.loads(takers["sls"].recv_multipart()[0])["addJsonHeader"]
+            for name, value in expected.items():
+                wanted = None if isinstance(value, float) and math.isnan(value) else value
+                of_stream2 = list(stream2[name]) if isinstance(wanted, list) else stream2[name]
+                assert stins[name] == of_stream2 == json.loads(added[name]) == wanted, name
+        statistics = service.statistics()
+        with urllib.request.urlopen(f"{service.url}/metrics") as answer:
+            metrics = answer.read().decode()
+        detector = service.status()["detector"]
+        assert f'konkordia_analysis_images_total{{detector="{detector}",outcome="analysed"}} 8.0\n' in metrics
+        assert f'konkordia_newest_image{{detector="{detector}",result="spots"}} {float(columns["spots"][-1])}\n' in metrics
+        assert statistics["totals"]["analysis_images_analysed"] == 8
+    finally:
+        context.destroy(linger=0)
+        service.end()
+
+
+def test_images_pass_when_analysis_is_too_slow_and_none_is_lost(tmp_path):
+    # 64 times all pixels, and one image may wait.
+    whole = {"shape": "box", "corners_px": [0, 0, 1023, 511]}
+    by = recipe(tmp_path, spots=DIALS, region=[{"name": f"all {n}", **whole} for n in range(64)])
+    bench = Bench(tmp_path)
+    tables = {
+        "detector": {"type": "jungfrau", "energy_kev": 12.4},
+        "calibration": calibration(tmp_path),
+        "run": {"images": 300, "stall_timeout_s": 3},
+        "analysis": {"recipe": by.name, "workers": 1, "queue_images": 1},
+    }
+    receiver = bench.receive(bench.config(**tables))
+    simulate("jungfrau", "--to", bench.to, "--rate", 150, "--images", 300)
+    code, report = receiver.finish()
+    assert code == 0 and report["images"]["complete"] == 300, receiver.errors
+    counts = report["analysis"]
+    assert counts["skipped"] > 0 and counts["analysed"] > 0 and counts["analysed"] + counts["skipped"] == 300, counts
+    assert "not analysed" in report["analysis_warning"] and "workers" in report["analysis_warning"]
+    columns = Master(bench.master).columns
+    done = columns["is_analysed"] == 1
+    assert done.sum() == counts["analysed"] and not columns["region_pixels"][~done].any() and columns["valid_pixels"].all()
+    # What was analysed is right all the same.
+    again = of_file(tmp_path, bench.master, by)
+    assert all(same_bits(columns[name][done], column[done]) for name, column in again.items())
+
+
+def test_a_recipe_that_cannot_be_followed_is_refused_at_arm(tmp_path):
+    by = recipe(tmp_path, spots=DIALS)
+    service, _, _ = eiger(tmp_path, by)
+    try:
+        for text, words in [
+            ('[spots]\nmethod = "dispersoin"\n', ["spots.method"]),
+            ('[spots]\nmethod = "dispersion"\nspots_max = 100000\n', ["300006 numbers", "spots_max"]),
+            ('[[region]]\nname = "beam"\nshape = "circle"\nradius_px = 3\n', ["about the beam"]),
+        ]:
+            by.write_text(text)
+            refused = service.refused("arm")
+            assert all(word in json.dumps(refused.body) for word in words), refused.body
+        by.unlink()
+        assert by.name in json.dumps(service.refused("arm").body)
+        assert not list(tmp_path.glob("run_*")), "nothing is left"
+        by.write_text('[spots]\nmethod = "peakfinder8"\n[above]\nlevel = 3\n')
+        # Without a geometry the rest goes on, and the user is told.
+        service.command("arm")
+        service.until_logged(lambda line: "peakfinder8 needs the beam centre" in line)
+    finally:
+        service.end()
+
+
+def test_a_stream_whose_recipe_is_broken_later_goes_on_without_analysis(tmp_path, serve):
+    by = recipe(tmp_path, **STREAM)
+    service = stream_service(serve, tmp_path, by)
+    by.write_text("[spots]\n")
+    stins = Stins()
+    service.send(*stins.series(list(frames(3))))
+    file = service.file(1)
+    with h5py.File(file.path) as master:
+        assert "spots" not in master["/entry/konkordia/images"]
+    service.until_logged(lambda line: "images are not analysed" in line)
+    by.write_text(toml(**STREAM))
+    service.send(*stins.series(list(frames(3))))
+    with h5py.File(service.file(2).path) as master:
+        assert master["/entry/konkordia/images/is_analysed"][()].tolist() == [1, 1, 1]
+
+
+def test_words_of_the_detector_are_not_analysed(tmp_path):
+    bench = Bench(tmp_path)
+    config = bench.config(detector={"type": "jungfrau"}, processing={"dtype": "raw"}, analysis={"recipe": "r.toml"})
+    done = program("config", "check", config, check=3)
+    assert '[analysis] with dtype = "raw"' in done.stderr + done.stdout
