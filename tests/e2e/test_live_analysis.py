@@ -13,7 +13,7 @@ import zmq
 from driving import Bench, Master, free_ports, lyso_raw, lyso_tables, needs_lyso, program, simulate
 from service import Service, write_config
 from streams import Stins
-from test_analyse import DIALS, recipe, toml
+from test_analyse import DIALS, others_file, recipe, synthetic, toml
 from test_results import calibration
 
 GEOMETRY = {"energy_kev": 12.4, "detector_distance_mm": 100.0, "beam_center_x_px": 500.5, "beam_center_y_px": 260.25}
@@ -244,3 +244,120 @@ def test_words_of_the_detector_are_not_analysed(tmp_path):
     config = bench.config(detector={"type": "jungfrau"}, processing={"dtype": "raw"}, analysis={"recipe": "r.toml"})
     done = program("config", "check", config, check=3)
     assert '[analysis] with dtype = "raw"' in done.stderr + done.stdout
+
+
+VETO = {"rule": "is_hit == 0", "mode": "drop", "keep_one_in": 4}
+HITS = {"rule": "pixels_above > 20 && spots >= 0"}
+
+
+def replayed(file, *options, check=0):
+    return json.loads(program("veto", "replay", file, "--json", *options, check=check).stdout)
+
+
+def mixed(count=24):
+    """Images of which every third has spots."""
+    images = frames(count)
+    background = np.random.default_rng(9).poisson(3, images.shape).astype("uint32")
+    images[np.arange(count) % 3 != 0] = background[np.arange(count) % 3 != 0]
+    return images
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_veto_drops_what_its_rule_rejects_and_replaying_it_gives_the_same(tmp_path, serve, workers):
+    by = recipe(tmp_path, **STREAM | {"hits": HITS, "veto": VETO})
+    service = stream_service(serve, tmp_path, by, workers=workers, queue_images=64)
+    images = mixed()
+    service.send(*Stins().series(list(images)))
+    file = service.file(1)
+    with h5py.File(file.path) as master:
+        columns = master["/entry/konkordia/images"]
+        live = {name: columns[name][()] for name in columns}
+    assert live["is_hit"].tolist() == [int(n % 3 == 0) for n in range(24)] and (live["is_rejected"] == 1 - live["is_hit"]).all()
+    # Of 16 rejected images every fourth is kept.
+    rejected = np.flatnonzero(live["is_rejected"])
+    dropped = np.setdiff1d(rejected, rejected[3::4])
+    assert np.flatnonzero(live["status"] == 4).tolist() == dropped.tolist()
+    assert (live["spots"][dropped] == 0).all() and live["is_analysed"].all() and live["profile_intensity"][dropped].any()
+    file.equals([None if n in dropped else image for n, image in enumerate(images)], status=live["status"].tolist())
+    assert (file.totals["complete"], file.totals["vetoed"], file.totals["written"], file.totals["expected"]) == (12, 12, 12, 24)
+    ledger = service.statistics()["ledger"]
+    assert (ledger["images_vetoed"], ledger["analysis_images_rejected"], ledger["analysis_images_vetoed"]) == (12, 16, 12)
+    # The rule of the recipe decides from the stored results as it did.
+    again = replayed(file.path)
+    assert again["rule"] == VETO["rule"] and (again["analysed"], again["rejected"], again["hits"], again["hits_rejected"]) == (24, 16, 8, 0)
+    assert again["stored"] == {"rejected": 16, "differ": 0, "first_different": [], "vetoed": 12}
+    other = replayed(file.path, "--rule", "spots < 100")
+    assert (other["rejected"], other["hits_rejected"], other["stored"]["differ"]) == (24, 8, 8)
+    assert other["stored"]["first_different"] == np.flatnonzero(live["is_hit"]).tolist()
+    assert "24 (100.0 %), among them 8 of 8 hits" in program("veto", "replay", file.path, "--rule", "true", check=0).stdout
+
+
+def test_shadow_mode_changes_nothing_but_the_results(tmp_path, serve):
+    files = []
+    for name, mode in [("plain", None), ("shadow", "shadow")]:
+        folder = tmp_path / name
+        folder.mkdir()
+        veto = {"veto": VETO | {"mode": mode}} if mode else {}
+        service = stream_service(serve, folder, recipe(folder, **STREAM | {"hits": HITS} | veto), queue_images=64)
+        service.send(*Stins().series(list(mixed())))
+        files.append(service.file(1))
+    plain, shadow = files
+    shadow.equals(list(plain.images), status=plain.status)
+    assert plain.totals == shadow.totals and shadow.totals["vetoed"] == 0
+    with h5py.File(plain.path) as one, h5py.File(shadow.path) as other:
+        one, other = one["/entry/konkordia/images"], other["/entry/konkordia/images"]
+        assert set(other) - set(one) == {"is_rejected"} and other["is_rejected"][()].sum() == 16
+        assert all(same_bits(one[name][()], other[name][()]) for name in one)
+    assert replayed(shadow.path)["stored"] == {"rejected": 16, "differ": 0, "first_different": [], "vetoed": 0}
+
+
+def test_a_veto_over_udp_closes_the_ledger_and_partial_images_stay(tmp_path):
+    by = recipe(tmp_path, above={"level": 3}, veto={"rule": "max_value >= 0", "mode": "drop", "keep_one_in": 0})
+    bench = Bench(tmp_path)
+    tables = {
+        "detector": {"type": "jungfrau", "energy_kev": 12.4},
+        "calibration": calibration(tmp_path),
+        "run": {"images": 30, "stall_timeout_s": 3},
+        "analysis": {"recipe": by.name, "queue_images": 64},
+    }
+    receiver = bench.receive(bench.config(**tables))
+    simulate("jungfrau", "--to", bench.to, "--rate", 50, "--images", 30, "--loss", 0.001)
+    code, report = receiver.finish()
+    images = report["images"]
+    assert report["balances"] and images["partial"] > 0 and code == 1, receiver.errors
+    assert (images["vetoed"], images["complete"], images["written"]) == (30 - images["partial"], 0, images["partial"])
+    master = Master(bench.master)
+    assert set(master.columns["status"].tolist()) == {2, 4} and master.columns["is_rejected"].all()
+    assert (master.images[master.columns["status"] == 4] == -32766).all() and master.columns["valid_pixels"].all()
+    program("check", bench.master, check=0)
+    assert replayed(bench.master)["stored"]["differ"] == 0
+    # Everything came, and everything was dropped: that is what was asked.
+    receiver = bench.receive(bench.config(**tables | {"output": {"prefix": "all"}}))
+    simulate("jungfrau", "--to", bench.to, "--rate", 50, "--images", 30)
+    code, report = receiver.finish()
+    assert code == 0 and report["images"]["vetoed"] == 30 and report["images"]["written"] == 0, receiver.errors
+    text = program("inspect", tmp_path / "all_master.h5", check=0).stdout
+    assert "30 vetoed" in text, text
+
+
+def test_rules_of_files_and_what_is_wrong_in_them(tmp_path):
+    stack, _ = synthetic()
+    file = others_file(tmp_path / "a.h5", stack.astype("uint16"))
+    tables = {"spots": DIALS, "hits": {"rule": "spots >= 6"}, "veto": {"rule": "is_hit == 1"}}
+    by = recipe(tmp_path, **tables)
+    done = program("analyse", file, "--recipe", by, "--json", "--output", tmp_path / "r.h5", check=0)
+    start, *images, end = [json.loads(line) for line in done.stdout.splitlines()]
+    assert start["settings"]["hit_rule"] == "spots >= 6" and (end["hits"], end["rejected"]) == (5, 5)
+    assert all(image["is_hit"] and image["is_rejected"] and image["spots"]["is_hit"] for image in images)
+    again = replayed(tmp_path / "r.h5")
+    assert (again["rule"], again["rejected"], again["stored"]["differ"]) == ("is_hit == 1", 5, 0)
+    assert replayed(tmp_path / "r.h5", "--rule", "max(peakTotalIntensity) > 1e9")["rejected"] == 0
+    for rule, words in [("spotz > 5", "there is no result 'spotz'"), ("spots", "it is a number"), ("spots >", "column"), ("max_value > 1", "max_value")]:
+        assert words in program("veto", "replay", tmp_path / "r.h5", "--rule", rule, check=2).stderr, rule
+        by.write_text(toml(**tables | {"veto": {"rule": rule}}))
+        refused = program("analyse", file, "--recipe", by, check=3).stderr
+        assert words in refused and "[veto] rule" in refused, refused
+    without = recipe(tmp_path, spots=DIALS)
+    program("analyse", file, "--recipe", without, "--output", tmp_path / "w.h5", "--quiet", check=0)
+    assert "made without a veto" in program("veto", "replay", tmp_path / "w.h5", check=2).stderr
+    assert "no results of analysis" in program("veto", "replay", file, "--rule", "true", check=6).stderr

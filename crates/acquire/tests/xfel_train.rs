@@ -52,7 +52,7 @@ fn check_file(master: &Path, model: &TrainModel) {
     let reader = Reader::open(master).unwrap();
     let summary = reader.summary();
     assert_eq!((summary.images, summary.rows, summary.columns), (TRAINS, 2 * 2 * 256, 256));
-    assert_eq!(summary.images_by_status, [0, TRAINS - 3, 3, 0]);
+    assert_eq!(summary.images_by_status, [0, TRAINS - 3, 3, 0, 0]);
     // Nothing is made up about a detector that is not one of PSI.
     assert_eq!(summary.pixel_size_m, None);
     let column = |name: &str| reader.column(name).unwrap_or_else(|| panic!("no column {name}"));

@@ -24,6 +24,10 @@ pub struct Tasks {
     pub regions: Vec<(String, Shape)>,
     /// Pixels above this value are counted: a whole number, 0 to 2^24.
     pub level: Option<f32>,
+    /// An image is a hit if this rule holds, instead of by its spots.
+    pub hit_rule: Option<String>,
+    /// An image is rejected if this rule holds.
+    pub veto_rule: Option<String>,
 }
 
 impl Tasks {
@@ -266,6 +270,7 @@ mod tests {
             azimuthal: Some(azimuthal::Settings { bins: 20, ..azimuthal::Settings::default() }),
             regions: vec![("all".into(), Shape::Box { x0_px: 0.0, y0_px: 0.0, x1_px: 1e3, y1_px: 1e3 })],
             level: Some(50.0),
+            ..Tasks::default()
         }
     }
 

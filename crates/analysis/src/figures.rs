@@ -2,6 +2,7 @@
 //! types follow from what is asked, so every image of a run has the same ones.
 
 use crate::analyser::{Results, Tasks};
+use crate::rule::Rule;
 use konkordia_core::results::analysis as kinds;
 use konkordia_core::results::{ANALYSIS_NUMBERS_MAX, ResultKind};
 
@@ -9,6 +10,8 @@ use konkordia_core::results::{ANALYSIS_NUMBERS_MAX, ResultKind};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figures {
     kinds: Vec<ResultKind>,
+    /// How many of them are decisions, behind the first.
+    decisions: usize,
 }
 
 impl Figures {
@@ -18,8 +21,13 @@ impl Figures {
     /// There are too many of them; in words.
     pub fn of(tasks: &Tasks, has_geometry: bool) -> Result<Self, String> {
         let mut list = vec![kinds::IS_ANALYSED];
-        if let Some(task) = tasks.spots.as_ref().filter(|task| has_geometry || !task.method.needs_geometry()) {
-            list.extend([kinds::SPOTS, kinds::SPOTS_ON_ICE, kinds::RESOLUTION, kinds::IS_HIT, kinds::STORED_SPOTS]);
+        let spots = tasks.spots.as_ref().filter(|task| has_geometry || !task.method.needs_geometry());
+        // The decisions come first: what is known of every image stands at its beginning.
+        list.extend((spots.is_some() || tasks.hit_rule.is_some()).then_some(kinds::IS_HIT));
+        list.extend(tasks.veto_rule.is_some().then_some(kinds::IS_REJECTED));
+        let decisions = list.len() - 1;
+        if let Some(task) = spots {
+            list.extend([kinds::SPOTS, kinds::SPOTS_ON_ICE, kinds::RESOLUTION, kinds::STORED_SPOTS]);
             let length = task.spots_max;
             let lists = [kinds::SPOT_X, kinds::SPOT_Y, kinds::SPOT_INTENSITY];
             list.extend(lists.map(|kind| ResultKind { length, ..kind }).into_iter().filter(|_| length > 0));
@@ -38,7 +46,7 @@ impl Figures {
         if tasks.level.is_some() {
             list.push(kinds::PIXELS_ABOVE);
         }
-        let figures = Self { kinds: list };
+        let figures = Self { kinds: list, decisions };
         let numbers = figures.numbers();
         if numbers > ANALYSIS_NUMBERS_MAX {
             return Err(format!(
@@ -59,7 +67,8 @@ impl Figures {
         self.kinds.iter().map(|kind| kind.length).sum()
     }
 
-    /// Writes the results of an image; entries of lists that are not used are 0.
+    /// Writes the results of an image; entries of lists that are not used are 0. Whether the image is a hit is that of
+    /// its spots, and it is not rejected: [`Decisions`] say otherwise.
     ///
     /// # Panics
     /// If the results are those of another analyser, or `bits` has another length than [`Self::numbers`].
@@ -72,10 +81,14 @@ impl Figures {
         };
         let one = std::iter::once::<u64>;
         put(&mut one(1), 1);
+        let is_hit = results.spots.as_ref().is_some_and(|spots| spots.is_hit);
+        for kind in &self.kinds[1..=self.decisions] {
+            put(&mut one(u64::from(is_hit && kind.name == kinds::IS_HIT.name)), 1);
+        }
         if let Some(spots) = &results.spots {
             let list = &spots.list.spots;
             let resolution = spots.resolution_angstrom.unwrap_or(f64::NAN).to_bits();
-            for number in [spots.list.found, spots.on_ice, resolution, u64::from(spots.is_hit), list.len() as u64] {
+            for number in [spots.list.found, spots.on_ice, resolution, list.len() as u64] {
                 put(&mut one(number), 1);
             }
             let length = spots.list.spots_max();
@@ -103,6 +116,59 @@ impl Figures {
     }
 }
 
+/// The rules of a recipe, over all results of an image.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Decisions {
+    /// Each with the place of its outcome.
+    hit: Option<(Rule, usize)>,
+    veto: Option<(Rule, usize)>,
+    hit_at: Option<usize>,
+}
+
+/// What they say of an image.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Decision {
+    /// It is a hit.
+    pub is_hit: bool,
+    /// The veto rejects it.
+    pub is_rejected: bool,
+}
+
+impl Decisions {
+    /// Checks the rules of `tasks` over results of these kinds, those of [`Figures`] among them.
+    ///
+    /// # Errors
+    /// A rule is wrong; in words.
+    pub fn new(tasks: &Tasks, kinds_of_all: &[ResultKind]) -> Result<Self, String> {
+        let place = |kind: ResultKind| {
+            let before = kinds_of_all.iter().take_while(|other| other.name != kind.name);
+            let at = before.map(|kind| kind.length).sum::<usize>();
+            kinds_of_all.iter().any(|other| other.name == kind.name).then_some(at)
+        };
+        let (hit_at, rejected_at) = (place(kinds::IS_HIT), place(kinds::IS_REJECTED));
+        let rule = |of: &str, text: &Option<String>, at: Option<usize>| {
+            let Some((text, at)) = text.as_deref().zip(at) else { return Ok(None) };
+            let rule = Rule::new(text, kinds_of_all).map_err(|why| format!("{of} rule \"{text}\": {why}"))?;
+            Ok::<_, String>(Some((rule, at)))
+        };
+        let (hit, veto) = (rule("[hits]", &tasks.hit_rule, hit_at)?, rule("[veto]", &tasks.veto_rule, rejected_at)?);
+        Ok(Self { hit, veto, hit_at })
+    }
+
+    /// Decides, and writes it into the results of the image. The rule of the veto sees whether the image is a hit.
+    pub fn decide(&self, bits: &mut [u64]) -> Decision {
+        let mut follow = |rule: &Option<(Rule, usize)>| {
+            let (rule, at) = rule.as_ref()?;
+            let holds = rule.holds(bits);
+            bits[*at] = u64::from(holds);
+            Some(holds)
+        };
+        let (is_hit, is_rejected) = (follow(&self.hit), follow(&self.veto));
+        let is_hit = is_hit.unwrap_or_else(|| self.hit_at.is_some_and(|at| bits[at] == 1));
+        Decision { is_hit, is_rejected: is_rejected.unwrap_or(false) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,6 +193,7 @@ mod tests {
                 ("none".into(), Shape::Circle { x_px: -90.0, y_px: 0.0, radius_px: 1.0 }),
             ],
             level: Some(50.0),
+            ..Tasks::default()
         }
     }
 
@@ -186,5 +253,31 @@ mod tests {
             assert_eq!((figures.kinds().contains(&kinds::SPOTS), left_out.len()), (spots, if spots { 1 } else { 2 }));
             assert!(!figures.kinds().iter().any(|kind| kind.name == kinds::PROFILE.name));
         }
+    }
+
+    #[test]
+    fn rules_decide_and_say_so_in_the_results() {
+        let rules = |hit: &str, veto: &str| Tasks { hit_rule: Some(hit.into()), veto_rule: Some(veto.into()), ..tasks(4) };
+        let asked = rules("pixels_above > 8 && spots == 1", "is_hit == 0");
+        let figures = Figures::of(&asked, true).unwrap();
+        assert_eq!(figures.kinds()[..3], [kinds::IS_ANALYSED, kinds::IS_HIT, kinds::IS_REJECTED]);
+        // Three results of other makers stand before them.
+        let others = ResultKind { length: 3, ..kinds::REGION_SUM };
+        let all: Vec<_> = [ResultKind { name: "others", ..others }].into_iter().chain(figures.kinds().iter().copied()).collect();
+        let decisions = Decisions::new(&asked, &all).unwrap();
+        let mut bits = vec![0; 3 + figures.numbers()];
+        bits[3..].copy_from_slice(&[vec![1, 0, 0, 1, 0, 0, 1], vec![0; figures.numbers() - 8], vec![9]].concat());
+        assert_eq!(decisions.decide(&mut bits), Decision { is_hit: true, is_rejected: false });
+        assert_eq!(bits[3..6], [1, 1, 0]);
+        *bits.last_mut().unwrap() = 8;
+        assert_eq!(decisions.decide(&mut bits), Decision { is_hit: false, is_rejected: true });
+        assert_eq!(bits[3..6], [1, 0, 1]);
+        let wrong = Decisions::new(&rules("spots > 1", "spotz > 1"), &all).unwrap_err();
+        assert!(wrong.starts_with("[veto] rule \"spotz > 1\": there is no result 'spotz'"), "{wrong}");
+        // Without rules spots decide.
+        let plain = Figures::of(&tasks(4), true).unwrap();
+        let decisions = Decisions::new(&tasks(4), plain.kinds()).unwrap();
+        let mut bits = vec![1; plain.numbers()];
+        assert_eq!(decisions.decide(&mut bits), Decision { is_hit: true, is_rejected: false });
     }
 }

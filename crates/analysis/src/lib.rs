@@ -33,6 +33,7 @@ pub mod plane;
 pub mod poni;
 pub mod regions;
 pub mod resolution;
+pub mod rule;
 pub mod sparse;
 pub mod spot;
 

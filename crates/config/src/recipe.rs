@@ -19,6 +19,21 @@ pub struct Recipe {
     pub level: Option<u32>,
     /// Spots of a hit.
     pub hit_spots_min: Option<u64>,
+    /// Rule of a hit, instead.
+    pub hit_rule: Option<String>,
+    /// Which images are dropped.
+    pub veto: Option<VetoKeys>,
+}
+
+/// The keys of `[veto]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VetoKeys {
+    /// An image is rejected if this rule holds.
+    pub rule: String,
+    /// Rejected images are dropped; false: only what would be dropped is recorded.
+    pub drops: bool,
+    /// Every how many-th rejected image is kept anyway; 0 = none.
+    pub keep_one_in: u64,
 }
 
 /// The key `method` of `[spots]`.
@@ -138,9 +153,14 @@ impl Recipe {
 
     fn read(document: &Document, d: &mut Diagnostics) -> Self {
         let (spots, azimuthal, above) = (document.table("spots"), document.table("azimuthal"), document.table("above"));
-        let hits = document.table("hits");
-        if hits.span.is_some() && spots.span.is_none() {
-            d.add(hits.span.clone(), "[hits] without [spots]", "a hit is an image with spots", "add [spots]");
+        let (hits, veto) = (document.table("hits"), document.table("veto"));
+        if hits.span.is_some() && spots.span.is_none() && !hits.has("rule") {
+            let fix = "add [spots], or a rule to [hits]";
+            d.add(hits.span.clone(), "[hits] without [spots]", "a hit is an image with spots", fix);
+        }
+        if hits.has("rule") && hits.has("spots_min") {
+            let fix = "remove one of them; in a rule this is `spots - spots_on_ice >= 15`";
+            d.add(hits.span("rule"), "hits.rule and hits.spots_min", "each says what a hit is", fix);
         }
         let regions = document.array("region");
         if let Some(one_more) = regions.get(REGIONS_MAX) {
@@ -154,6 +174,8 @@ impl Recipe {
             regions: regions.iter().filter_map(|region| read_region(region, d)).collect(),
             level: above.span.is_some().then(|| read_level(above, d)).flatten(),
             hit_spots_min: spots.span.as_ref().map(|_| hits.integer("spots_min").map_or(15, whole)),
+            hit_rule: hits.text("rule").map(str::to_owned),
+            veto: veto.span.is_some().then(|| read_veto(veto, d)).flatten(),
         }
     }
 }
@@ -266,6 +288,18 @@ fn read_level(t: &Table, d: &mut Diagnostics) -> Option<u32> {
     u32::try_from(t.integer("level")?).ok()
 }
 
+fn read_veto(t: &Table, d: &mut Diagnostics) -> Option<VetoKeys> {
+    let Some(rule) = t.text("rule") else {
+        d.add(t.span.clone(), "[veto] has no rule", "", "add rule = \"...\": an image is rejected if it holds");
+        return None;
+    };
+    Some(VetoKeys {
+        rule: rule.into(),
+        drops: t.text("mode") == Some("drop"),
+        keep_one_in: t.integer("keep_one_in").map_or(100, |n| u64::try_from(n).unwrap_or_default()),
+    })
+}
+
 fn read_region(t: &Table, d: &mut Diagnostics) -> Option<RegionKeys> {
     let (name, shape) = (t.text("name")?.to_owned(), t.text("shape")?);
     let all = ["corners_px", "x_px", "y_px", "radius_px", "inner_radius_px", "from_deg", "width_deg"];
@@ -316,7 +350,14 @@ mod tests {
         assert_eq!((spots.method, spots.half_window_px, spots.spots_max), (SpotMethodKey::Dispersion, Some([3, 2]), 2000));
         let azimuthal = recipe.azimuthal.unwrap();
         assert_eq!((azimuthal.bins, azimuthal.is_split, azimuthal.range), (500, true, Some([0.5, 4.0])));
-        assert_eq!((recipe.level, recipe.hit_spots_min), (Some(3), Some(7)));
+        assert_eq!((recipe.level, recipe.hit_spots_min, recipe.veto), (Some(3), Some(7), None));
+        let veto = check("[above]\nlevel = 3\n[veto]\nrule = \"pixels_above < 9\"\n").unwrap().veto.unwrap();
+        assert_eq!((veto.rule.as_str(), veto.drops, veto.keep_one_in), ("pixels_above < 9", false, 100));
+        let veto = check("[veto]\nrule = \"a\"\nmode = \"drop\"\nkeep_one_in = 0\n[hits]\nrule = \"b\"\n").unwrap();
+        assert_eq!(
+            (veto.hit_rule.as_deref(), veto.veto.map(|veto| (veto.drops, veto.keep_one_in))),
+            (Some("b"), Some((true, 0)))
+        );
         assert_eq!(recipe.regions[0].form, RegionForm::Box([1.0, 2.0, 3.0, 4.0]));
         let sector = RegionForm::Round { center_px: (None, None), radii_px: (0.0, 9.0), sector_deg: Some((-20.0, 360.0)) };
         assert_eq!(recipe.regions[1].form, sector);
@@ -335,6 +376,9 @@ mod tests {
             ("[hits]\nspots_min = 4\n", "[hits] without"),
             ("[azimuthal]\naxis = \"d\"\n", "without a range"),
             ("[azimuthal]\nrange = [4, 2]\n", "does not ascend"),
+            ("[hits]\nspots_min = 3\nrule = \"spots > 2\"\n", "hits.rule and hits.spots_min"),
+            ("[veto]\nmode = \"drop\"\n", "no rule"),
+            ("[veto]\nrule = \"spots > 2\"\nmode = \"keep\"\n", "veto.mode"),
             ("[above]\n", "no level"),
             ("[[region]]\nname = \"a\"\nshape = \"circle\"\n", "needs radius_px"),
             ("[[region]]\nname = \"a\"\nshape = \"box\"\nradius_px = 3\ncorners_px = [1, 2, 3, 4]\n", "has no radius_px"),

@@ -7,7 +7,7 @@ const PIXELS: Kind = Kind::Number(-1e6, 1e6);
 const COUNT: Kind = Kind::Integer(1, 1_000_000);
 
 /// Tables of a recipe; `region` may stand several times.
-pub const TABLES: [&str; 5] = ["spots", "azimuthal", "region", "above", "hits"];
+pub const TABLES: [&str; 6] = ["spots", "azimuthal", "region", "above", "hits", "veto"];
 
 pub(super) const KEYS: &[Key] = &[
     key(
@@ -119,4 +119,32 @@ pub(super) const KEYS: &[Key] = &[
     key("region", "width_deg", Kind::Number(0.0, 360.0), "360", "how far a sector reaches from there"),
     key("above", "level", Kind::Integer(0, 1 << 24), "required", "pixels above this value are counted"),
     key("hits", "spots_min", Kind::Integer(1, 1_000_000), "15", "an image with so many spots, ice left out, is a hit"),
+    key(
+        "hits",
+        "rule",
+        Kind::Text,
+        "spots_min",
+        "an image is a hit if this rule over its results holds, for example `spots - spots_on_ice >= 15`",
+    ),
+    key(
+        "veto",
+        "rule",
+        Kind::Text,
+        "required",
+        "an image is rejected if this rule over its results holds, for example `is_hit == 0`",
+    ),
+    key(
+        "veto",
+        "mode",
+        Kind::Choice(&["shadow", "drop"]),
+        "shadow",
+        "drop = rejected images lose their pixels; shadow = nothing is dropped, and the results say what would be",
+    ),
+    key(
+        "veto",
+        "keep_one_in",
+        Kind::Integer(0, 1_000_000_000),
+        "100",
+        "every how many-th rejected image is kept anyway; 0 = none, 1 = all",
+    ),
 ];

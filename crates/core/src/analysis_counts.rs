@@ -21,6 +21,10 @@ pub struct AnalysisTally {
     pub failed: u64,
     /// Those of the analysed ones that are hits.
     pub hits: u64,
+    /// Those of the analysed ones that the veto rejects.
+    pub rejected: u64,
+    /// Those of the rejected ones that were dropped.
+    pub vetoed: u64,
     /// Time that all threads together have worked, ns.
     pub busy_ns: u64,
     /// Why the newest of the failed ones could not be analysed.
@@ -40,8 +44,15 @@ impl PartialEq for AnalysisCounts {
 
 impl AnalysisTally {
     /// Names and numbers of images.
-    pub fn rows(&self) -> [(&'static str, u64); 4] {
-        [("analysed", self.analysed), ("skipped", self.skipped), ("failed", self.failed), ("hits", self.hits)]
+    pub fn rows(&self) -> [(&'static str, u64); 6] {
+        [
+            ("analysed", self.analysed),
+            ("skipped", self.skipped),
+            ("failed", self.failed),
+            ("hits", self.hits),
+            ("rejected", self.rejected),
+            ("vetoed", self.vetoed),
+        ]
     }
 
     /// What a person should know: images that were not analysed, why, and what to do.

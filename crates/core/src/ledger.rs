@@ -3,9 +3,10 @@
 //!
 //! Packets: received = placed + duplicate + late + no slot + foreign + malformed, per stream. Packets that the kernel
 //! dropped before the receiver saw them are counted separately and are not part of the sum. Images: expected =
-//! complete + partial + lost + discarded. Frames (what the detector sends; without a selection the same as images):
-//! passed = kept + dark + skipped + unfinished. Across all: expected packets = placed + missing, where missing is
-//! summed from the frames. Planned images that never came are counted separately, as not taken or not received.
+//! complete + partial + lost + discarded + vetoed. Frames (what the detector sends; without a selection the same as
+//! images): passed = kept + dark + skipped + unfinished. Across all: expected packets = placed + missing, where
+//! missing is summed from the frames. Planned images that never came are counted separately, as not taken or not
+//! received.
 
 /// Why a datagram is not a packet of this detector. Each reason has its own counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -131,6 +132,9 @@ pub enum ImageStatus {
     Partial = 2,
     /// Not written because the policy for missing packets says so; all pixels are *missing*.
     Discarded = 3,
+    /// Every packet was placed, and the image was dropped because a rule over its results says so; all pixels are
+    /// *missing*.
+    Vetoed = 4,
 }
 
 /// What to do with an image of which packets are missing.
@@ -162,12 +166,17 @@ impl ImageStatus {
         matches!(self, Self::Complete | Self::Partial)
     }
 
+    /// How many states there are.
+    pub const COUNT: usize = 5;
+
     /// Names by number, as stored in the files.
-    pub const NAMES: [&'static str; 4] = ["lost", "complete", "partial", "discarded"];
+    pub const NAMES: [&'static str; Self::COUNT] = ["lost", "complete", "partial", "discarded", "vetoed"];
 
     /// From the number in a file.
     pub fn from_u8(value: u8) -> Option<Self> {
-        [Self::Lost, Self::Complete, Self::Partial, Self::Discarded].into_iter().find(|status| *status as u8 == value)
+        [Self::Lost, Self::Complete, Self::Partial, Self::Discarded, Self::Vetoed]
+            .into_iter()
+            .find(|status| *status as u8 == value)
     }
 
     /// Short name for tables and files.
@@ -190,6 +199,8 @@ pub struct ImageLedger {
     pub lost: u64,
     /// With something missing, not written because the policy for partial images says so.
     pub discarded: u64,
+    /// With everything, dropped because a rule over their results says so ([`ImageStatus::Vetoed`]).
+    pub vetoed: u64,
     /// Complete or partial images that the sender wanted passed on, but not stored.
     pub not_stored: u64,
     /// Planned images that nobody waited for any more: a stop, or the sender ended the series.
@@ -209,8 +220,15 @@ impl ImageLedger {
             ImageStatus::Partial => self.partial += 1,
             ImageStatus::Complete => self.complete += 1,
             ImageStatus::Discarded => self.discarded += 1,
+            ImageStatus::Vetoed => self.vetoed += 1,
         }
         self.not_stored += u64::from(status.has_pixels() && !store);
+    }
+
+    /// So many images that were entered as complete were dropped by the veto.
+    pub fn veto(&mut self, images: u64) {
+        let images = images.min(self.complete);
+        (self.complete, self.vetoed) = (self.complete - images, self.vetoed + images);
     }
 
     /// Enters the end: of the `planned` images, those without a position count as not taken if the end was `wanted`,
@@ -221,13 +239,19 @@ impl ImageLedger {
     }
 
     /// Names and values of the states, in the order in which they are printed, stored and added to totals.
-    pub fn states(&self) -> [(&'static str, u64); 4] {
-        [("complete", self.complete), ("partial", self.partial), ("lost", self.lost), ("discarded", self.discarded)]
+    pub fn states(&self) -> [(&'static str, u64); ImageStatus::COUNT] {
+        [
+            ("complete", self.complete),
+            ("partial", self.partial),
+            ("lost", self.lost),
+            ("discarded", self.discarded),
+            ("vetoed", self.vetoed),
+        ]
     }
 
     /// Images in all states.
     pub fn committed(&self) -> u64 {
-        self.complete + self.partial + self.lost + self.discarded
+        self.complete + self.partial + self.lost + self.discarded + self.vetoed
     }
 
     /// Images that have pixels.
@@ -242,12 +266,12 @@ impl ImageLedger {
 
     /// The equation of the states, if it does not hold.
     pub fn imbalance(&self) -> Option<Imbalance> {
-        Imbalance::of("images expected = complete + partial + lost + discarded", self.expected, self.committed())
+        Imbalance::of("images expected = complete + partial + lost + discarded + vetoed", self.expected, self.committed())
     }
 
-    /// True when every expected image is complete and none was waited for in vain.
+    /// True when every expected image came with everything and none was waited for in vain.
     pub fn is_complete(&self) -> bool {
-        self.complete == self.expected && self.not_received == 0
+        self.complete + self.vetoed == self.expected && self.not_received == 0
     }
 
     /// True when everything that came is kept and nothing is missing.
@@ -371,9 +395,9 @@ impl RunLedger {
         rows
     }
 
-    /// True when every expected image is complete and written, and none was waited for in vain.
+    /// True when every expected image is complete and written or vetoed, and none was waited for in vain.
     pub fn is_complete(&self) -> bool {
-        self.images.is_success() && self.written == self.images.expected
+        self.images.is_success() && self.written + self.images.vetoed == self.images.expected
     }
 
     /// Packets of this detector that came and were not kept although their image had a slot: duplicates, and packets

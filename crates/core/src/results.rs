@@ -97,6 +97,9 @@ pub mod analysis {
         kind("resolution_angstrom", F64, "angstrom", "spacing that 95 % of the spots beside ice exceed; NaN for few spots");
     /// Hit or not.
     pub const IS_HIT: ResultKind = kind("is_hit", U64, "", "1 if the image is a hit by the rule of the recipe");
+    /// Rejected by the rule of the veto or not.
+    pub const IS_REJECTED: ResultKind =
+        kind("is_rejected", U64, "", "1 if the rule of the veto rejects the image, whether it is dropped or not");
     /// Spots in the lists; the name is that of CXI files.
     pub const STORED_SPOTS: ResultKind = kind("nPeaks", U64, "", "spots in the lists (CXI)");
     /// Column of each.
@@ -137,12 +140,13 @@ pub mod analysis {
     pub const PIXELS_ABOVE: ResultKind = kind("pixels_above", U64, "pixel", "valid pixels above the level of the recipe");
 
     /// All of them.
-    pub const ALL: [ResultKind; 17] = [
+    pub const ALL: [ResultKind; 18] = [
         IS_ANALYSED,
         SPOTS,
         SPOTS_ON_ICE,
         RESOLUTION,
         IS_HIT,
+        IS_REJECTED,
         STORED_SPOTS,
         SPOT_X,
         SPOT_Y,
@@ -161,6 +165,12 @@ pub mod analysis {
 /// What a column of this name means; `None` if no result has this name.
 pub fn meaning(name: &str) -> Option<&'static str> {
     OF_INTEGERS.iter().chain(&analysis::ALL).find(|kind| kind.name == name).map(|kind| kind.meaning)
+}
+
+/// The kind of a column of this name and type with so many numbers per image; `None` if no result is like it.
+pub fn known(name: &str, number: ColumnType, length: usize) -> Option<ResultKind> {
+    let all = OF_INTEGERS.iter().chain(&OF_FLOATS).chain(&analysis::ALL);
+    all.copied().find(|kind| kind.name == name && kind.number == number).map(|kind| ResultKind { length, ..kind })
 }
 
 /// The results of one image. Takes no memory in an image that never has any.

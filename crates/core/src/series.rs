@@ -212,7 +212,7 @@ impl SeriesLedger {
 
     fn enter_parts(&mut self, image: &CommittedImage) {
         self.parts_missing += match image.status {
-            ImageStatus::Complete => 0,
+            ImageStatus::Complete | ImageStatus::Vetoed => 0,
             ImageStatus::Lost => self.parts_per_image,
             ImageStatus::Partial | ImageStatus::Discarded => u64::from(image.missing_parts.count_ones()),
         };

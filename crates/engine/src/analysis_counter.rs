@@ -5,6 +5,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+/// What an analyser says of an image beside its results.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Looked {
+    /// It is a hit.
+    pub is_hit: bool,
+    /// The veto rejects it.
+    pub is_rejected: bool,
+}
+
 /// Written by the threads of one run or series, read by any.
 #[derive(Debug, Default)]
 pub struct Counter {
@@ -12,6 +21,8 @@ pub struct Counter {
     skipped: AtomicU64,
     failed: AtomicU64,
     hits: AtomicU64,
+    rejected: AtomicU64,
+    vetoed: AtomicU64,
     busy_ns: AtomicU64,
     problem: Mutex<Option<String>>,
 }
@@ -22,9 +33,15 @@ fn add(to: &AtomicU64, count: u64) {
 
 impl Counter {
     /// An image was analysed.
-    pub(crate) fn analysed(&self, is_hit: bool) {
+    pub(crate) fn analysed(&self, looked: Looked) {
         add(&self.analysed, 1);
-        add(&self.hits, u64::from(is_hit));
+        add(&self.hits, u64::from(looked.is_hit));
+        add(&self.rejected, u64::from(looked.is_rejected));
+    }
+
+    /// A rejected image is dropped.
+    pub(crate) fn vetoed(&self) {
+        add(&self.vetoed, 1);
     }
 
     /// An image passed without analysis, which was too slow for it.
@@ -62,6 +79,8 @@ impl AnalysisCounter for Counter {
             skipped: load(&self.skipped),
             failed: load(&self.failed),
             hits: load(&self.hits),
+            rejected: load(&self.rejected),
+            vetoed: load(&self.vetoed),
             busy_ns: load(&self.busy_ns),
             problem: self.problem.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         }

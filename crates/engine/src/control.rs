@@ -44,7 +44,7 @@ pub struct Progress {
     /// Images that are committed.
     pub images_committed: u64,
     /// Images that are committed, by the number of their state, in the order of [`ImageStatus::NAMES`].
-    pub images_by_status: [u64; 4],
+    pub images_by_status: [u64; ImageStatus::COUNT],
     /// Images that all sinks have taken.
     pub images_written: u64,
     /// Frames that the committer and all sinks of raw frames have passed. Those between it and the newest frame are in
@@ -80,7 +80,7 @@ pub struct Control {
     threads: Mutex<Vec<(String, Wakeups)>>,
     /// One past the last image that each sink has taken.
     taken: Box<[AtomicU64]>,
-    by_status: [AtomicU64; 4],
+    by_status: [AtomicU64; ImageStatus::COUNT],
     /// Time in which `join` had no buffer for an image because the sinks held all of them.
     pub(crate) pool_waited_ns: AtomicU64,
     /// What becomes of its images at their analysis.

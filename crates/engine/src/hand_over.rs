@@ -6,13 +6,14 @@
 //! Both are counted as skipped. Images leave the line in the order in which they came: whoever is done with the first
 //! one hands over all that are done.
 
-use crate::analysis_counter::Counter;
+pub use crate::analysis_counter::{Counter, Looked};
 use crate::contain::{Panic, contain};
 use crate::output_queue::OutputQueues;
 use crate::plane::{PixelPlane, PlaneBuffer};
 use crate::sys;
 use konkordia_core::affinity::Priority;
 use konkordia_core::image::CommittedImage;
+use konkordia_core::ledger::ImageStatus;
 use konkordia_core::results::{ImageResults, ResultKind};
 use konkordia_core::series::SeriesStart;
 use std::collections::VecDeque;
@@ -30,11 +31,12 @@ const PRIORITY: Priority = Priority::Nice(10);
 
 /// Looks at images, one after the other.
 pub trait ImageAnalyser: Send {
-    /// Writes the numbers of the first channel of an image, kind after kind. True if the image is a hit.
+    /// Analyses the first channel of an image. `results` are the bits of all its results, kind after kind; those of the
+    /// analysis are to be written, those before them are there already.
     ///
     /// # Errors
     /// The image cannot be analysed, in words.
-    fn analyse(&mut self, plane: &PixelPlane<'_>, numbers: &mut [u64]) -> Result<bool, String>;
+    fn analyse(&mut self, plane: &PixelPlane<'_>, results: &mut [u64]) -> Result<Looked, String>;
 }
 
 /// The analysis of one run or series.
@@ -45,8 +47,28 @@ pub struct SeriesAnalysis {
     pub analysers: Vec<Box<dyn ImageAnalyser>>,
     /// Images that may wait to be analysed or be in work, at least 1.
     pub queue_images: usize,
+    /// What becomes of images that are rejected.
+    pub veto: Veto,
     /// Counts what becomes of the images.
     pub counter: Arc<Counter>,
+}
+
+/// What becomes of images that the rule of a veto rejects. Images that miss something are never dropped, so that every
+/// loss stays visible.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Veto {
+    /// They lose their pixels.
+    pub drops: bool,
+    /// Every how many-th of them, in the order of the images, is kept anyway; 0 = none.
+    pub keep_one_in: u64,
+}
+
+impl Veto {
+    /// Whether the image that is the `count`-th rejected one, from 1, is dropped.
+    fn drops_rejected(self, count: u64) -> bool {
+        let is_kept = self.keep_one_in > 0 && count.is_multiple_of(self.keep_one_in);
+        self.drops && !is_kept
+    }
 }
 
 /// True: nobody waits for consumers or analysis any more.
@@ -69,10 +91,10 @@ struct Shared {
     output_queues: Arc<OutputQueues>,
     give_up: GiveUp,
     start: Arc<SeriesStart>,
-    /// All results of an image, and how many numbers of them do not come from analysis.
+    /// All results of an image.
     kinds: Arc<[ResultKind]>,
-    before: usize,
     queue_images: usize,
+    veto: Veto,
     counter: Arc<Counter>,
     line: Mutex<Line>,
     /// There is work, or none any more.
@@ -92,6 +114,8 @@ struct Line {
     wanted: usize,
     /// Threads that have an image.
     in_work: usize,
+    /// Rejected images that have left it.
+    rejected: u64,
     /// Somebody is handing over.
     is_leaving: bool,
     /// No image will come any more.
@@ -106,6 +130,7 @@ struct Waiting {
     image: Arc<CommittedImage>,
     is_lent: bool,
     state: State,
+    is_rejected: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -131,15 +156,14 @@ impl HandOver {
     pub fn start(&mut self, start: &Arc<SeriesStart>, analysis: Option<SeriesAnalysis>) {
         self.finish();
         self.output_queues.start(start, &*self.give_up);
-        let Some(SeriesAnalysis { kinds, analysers, queue_images, counter }) = analysis else { return };
-        let numbers = |kinds: &[ResultKind]| kinds.iter().map(|kind| kind.length).sum::<usize>();
+        let Some(SeriesAnalysis { analysers, queue_images, veto, counter, .. }) = analysis else { return };
         let shared = Arc::new(Shared {
             output_queues: Arc::clone(&self.output_queues),
             give_up: Arc::clone(&self.give_up),
             start: Arc::clone(start),
-            before: numbers(&start.results) - numbers(&kinds),
             kinds: start.results.clone().into(),
             queue_images: queue_images.max(1),
+            veto,
             counter,
             line: Mutex::new(Line::default()),
             work: Condvar::new(),
@@ -192,6 +216,11 @@ impl HandOver {
 
 fn leave(output_queues: &OutputQueues, image: &Arc<CommittedImage>, is_lent: bool, give_up: &dyn Fn() -> bool) {
     if is_lent { output_queues.lend(image, give_up) } else { output_queues.image(image, give_up) }
+}
+
+/// An image without its pixels, with everything that is known of it.
+fn vetoed(image: &CommittedImage) -> CommittedImage {
+    CommittedImage { status: ImageStatus::Vetoed, channels: Vec::new(), ..image.clone() }
 }
 
 impl AnalysisLine {
@@ -250,11 +279,11 @@ impl Shared {
         analyser: &mut dyn ImageAnalyser,
         buffer: &mut PlaneBuffer,
         image: &CommittedImage,
-    ) -> Result<(Arc<CommittedImage>, bool), String> {
+    ) -> Result<(Arc<CommittedImage>, Looked), String> {
         let mut with_results = self.with_results(image);
         let plane = buffer.plane(&self.start, image, 0)?;
-        let is_hit = analyser.analyse(&plane, &mut with_results.results.fill()[self.before..])?;
-        Ok((Arc::new(with_results), is_hit))
+        let looked = analyser.analyse(&plane, with_results.results.fill())?;
+        Ok((Arc::new(with_results), looked))
     }
 
     /// A copy of an image that shares its pixels, with zeros for the results of analysis.
@@ -272,14 +301,14 @@ impl Shared {
         &'a self,
         mut line: MutexGuard<'a, Line>,
         number: u64,
-        looked: Result<(Arc<CommittedImage>, bool), String>,
+        looked: Result<(Arc<CommittedImage>, Looked), String>,
     ) -> MutexGuard<'a, Line> {
         if let Some(waiting) = line.of(number).filter(|waiting| waiting.state == State::InWork) {
             waiting.state = State::Done;
             match looked {
-                Ok((image, is_hit)) => {
-                    waiting.image = image;
-                    self.counter.analysed(is_hit);
+                Ok((image, looked)) => {
+                    (waiting.image, waiting.is_rejected) = (image, looked.is_rejected);
+                    self.counter.analysed(looked);
                 }
                 Err(why) => {
                     waiting.image = Arc::new(self.with_results(&waiting.image));
@@ -313,8 +342,13 @@ impl Shared {
         line.is_leaving = true;
         loop {
             let mut has_left = false;
-            while let Some(Waiting { image, is_lent, .. }) = line.pop_done() {
+            while let Some(Waiting { mut image, is_lent, is_rejected, .. }) = line.pop_done() {
                 self.shorter.notify_all();
+                line.rejected += u64::from(is_rejected);
+                if is_rejected && image.status == ImageStatus::Complete && self.veto.drops_rejected(line.rejected) {
+                    image = Arc::new(vetoed(&image));
+                    self.counter.vetoed();
+                }
                 drop(line);
                 let left = contain(|| leave(&self.output_queues, &image, is_lent, &*self.give_up));
                 drop(image);
@@ -368,7 +402,7 @@ impl Shared {
                 if line.is_off { self.counter.failed_too() } else { self.counter.skipped() }
             }
         }
-        line.waiting.push_back(Waiting { image, is_lent, state });
+        line.waiting.push_back(Waiting { image, is_lent, state, is_rejected: false });
         line = self.let_go(line);
         // As it would be without the line, the thread of the run panics.
         assert!(line.broken.is_none(), "{}", line.broken.as_ref().map_or("", |panic| &panic.why));

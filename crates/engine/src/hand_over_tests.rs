@@ -23,7 +23,7 @@ struct Analyser {
 }
 
 impl ImageAnalyser for Analyser {
-    fn analyse(&mut self, plane: &PixelPlane<'_>, numbers: &mut [u64]) -> Result<bool, String> {
+    fn analyse(&mut self, plane: &PixelPlane<'_>, numbers: &mut [u64]) -> Result<Looked, String> {
         let open = lock(&self.gate.0);
         drop(self.gate.1.wait_while(open, |open| !*open).unwrap());
         let pixel = plane.bytes[0];
@@ -34,7 +34,7 @@ impl ImageAnalyser for Analyser {
             return Err(format!("pixel {pixel}"));
         }
         numbers.copy_from_slice(&[1, u64::from(pixel)]);
-        Ok(pixel % 2 == 1)
+        Ok(Looked { is_hit: pixel % 2 == 1, is_rejected: pixel.is_multiple_of(2) })
     }
 }
 
@@ -59,6 +59,10 @@ struct Bench {
 
 impl Bench {
     fn new(workers: usize, queue_images: usize, bad: [u8; 2], reader_images: usize) -> Self {
+        Self::with_veto(Veto::default(), workers, queue_images, bad, reader_images)
+    }
+
+    fn with_veto(veto: Veto, workers: usize, queue_images: usize, bad: [u8; 2], reader_images: usize) -> Self {
         let output_queues = Arc::new(OutputQueues::new(None));
         let (name, service) = ("file".into(), ServiceLevel::Reliable);
         let spec = OutputQueueSpec { name, service, queue_images: reader_images, queue_bytes: u64::MAX, borrows: false };
@@ -67,7 +71,7 @@ impl Bench {
         let counter = Arc::<Counter>::default();
         let analyser = |_| Box::new(Analyser { gate: Arc::clone(&gate), bad }) as Box<dyn ImageAnalyser>;
         let analysers = (0..workers).map(analyser).collect();
-        let analysis = SeriesAnalysis { kinds: KINDS.to_vec(), analysers, queue_images, counter: Arc::clone(&counter) };
+        let analysis = SeriesAnalysis { kinds: KINDS.to_vec(), analysers, queue_images, veto, counter: Arc::clone(&counter) };
         let seen = Arc::clone(&gave_up);
         let mut hand_over = HandOver::new(output_queues, Arc::new(move || seen.load(Ordering::Acquire)));
         hand_over.start(&Arc::new(SeriesStart { results: KINDS.to_vec(), ..SeriesStart::default() }), Some(analysis));
@@ -206,4 +210,36 @@ fn an_analyser_that_hangs_holds_nothing_back_when_the_run_is_given_up() {
     bench.open_gate();
     bench.hand_over.finish();
     assert_eq!((bench.left(), bench.counted()), (Vec::new(), (0, 3, 0)));
+}
+
+#[test]
+fn rejected_images_lose_their_pixels_in_the_order_of_the_images() {
+    for (drops, keep_one_in, kept) in [(true, 0, vec![]), (true, 3, vec![6, 12, 18]), (false, 0, (0..20).collect())] {
+        let mut bench = Bench::with_veto(Veto { drops, keep_one_in }, 3, 100, [255; 2], 1000);
+        bench.open_gate();
+        for number in 0..20 {
+            // Even images are rejected. A partial one is kept, and counts all the same.
+            let mut image = image(number);
+            if number == 8 {
+                Arc::make_mut(&mut image).status = ImageStatus::Partial;
+            }
+            bench.hand_over.image(image);
+        }
+        bench.hand_over.finish();
+        let (mut items, mut found) = (Vec::new(), Vec::new());
+        while found.len() < 20 {
+            bench.reader.take(Duration::from_millis(10), &mut items);
+            found.extend(items.drain(..).filter_map(|item| if let Item::Image(image) = item { Some(image) } else { None }));
+        }
+        for (number, image) in found.iter().enumerate() {
+            let is_whole = number % 2 == 1 || number == 8 || kept.contains(&number) || !drops;
+            let status = if number == 8 { ImageStatus::Partial } else { ImageStatus::Complete };
+            assert_eq!(image.status, if is_whole { status } else { ImageStatus::Vetoed }, "image {number}");
+            assert_eq!(image.channels.len(), usize::from(is_whole), "image {number}");
+            assert_eq!(image.results.bits(), [1, number as u64], "its results stay");
+        }
+        let tally = bench.counter.read();
+        let dropped = if drops { 9 - kept.len() as u64 } else { 0 };
+        assert_eq!((tally.rejected, tally.vetoed, tally.hits), (10, dropped, 10));
+    }
 }

@@ -653,6 +653,7 @@ fn close(control: &Control, plan: &Plan, closing: Closing<'_>) -> RunOutcome {
     let passed = ledger.images.expected;
     ledger.written = deliveries.iter().map(|d| d.reports.written).min().unwrap_or(0);
     ledger.unwritten = deliveries.iter().map(|d| d.reports.unwritten).max().unwrap_or(0);
+    ledger.images.veto(control.analysis.read().map_or(0, |tally| tally.vetoed));
     let is_broken = control.has_failed();
     if is_broken {
         // Committed images that no longer reached the sinks.

@@ -5,6 +5,8 @@ use crate::bench::args::{
     BenchMemArgs, BenchNetArgs, BenchPipelineArgs, BenchRooflineArgs, BenchSoakArgs, BenchStreamArgs, BenchUdpArgs,
 };
 use crate::calibration_verbs::args::CalibrationCommand;
+use crate::files::args::{FileArgs, InspectArgs, RepairArgs};
+use crate::help::TEMPLATE;
 use crate::log::{LogFormat, LogLevel};
 use crate::pedestal::args::PedestalArgs;
 use crate::serve::client::args::{ArmArgs, TargetArgs, WaitArgs};
@@ -33,8 +35,6 @@ const EXAMPLES: &str = "Examples:
   konkordia demo
   konkordia inspect demo-out/demo_master.h5 --image 7 --png image.png
   konkordia config init run.toml";
-
-const TEMPLATE: &str = "{about}\n\n{before-help}{usage-heading} {usage}\n\n{all-args}{after-help}\n";
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
@@ -164,6 +164,12 @@ pub enum Command {
   konkordia analyse run01_master.h5 --recipe recipe.toml --output results.h5
   konkordia analyse powder.cbf --poni powder.poni --json")]
     Analyse(crate::analyse::args::AnalyseArgs),
+    /// Tries rules of a veto on the results in a file.
+    #[command(subcommand, help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia veto replay run01_master.h5
+  konkordia veto replay run01_master.h5 --rule 'spots<10'
+  konkordia veto replay results.h5 --rule 'is_hit==0' --json")]
+    Veto(crate::veto::args::VetoCommand),
     /// Recompresses files of Konkordia, of DECTRIS detectors and other NXmx; pixels keep their values, except with sz3.
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia repack run01_master.h5 -o archive/ --compression bszstd --verify
@@ -585,50 +591,6 @@ pub struct ServeArgs {
     /// As --log-level error
     #[arg(long, short, help_heading = "Output", conflicts_with = "log_level")]
     pub quiet: bool,
-}
-
-/// `konkordia inspect`
-#[derive(Debug, Args)]
-pub struct InspectArgs {
-    /// A master or data file
-    pub file: PathBuf,
-    /// Statistics of this image, counted from 0
-    #[arg(long, value_name = "N")]
-    pub image: Option<u64>,
-    /// Draw an image (--image, or the first one) on a logarithmic scale; grey: no measurement
-    #[arg(long, value_name = "FILE.png")]
-    pub png: Option<PathBuf>,
-    /// For programs: the result as JSON on stdout
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// `konkordia repair`
-#[derive(Debug, Args)]
-pub struct RepairArgs {
-    /// A master or data file
-    #[arg(required_unless_present = "spool", conflicts_with = "spool")]
-    pub file: Option<PathBuf>,
-    /// Finish the runs that are left in this spool (key spool_directory): repair their files and move them to
-    /// where they belong
-    #[arg(long, value_name = "DIR")]
-    pub spool: Option<PathBuf>,
-    /// With --spool: move the files to this folder instead
-    #[arg(long, value_name = "FOLDER", requires = "spool")]
-    pub to: Option<PathBuf>,
-    /// For programs: the result as JSON on stdout
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// `konkordia check`
-#[derive(Debug, Args)]
-pub struct FileArgs {
-    /// A master or data file
-    pub file: PathBuf,
-    /// For programs: the result as JSON on stdout
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// `konkordia config`

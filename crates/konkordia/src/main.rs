@@ -14,6 +14,7 @@ mod demo;
 mod detectors;
 mod doctor;
 mod files;
+mod help;
 mod log;
 mod panics;
 mod pedestal;
@@ -25,6 +26,7 @@ mod simulate;
 mod size;
 mod stream_generator;
 mod token_verb;
+mod veto;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use cli::{Cli, Command};
@@ -87,6 +89,7 @@ fn dispatch(command: &Command) -> Result<Exit, Failure> {
         Command::Calibration(which) => calibration_verbs::command(which),
         Command::Pedestal(args) => pedestal::command(args),
         Command::Analyse(args) => analyse::command(args),
+        Command::Veto(which) => veto::command(which),
         Command::Inspect(args) => files::inspect::command(args),
         Command::Convert(args) => convert::command(args),
         Command::Repack(args) => repack_verb::command(args),

@@ -3,7 +3,7 @@
 use super::pixels::Pixels;
 use super::tasks;
 use konkordia_analysis::analyser::{Analyser, Results, Tasks};
-use konkordia_analysis::figures::Figures;
+use konkordia_analysis::figures::{Decision, Decisions, Figures};
 use konkordia_analysis::geometry::Geometry;
 use konkordia_config::live_analysis::LiveAnalysis;
 use konkordia_config::recipe::Recipe;
@@ -12,8 +12,9 @@ use konkordia_core::experiment::Metadata;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::AnalysisPlan;
+use konkordia_core::results::ResultKind;
 use konkordia_core::series::SeriesStart;
-use konkordia_engine::hand_over::{ImageAnalyser, SeriesAnalysis};
+use konkordia_engine::hand_over::{ImageAnalyser, Looked, SeriesAnalysis, Veto};
 use konkordia_engine::plane::PixelPlane;
 use konkordia_engine::series::AnalysisFactory;
 use konkordia_sinks::hdf5::{SeriesFacts, limits_of_series};
@@ -55,14 +56,15 @@ impl Prepared {
     }
 }
 
-/// Prepares the analysis of images of this size and type, which are `None` if the sender does not announce them: then
-/// each thread makes its tables when it gets its first image.
+/// Prepares the analysis of images that have the results `before` already. Their size and type are `None` if the
+/// sender does not announce them: then each thread makes its tables when it gets its first image.
 ///
 /// # Errors
 /// The recipe cannot be read, is wrong, or makes no sense for these images.
 pub fn prepare(
     options: &LiveAnalysis,
     announced: (Option<[usize; 2]>, Option<PixelType>),
+    before: &[ResultKind],
     facts_of: FactsOf,
 ) -> Result<Prepared, Failure> {
     let (recipe, text) = Recipe::load_with_text(&options.recipe)?;
@@ -73,7 +75,11 @@ pub fn prepare(
     let tasks = tasks::of(&recipe, geometry.as_ref().ok()).map_err(wrong)?;
     let figures = Figures::of(&tasks, geometry.is_ok()).map_err(wrong)?;
     let kinds = figures.kinds().to_vec();
-    let scene = Arc::new(Scene { tasks, figures, facts_of });
+    let all: Vec<_> = before.iter().chain(&kinds).copied().collect();
+    let decisions = Decisions::new(&tasks, &all).map_err(wrong)?;
+    let own_at = before.iter().map(|kind| kind.length).sum();
+    let veto = recipe.veto.as_ref().map_or_else(Veto::default, |keys| Veto { drops: keys.drops, keep_one_in: keys.keep_one_in });
+    let scene = Arc::new(Scene { tasks, figures, decisions, own_at, facts_of });
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let workers = options.workers.unwrap_or(processors.div_ceil(2));
     let mut analysers: Vec<LiveAnalyser> = (0..workers).map(|_| LiveAnalyser::new(&scene)).collect();
@@ -84,7 +90,7 @@ pub fn prepare(
     }
     let memory_bytes = workers as u64 * THREAD_PIXEL_BYTES * (size[0] * size[1]) as u64;
     let analysers = analysers.into_iter().map(|analyser| Box::new(analyser) as Box<dyn ImageAnalyser>).collect();
-    let analysis = SeriesAnalysis { kinds, analysers, queue_images: options.queue_images, counter: Arc::default() };
+    let analysis = SeriesAnalysis { kinds, analysers, queue_images: options.queue_images, veto, counter: Arc::default() };
     Ok(Prepared { analysis, notes, recipe: text, memory_bytes })
 }
 
@@ -114,7 +120,7 @@ pub fn factory(options: LiveAnalysis, given: Box<dyn Fn() -> Metadata + Send + S
         };
         let size = start.image_size.map(|size| size.map(|edge| usize::try_from(edge).unwrap_or(usize::MAX)));
         let announced = (size, start.element.and_then(|element| element.pixel()));
-        match prepare(&options, announced, Box::new(facts_of)) {
+        match prepare(&options, announced, &start.results, Box::new(facts_of)) {
             Ok(Prepared { analysis, notes, recipe, .. }) => {
                 start.results.extend(&analysis.kinds);
                 start.analysis = AnalysisCounts::new(Arc::clone(&analysis.counter) as _);
@@ -137,6 +143,9 @@ pub const RECIPE_NOTE: &str = "analysis_recipe";
 struct Scene {
     tasks: Tasks,
     figures: Figures,
+    decisions: Decisions,
+    /// Where the figures begin among the results of an image.
+    own_at: usize,
     facts_of: FactsOf,
 }
 
@@ -182,7 +191,7 @@ impl LiveAnalyser {
 }
 
 impl ImageAnalyser for LiveAnalyser {
-    fn analyse(&mut self, plane: &PixelPlane<'_>, numbers: &mut [u64]) -> Result<bool, String> {
+    fn analyse(&mut self, plane: &PixelPlane<'_>, results: &mut [u64]) -> Result<Looked, String> {
         let (rows, columns) = plane.size();
         let pixel = plane.element.pixel().ok_or_else(|| format!("pixels of type {} cannot be analysed", plane.element.name()))?;
         if !self.made.as_ref().is_some_and(|made| made.size == [rows, columns] && made.pixel == pixel) {
@@ -190,7 +199,8 @@ impl ImageAnalyser for LiveAnalyser {
         }
         let made = self.made.as_mut().ok_or("there are no tables for it")?;
         self.pixels.analyse(&mut made.analyser, (pixel, plane.bytes), (columns, made.valid), &mut made.results)?;
-        self.scene.figures.fill(&made.results, numbers);
-        Ok(made.results.spots.as_ref().is_some_and(|spots| spots.is_hit))
+        self.scene.figures.fill(&made.results, &mut results[self.scene.own_at..]);
+        let Decision { is_hit, is_rejected } = self.scene.decisions.decide(results);
+        Ok(Looked { is_hit, is_rejected })
     }
 }

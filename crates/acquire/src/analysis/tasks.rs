@@ -18,6 +18,8 @@ pub fn of(recipe: &Recipe, geometry: Option<&Geometry>) -> Result<Tasks, String>
         azimuthal: recipe.azimuthal.as_ref().map(azimuthal),
         regions: recipe.regions.iter().map(|keys| region(keys, geometry)).collect::<Result<_, String>>()?,
         level: recipe.level.map(|level| level as f32),
+        hit_rule: recipe.hit_rule.clone(),
+        veto_rule: recipe.veto.as_ref().map(|veto| veto.rule.clone()),
     })
 }
 
@@ -116,5 +118,5 @@ pub fn to_json(tasks: &Tasks) -> Value {
         value["hit_spots_min"] = json!(task.hit_spots_min);
         value
     });
-    json!({ "spots": spots, "level": tasks.level, "regions": tasks.regions.iter().map(|(name, _)| name).collect::<Vec<_>>() })
+    json!({ "spots": spots, "hit_rule": tasks.hit_rule, "veto_rule": tasks.veto_rule, "level": tasks.level, "regions": tasks.regions.iter().map(|(name, _)| name).collect::<Vec<_>>() })
 }

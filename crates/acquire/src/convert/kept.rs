@@ -22,7 +22,7 @@ use std::time::Duration;
 pub struct Kept {
     images: u64,
     /// Lost, complete, partial, discarded.
-    by_status: [u64; 4],
+    by_status: [u64; ImageStatus::COUNT],
     /// Packets placed, by stream.
     packets: Vec<u64>,
     packets_per_image: u64,
@@ -70,6 +70,7 @@ impl Kept {
         images.partial += count(ImageStatus::Partial);
         images.lost += count(ImageStatus::Lost);
         images.discarded += count(ImageStatus::Discarded);
+        images.vetoed += count(ImageStatus::Vetoed);
         ledger.written += count(ImageStatus::Complete) + count(ImageStatus::Partial);
         let frames = &mut ledger.frames;
         frames.packets_placed += placed;

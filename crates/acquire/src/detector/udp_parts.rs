@@ -138,10 +138,11 @@ pub struct UdpLive {
 impl Live for UdpLive {
     fn look(&self) -> Look {
         let p = self.control.progress();
-        let [lost, complete, partial, discarded] = p.images_by_status;
+        let [lost, complete, partial, discarded, _] = p.images_by_status;
         let written = if self.writes { p.images_written } else { 0 };
         let expected = p.images_committed;
-        let images = ImageLedger { expected, complete, partial, lost, discarded, ..ImageLedger::default() };
+        let mut images = ImageLedger { expected, complete, partial, lost, discarded, ..ImageLedger::default() };
+        images.veto(self.control.analysis().read().map_or(0, |tally| tally.vetoed));
         let (ledger, mut totals) = account(&p.packets, p.packets_of_others, &images);
         totals.extend(wakeup_totals(&self.control.wakeups()));
         let fill = |used: u64, of: u64| (used as f64 / of.max(1) as f64).min(1.0);

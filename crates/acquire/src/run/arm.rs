@@ -198,7 +198,7 @@ fn analysis(config: &Config, plan: &Plan, loaded: &Loaded) -> Result<Option<live
     let valid = plan.pixel.valid_range(recorded::underload(plan), None);
     let facts_of = move |_, _| ImageFacts { metadata: metadata.clone(), pixel_mask: pixel_mask.clone(), valid };
     let size = [plan.geometry.rows() as usize, plan.geometry.columns() as usize];
-    live::prepare(options, (Some(size), Some(plan.pixel)), Box::new(facts_of)).map(Some)
+    live::prepare(options, (Some(size), Some(plan.pixel)), &plan.result_kinds(), Box::new(facts_of)).map(Some)
 }
 
 /// Creates the files of a run: in the spool, if it has one.

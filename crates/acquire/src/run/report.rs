@@ -126,8 +126,8 @@ fn balances() -> Vec<String> {
         .collect();
     vec![
         format!("received = {}", verdicts.join(" + ")),
-        "images_expected = images_complete + images_partial + images_lost + images_discarded".into(),
-        "images_expected = images_written + images_unwritten + images_lost + images_discarded".into(),
+        "images_expected = images_complete + images_partial + images_lost + images_discarded + images_vetoed".into(),
+        "images_expected = images_written + images_unwritten + images_lost + images_discarded + images_vetoed".into(),
         "frames = frames_kept + frames_dark + frames_skipped + frames_unfinished".into(),
         "placed = packets_placed".into(),
         "packets_expected = packets_placed + packets_missing".into(),
@@ -390,7 +390,7 @@ impl Report {
         let ledger = &self.ledger;
         let is_plain = ledger.frames.passed == ledger.images.expected;
         let is_shown = |name: &str, n: u64| match name {
-            "unwritten" | "not_taken" | "not_received" => n > 0,
+            "unwritten" | "not_taken" | "not_received" | "vetoed" => n > 0,
             "frames_absent" => n > 0 && !is_plain,
             name if name.starts_with("frames") => !is_plain,
             name => !name.starts_with("packets"),

@@ -13,6 +13,7 @@ use super::work::{self, Worker};
 use crate::contain::contain;
 use crate::hand_over::HandOver;
 use crate::output_queue::OutputQueues;
+use konkordia_core::analysis_counts::AnalysisCounts;
 use konkordia_core::array::Packing;
 use konkordia_core::geometry::MAX_IMAGE_PIXELS;
 use konkordia_core::order::{PARTS_MAX, WINDOW_IMAGES_MAX};
@@ -111,6 +112,7 @@ fn start(
         worker_pool,
         transform: spec.transform.as_ref().map(|make| make()),
         analysis: spec.analysis.clone(),
+        counts: AnalysisCounts::default(),
         summer,
         last_received_ns: 0,
         is_announced: false,

@@ -12,6 +12,7 @@ use super::transform::Transform;
 use crate::contain::Panic;
 use crate::hand_over::HandOver;
 use crossbeam_channel::{Receiver, Sender, never, select};
+use konkordia_core::analysis_counts::AnalysisCounts;
 use konkordia_core::image::CommittedImage;
 use konkordia_core::latency::{Meter, Stage};
 use konkordia_core::series::{Ended, SeriesEnd, SeriesLedger, SeriesStart};
@@ -35,6 +36,8 @@ pub(crate) struct Sorter {
     pub transform: Option<Box<dyn Transform>>,
     /// Makes the analysis of the images of each series.
     pub analysis: Option<AnalysisFactory>,
+    /// What becomes of the images of this series at their analysis.
+    pub counts: AnalysisCounts,
     /// Makes sums of the images that are committed.
     pub summer: Option<Summer>,
     /// When the newest message taken so far was received.
@@ -201,6 +204,7 @@ impl Sorter {
         start.meter = Meter::new(self.control.new_latencies());
         // Its images are those that leave.
         let analysis = self.analysis.as_ref().and_then(|make| make(&mut start));
+        self.counts = start.analysis.clone();
         let start = Arc::new(start);
         self.hand_over.start(&start, analysis);
         self.control.notify(Notice::Started(start));
@@ -225,22 +229,31 @@ impl Sorter {
         if let Some(summer) = &mut self.summer {
             summer.reset();
         }
+        let mut end = Arc::clone(end);
         if what == Ending::Series {
+            // Only now it is known what the veto dropped.
             self.hand_over.finish();
-            self.hand_over.output_queues().end(end);
+            self.vetoed(&mut Arc::make_mut(&mut end).ledger);
+            self.hand_over.output_queues().end(&end);
             self.is_announced = false;
         }
         self.seen().ledger.clone_from(&end.ledger);
         // All memory of the series is released before its end is reported.
         self.publish();
-        self.control.notify(Notice::Ended(Arc::clone(end)));
+        self.control.notify(Notice::Ended(end));
+    }
+
+    /// Enters the images that the veto has dropped.
+    fn vetoed(&self, ledger: &mut SeriesLedger) {
+        ledger.images.veto(self.counts.read().map_or(0, |tally| tally.vetoed));
     }
 
     /// After a panic: a series that had begun ends with what is known of it.
     pub fn give_up(mut self, panic: &Panic) {
         if self.is_announced {
             self.hand_over.finish();
-            let ledger = self.rules.into_ledger();
+            let mut ledger = self.rules.ledger().clone();
+            self.vetoed(&mut ledger);
             let end = Arc::new(SeriesEnd { ended: Ended::Failed, reason: panic.to_string(), ledger });
             self.hand_over.output_queues().end(&end);
             self.control.notify(Notice::Ended(end));
@@ -278,6 +291,7 @@ impl Sorter {
         if rules.has_series() {
             seen.images_planned = rules.images_planned();
             seen.ledger.clone_from(rules.ledger());
+            self.vetoed(&mut seen.ledger);
             seen.between = SeriesLedger::default();
         } else {
             seen.between.clone_from(rules.ledger());

@@ -184,6 +184,7 @@ impl Kept {
             ImageStatus::Partial => 'p',
             ImageStatus::Lost => '-',
             ImageStatus::Discarded => 'd',
+            ImageStatus::Vetoed => 'v',
         };
         self.images.iter().map(letter).collect()
     }

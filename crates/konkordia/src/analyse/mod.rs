@@ -12,13 +12,14 @@ use args::AnalyseArgs;
 use images::Images;
 use konkordia_acquire::analysis::pixels::Pixels;
 use konkordia_acquire::analysis::tasks;
-use konkordia_analysis::analyser::{Analyser, Tasks};
+use konkordia_analysis::analyser::{Analyser, Results, Tasks};
+use konkordia_analysis::figures::{Decisions, Figures};
 use konkordia_analysis::geometry::Geometry;
 use konkordia_analysis::poni::Poni;
 use konkordia_config::recipe::{self, Recipe};
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::text;
-use order::{Order, Outcome, StopOnDrop};
+use order::{Done, Order, Outcome, StopOnDrop};
 use output::Output;
 use report::Report;
 use std::path::Path;
@@ -33,6 +34,10 @@ pub fn command(args: &AnalyseArgs) -> Result<Exit, Failure> {
     let geometry = geometry(args, &images)?;
     let usage = |why: String| Failure::new(Exit::Usage, "this cannot be analysed", why, "correct the recipe or the geometry");
     let tasks = tasks::of(&recipe, geometry.as_ref().ok()).map_err(usage)?;
+    let fix = "set a smaller spots_max or fewer bins, or correct the rules of the recipe";
+    let cannot = |why: String| Failure::new(Exit::Configuration, "this recipe cannot be followed", why, fix);
+    let figures = Figures::of(&tasks, geometry.is_ok()).map_err(cannot)?;
+    let decisions = Decisions::new(&tasks, figures.kinds()).map_err(cannot)?;
     let shape = images.facts.shape;
     let (analyser, left_out) = Analyser::new(&tasks, geometry.as_ref().ok(), &images.facts.usable, shape).map_err(usage)?;
     let all = images.facts.images;
@@ -46,10 +51,11 @@ pub fn command(args: &AnalyseArgs) -> Result<Exit, Failure> {
     let mut report = Report::new(args.json, analyser.regions());
     report.begin(&images.facts, geometry.as_ref(), &tasks, &analyser, &left_out);
     let mut progress = Progress::new(args.quiet || args.json);
-    let output = args.output.as_deref().map(|path| Output::create(path, &args.files, (&tasks, geometry.is_ok()), &analyser));
+    let output = args.output.as_deref().map(|path| Output::create(path, &args.files, &tasks, &figures, &analyser));
     let mut output = output.transpose()?;
     let order = Order::new(from, workers);
-    let work = Work { args, geometry: geometry.as_ref().ok(), tasks: &tasks, to, order: &order };
+    let rules = (&figures, &decisions);
+    let work = Work { args, geometry: geometry.as_ref().ok(), tasks: &tasks, rules, to, order: &order };
     std::thread::scope(|scope| -> Result<(), Failure> {
         let _end = StopOnDrop(&order);
         let mut own = Some((images, analyser));
@@ -90,12 +96,21 @@ struct Work<'a> {
     args: &'a AnalyseArgs,
     geometry: Option<&'a Geometry>,
     tasks: &'a Tasks,
+    rules: (&'a Figures, &'a Decisions),
     /// Behind the last image.
     to: u64,
     order: &'a Order,
 }
 
 impl Work<'_> {
+    fn decided(&self, results: Results) -> Done {
+        let (figures, decisions) = self.rules;
+        let mut numbers = vec![0; figures.numbers()];
+        figures.fill(&results, &mut numbers);
+        let decision = decisions.decide(&mut numbers);
+        Done { results, figures: numbers, decision }
+    }
+
     /// One thread: an image after the other, with files and an analyser of its own.
     fn run(&self, own: Option<(Images, Analyser)>) {
         let made = own.map_or_else(
@@ -117,7 +132,7 @@ impl Work<'_> {
                 Ok(Some(bytes)) => {
                     let mut results = analyser.results();
                     match pixels.analyse(&mut analyser, (facts.pixel, &bytes), (facts.shape[1], facts.valid), &mut results) {
-                        Ok(()) => Outcome::Done(Box::new(results)),
+                        Ok(()) => Outcome::Done(Box::new(self.decided(results))),
                         Err(why) => Outcome::Failed(why),
                     }
                 }

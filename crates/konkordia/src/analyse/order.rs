@@ -1,6 +1,7 @@
 //! The order of images: threads get one after the other, and results come back in the same order.
 
 use konkordia_analysis::analyser::Results;
+use konkordia_analysis::figures::Decision;
 use konkordia_core::failure::Failure;
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -8,11 +9,22 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 /// Results that may be ready before those of an earlier image, for each thread.
 const AHEAD_PER_WORKER: u64 = 4;
 
+/// The results of an image.
+#[derive(Debug)]
+pub struct Done {
+    /// All of them.
+    pub results: Results,
+    /// Those that files and rules take, as numbers.
+    pub figures: Vec<u64>,
+    /// What the rules say; of spots without a rule whether they make a hit.
+    pub decision: Decision,
+}
+
 /// What came of an image.
 #[derive(Debug)]
 pub enum Outcome {
     /// Its results.
-    Done(Box<Results>),
+    Done(Box<Done>),
     /// It was never written.
     Absent,
     /// Why it could not be analysed.

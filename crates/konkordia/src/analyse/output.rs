@@ -4,14 +4,13 @@ use super::order::Outcome;
 use konkordia_acquire::analysis::tasks;
 use konkordia_analysis::analyser::{Analyser, Tasks};
 use konkordia_analysis::figures::Figures;
-use konkordia_core::failure::{Exit, Failure};
+use konkordia_core::failure::Failure;
 use konkordia_sinks::hdf5::{ResultsAbout, ResultsFile};
 use std::path::{Path, PathBuf};
 
 /// A file of results while it is written.
 pub struct Output {
-    figures: Figures,
-    bits: Vec<u64>,
+    nothing: Vec<u64>,
     file: ResultsFile,
 }
 
@@ -19,16 +18,14 @@ impl Output {
     /// Creates the file.
     ///
     /// # Errors
-    /// It cannot be created, or an image has too many results.
+    /// It cannot be created.
     pub fn create(
         path: &Path,
         files: &[PathBuf],
-        (tasks, has_geometry): (&Tasks, bool),
+        tasks: &Tasks,
+        figures: &Figures,
         analyser: &Analyser,
     ) -> Result<Self, Failure> {
-        let fix = "set a smaller spots_max or fewer bins in the recipe";
-        let too_many = |why: String| Failure::new(Exit::Configuration, "the results do not fit into a file", why, fix);
-        let figures = Figures::of(tasks, has_geometry).map_err(too_many)?;
         let about = ResultsAbout {
             software: concat!("konkordia ", env!("CARGO_PKG_VERSION")).into(),
             source: files.iter().map(|file| file.display().to_string()).collect(),
@@ -37,7 +34,7 @@ impl Output {
             regions: analyser.regions().iter().map(|region| region.name.clone()).collect(),
         };
         let file = ResultsFile::create(path, figures.kinds(), &about)?;
-        Ok(Self { bits: vec![0; figures.numbers()], figures, file })
+        Ok(Self { nothing: vec![0; figures.numbers()], file })
     }
 
     /// Appends an image. If it was not analysed, all its numbers are 0.
@@ -45,11 +42,11 @@ impl Output {
     /// # Errors
     /// The disk does not take it.
     pub fn image(&mut self, image: u64, outcome: &Outcome) -> Result<(), Failure> {
-        match outcome {
-            Outcome::Done(results) => self.figures.fill(results, &mut self.bits),
-            Outcome::Absent | Outcome::Failed(_) => self.bits.fill(0),
-        }
-        Ok(self.file.push(image, &self.bits)?)
+        let figures = match outcome {
+            Outcome::Done(done) => &done.figures,
+            Outcome::Absent | Outcome::Failed(_) => &self.nothing,
+        };
+        Ok(self.file.push(image, figures)?)
     }
 
     /// Completes the file.

@@ -1,7 +1,7 @@
 //! What `analyse` prints: a table for people, or lines of JSON.
 
 use super::images::Facts;
-use super::order::Outcome;
+use super::order::{Done, Outcome};
 use crate::console;
 use konkordia_acquire::analysis::tasks;
 use konkordia_analysis::analyser::{Analyser, Results, SpotResults, Tasks};
@@ -28,8 +28,11 @@ struct Summary {
     failed: u64,
     spots: u64,
     hits: u64,
+    rejected: u64,
     has_spots: bool,
     looks_for_spots: bool,
+    has_hits: bool,
+    has_veto: bool,
 }
 
 impl Report {
@@ -49,6 +52,7 @@ impl Report {
         left_out: &[String],
     ) {
         self.summary.looks_for_spots = tasks.spots.is_some();
+        (self.summary.has_hits, self.summary.has_veto) = (tasks.hit_rule.is_some(), tasks.veto_rule.is_some());
         let mut notes = facts.notes.clone();
         notes.extend(geometry.err().cloned());
         notes.extend_from_slice(left_out);
@@ -92,8 +96,8 @@ impl Report {
 
     fn image_text(&self, image: u64, outcome: &Outcome) -> String {
         let number = text::count(image);
-        let results = match outcome {
-            Outcome::Done(results) => results,
+        let Done { results, decision, .. } = match outcome {
+            Outcome::Done(done) => &**done,
             Outcome::Absent => return format!("{number:>9}  was never written"),
             Outcome::Failed(why) => return format!("{number:>9}  FAILED: {why}"),
         };
@@ -108,18 +112,24 @@ impl Report {
             &of(&|spots| text::count(spots.list.found)),
             &of(&|spots| text::count(spots.on_ice)),
             &of(&|spots| spots.resolution_angstrom.map_or("-".into(), |d| format!("{d:.2} A"))),
-            &of(&|spots| if spots.is_hit { "yes".into() } else { "no".into() }),
-            &regions.chain(above).collect::<Vec<_>>().join(", "),
+            if results.spots.is_none() && !self.summary.has_hits {
+                "-"
+            } else if decision.is_hit {
+                "yes"
+            } else {
+                "no"
+            },
+            &regions.chain(above).chain(decision.is_rejected.then(|| "rejected".into())).collect::<Vec<_>>().join(", "),
         ])
     }
 
     fn image_json(&self, image: u64, outcome: &Outcome) -> Value {
-        let results = match outcome {
-            Outcome::Done(results) => results,
+        let Done { results, decision, .. } = match outcome {
+            Outcome::Done(done) => &**done,
             Outcome::Absent => return json!({ "event": "image", "image": image, "status": "absent" }),
             Outcome::Failed(why) => return json!({ "event": "image", "image": image, "status": "failed", "why": why }),
         };
-        let Results { spots, profile, regions, above } = &**results;
+        let Results { spots, profile, regions, above } = results;
         let regions = self.regions.iter().zip(regions).map(|(name, values)| {
             json!({
                 "name": name, "pixels": values.pixels, "sum": values.sum, "mean": values.mean(), "maximum": values.maximum,
@@ -131,21 +141,27 @@ impl Report {
             json!({ "intensity": profile.intensity, "sigma": sigma, "pixels": profile.pixels })
         });
         json!({
-            "event": "image", "image": image, "status": "analysed", "spots": spots.as_ref().map(spots_json),
+            "event": "image", "image": image, "status": "analysed",
+            "spots": spots.as_ref().map(|spots| spots_json(spots, decision.is_hit)),
+            "is_hit": (spots.is_some() || self.summary.has_hits).then_some(decision.is_hit),
+            "is_rejected": self.summary.has_veto.then_some(decision.is_rejected),
             "regions": regions.collect::<Vec<_>>(), "above_level": above, "profile": profile,
         })
     }
 
     /// The summary, and the exit code: 1 if an image could not be analysed.
     pub fn end(self) -> Exit {
-        let Summary { images, absent, failed, spots, hits, has_spots, looks_for_spots } = self.summary;
+        let Summary { images, absent, failed, spots, hits, rejected, has_spots, looks_for_spots, has_hits, has_veto } =
+            self.summary;
+        let has_hits = has_spots || has_hits;
         let analysed = images - absent - failed;
-        let hit_rate = (has_spots && analysed > 0).then(|| hits as f64 / analysed as f64);
+        let hit_rate = (has_hits && analysed > 0).then(|| hits as f64 / analysed as f64);
         let exit = if failed > 0 || looks_for_spots && !has_spots { Exit::Incomplete } else { Exit::Complete };
         if self.is_json {
             let end = json!({
                 "event": "end", "images": images, "analysed": analysed, "absent": absent, "failed": failed,
-                "spots": has_spots.then_some(spots), "hits": has_spots.then_some(hits), "hit_rate": hit_rate, "exit_code": exit as u8,
+                "spots": has_spots.then_some(spots), "hits": has_hits.then_some(hits), "hit_rate": hit_rate,
+                "rejected": has_veto.then_some(rejected), "exit_code": exit as u8,
             });
             console::json(&end, true);
         } else {
@@ -154,8 +170,9 @@ impl Report {
             });
             let trouble =
                 |count: u64, what: &str| if count > 0 { format!(", {} {what}", text::count(count)) } else { String::new() };
+            let veto = if has_veto { format!(", {} rejected", text::count(rejected)) } else { String::new() };
             console::to_stdout(&format!(
-                "\n{} images analysed{rate}{}{}",
+                "\n{} images analysed{rate}{veto}{}{}",
                 text::count(analysed),
                 trouble(absent, "never written"),
                 trouble(failed, "FAILED")
@@ -171,25 +188,26 @@ impl Summary {
         match outcome {
             Outcome::Absent => self.absent += 1,
             Outcome::Failed(_) => self.failed += 1,
-            Outcome::Done(results) => {
-                if let Some(spots) = &results.spots {
+            Outcome::Done(done) => {
+                if let Some(spots) = &done.results.spots {
                     self.has_spots = true;
                     self.spots += spots.list.found;
-                    self.hits += u64::from(spots.is_hit);
                 }
+                self.hits += u64::from(done.decision.is_hit);
+                self.rejected += u64::from(done.decision.is_rejected);
             }
         }
     }
 }
 
 /// Spots as columns, so that lists stay short.
-fn spots_json(spots: &SpotResults) -> Value {
+fn spots_json(spots: &SpotResults, is_hit: bool) -> Value {
     let column = |value: fn(&konkordia_analysis::spot::Spot) -> f64| spots.list.spots.iter().map(value).collect::<Vec<_>>();
     let pixels: Vec<u32> = spots.list.spots.iter().map(|spot| spot.pixels).collect();
     let is_ice: Vec<bool> = spots.d_angstrom.iter().map(|d| konkordia_analysis::resolution::is_ice(*d)).collect();
     json!({
         "found": spots.list.found, "not_stored": spots.list.dropped(), "on_ice": spots.on_ice,
-        "resolution_angstrom": spots.resolution_angstrom, "is_hit": spots.is_hit,
+        "resolution_angstrom": spots.resolution_angstrom, "is_hit": is_hit,
         "x_px": column(|spot| spot.x_px), "y_px": column(|spot| spot.y_px), "intensity": column(|spot| spot.intensity),
         "maximum": column(|spot| spot.maximum), "background": column(|spot| spot.background), "snr": column(|spot| spot.snr),
         "pixels": pixels, "d_angstrom": spots.d_angstrom, "is_ice": is_ice,

@@ -1,10 +1,9 @@
 //! The command line of `konkordia calibration`.
 
+use crate::help::TEMPLATE;
 use clap::{Args, Subcommand};
 use konkordia_core::failure::EXIT_CODES;
 use std::path::PathBuf;
-
-const TEMPLATE: &str = "{about}\n\n{before-help}{usage-heading} {usage}\n\n{all-args}{after-help}\n";
 
 /// `konkordia calibration`
 #[derive(Debug, Subcommand)]

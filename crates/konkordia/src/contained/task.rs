@@ -3,6 +3,7 @@
 use crate::calibration_verbs::args::CalibrationCommand;
 use crate::cli::Command;
 use crate::pedestal::args::is_live;
+use crate::veto::args::VetoCommand;
 use konkordia_acquire::convert;
 use std::path::{Path, PathBuf};
 
@@ -30,6 +31,7 @@ impl Task {
                 folders: args.output.iter().map(|path| folder_of(path)).collect(),
                 ..Self::read(args.files.iter().chain(&args.recipe).chain(&args.poni))
             }),
+            Command::Veto(VetoCommand::Replay(args)) => Some(Self::read([&args.file])),
             Command::Check(args) => Some(Self::read([&args.file])),
             Command::Inspect(args) => {
                 // If the picture is a link, the folder of its target is written.

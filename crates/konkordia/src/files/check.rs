@@ -1,8 +1,8 @@
 //! `konkordia check`: is a file whole and valid?
 
+use super::args::FileArgs;
 use super::looked::Looked;
 use super::others;
-use crate::cli::FileArgs;
 use crate::console;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::text;

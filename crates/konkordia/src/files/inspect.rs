@@ -1,10 +1,10 @@
 //! `konkordia inspect`: what is in a file.
 
+use super::args::InspectArgs;
 use super::compression::compression;
 use super::others;
 use super::picture::draw;
 use super::statistics::Statistics;
-use crate::cli::InspectArgs;
 use crate::console;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::text;

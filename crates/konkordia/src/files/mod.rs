@@ -1,5 +1,6 @@
 //! Inspects, checks and repairs existing files.
 
+pub mod args;
 pub mod check;
 mod compression;
 pub mod inspect;

@@ -1,10 +1,10 @@
 //! What `inspect` and `check` say of files that other programs wrote.
 
+use super::args::InspectArgs;
 use super::compression::compression;
 use super::looked::Looked;
 use super::picture::draw;
 use super::statistics::Statistics;
-use crate::cli::InspectArgs;
 use crate::console;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::pixel::PixelType;

@@ -1,6 +1,6 @@
 //! `konkordia repair`: makes readable what a killed run left behind, and what can still be read of damaged files.
 
-use crate::cli::RepairArgs;
+use super::args::RepairArgs;
 use crate::console;
 use crate::run::signals;
 use konkordia_acquire::spool::left_over::{self, Finished};

@@ -133,7 +133,7 @@ impl Columns {
         use ColumnType::{U8, U16, U32, U64};
         if spec.series.is_some() {
             columns.push("frame_number", U64, vec![], "number of the image in its series; 0 for an image never seen");
-            columns.push("status", U8, vec![], "0 lost, 1 complete, 2 partial, 3 discarded or not to be stored");
+            columns.push("status", U8, vec![], "0 lost, 1 complete, 2 partial, 3 discarded or not to be stored, 4 vetoed");
             columns.push(
                 "timestamp_ns",
                 U64,
@@ -147,7 +147,7 @@ impl Columns {
             return columns;
         }
         columns.push("frame_number", U64, vec![], "frame number that the detector gave; 0 for an image never seen");
-        columns.push("status", U8, vec![], "0 lost, 1 complete, 2 partial, 3 discarded");
+        columns.push("status", U8, vec![], "0 lost, 1 complete, 2 partial, 3 discarded, 4 vetoed");
         columns.push("packets_received", U16, vec![tiles], "packets that arrived, per tile");
         columns.push("packet_bitmap", U64, vec![tiles, words], "bit p % 64 of word p / 64 is set when packet p arrived");
         for column in &spec.frame_columns {
@@ -317,7 +317,7 @@ mod tests {
         let found: Vec<_> = list.iter().map(|c| (c.name.as_str(), c.kind, c.description.as_str())).collect();
         let expected = [
             ("frame_number", U64, "frame number that the detector gave; 0 for an image never seen"),
-            ("status", U8, "0 lost, 1 complete, 2 partial, 3 discarded"),
+            ("status", U8, "0 lost, 1 complete, 2 partial, 3 discarded, 4 vetoed"),
             ("packets_received", U16, "packets that arrived, per tile"),
             ("packet_bitmap", U64, "bit p % 64 of word p / 64 is set when packet p arrived"),
             ("timestamp", U64, "detector clock, units of 100 ns"),

@@ -65,6 +65,7 @@ mod series_info;
 mod series_state;
 pub mod spec;
 mod stacks;
+mod stored_results;
 mod text;
 pub mod unknown;
 mod writer;
@@ -89,6 +90,7 @@ pub use series_file::{SeriesFacts, SeriesFileSpec, limits_of_series};
 pub use series_info::{ChannelInfo, SeriesInfo};
 pub use series_state::{Names, SharedState};
 pub use spec::{Compression, ErrorBound, FileSpec, Layout, LedgerRecord, Metadata, Overwrite, Scale, StreamRecord, TileInfo};
+pub use stored_results::StoredResults;
 pub use writer::{FileReport, SpaceEstimate, Writer};
 pub use xds::xds_problems_of;
 

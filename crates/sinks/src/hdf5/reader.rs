@@ -77,7 +77,7 @@ pub struct Summary {
     /// Counters of the run, by name.
     pub ledger: Vec<(String, u64)>,
     /// Images by status: lost, complete, partial, discarded; only those in readable data files.
-    pub images_by_status: [u64; 4],
+    pub images_by_status: [u64; ImageStatus::COUNT],
     /// Images in data files that are absent or cannot be read.
     pub images_file_missing: u64,
     /// Snapshots of the pedestals, if the run has them and their file can be read.
@@ -98,7 +98,7 @@ impl Summary {
     /// those that came but are not in the files because these could not be written, and those that were planned and
     /// have no place in the files.
     pub fn image_counts(&self) -> Vec<(&'static str, u64)> {
-        let in_files = [1, 2, 0, 3].map(|status| (ImageStatus::NAMES[status], self.images_by_status[status]));
+        let in_files = [1, 2, 0, 3, 4].map(|status| (ImageStatus::NAMES[status], self.images_by_status[status]));
         let planned = [("not received", self.total(NOT_RECEIVED)), ("not taken", self.total("images_not_taken"))];
         // An image that does not fit the file has a place in it, as a lost image.
         let unwritten = self.total(UNWRITTEN).saturating_sub(self.total(REFUSED));
@@ -392,11 +392,11 @@ fn summarise(
     };
     let nimages = number("detectorSpecific/nimages").map(|n| n as u64);
     let images = nimages.unwrap_or_else(|| parts.iter().map(|part| part.images).sum());
-    let mut by_status = [0; 4];
+    let mut by_status = [0; ImageStatus::COUNT];
     let status = file.dataset(&format!("{COLUMNS}/status")).and_then(|d| d.read_all::<u8>()).unwrap_or_default();
     let range = |part: &Part| part.first as usize..part.first.saturating_add(part.images).min(status.len() as u64) as usize;
     let readable = parts.iter().filter_map(|part| status.get(range(part))).flatten();
-    readable.filter(|&&s| s < 4).for_each(|&s| by_status[usize::from(s)] += 1);
+    readable.filter(|&&s| usize::from(s) < ImageStatus::COUNT).for_each(|&s| by_status[usize::from(s)] += 1);
     let ipf = spec.as_ref().map_or(0, |spec| u64::from(spec.images_per_file));
     let in_file = |part: &DataFileSummary| images.saturating_sub(part.first_image).min(ipf);
     let gone = |part: &DataFileSummary| in_file(part).saturating_sub(part.images.unwrap_or(0));

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use super::bounded::ReadAll;
 use super::channels;
 use super::columns::Columns;
+use super::columns::ImageStatus;
 use super::constant::LostBudget;
 use super::datafile::{Closed, remove};
 use super::error::{Context, Error, ErrorKind};
@@ -395,19 +396,23 @@ pub(super) fn ranges(numbers: &[u64]) -> Vec<Range<u64>> {
 
 /// The ledger that can still be made for a run whose own ledger died with its process: images by status.
 fn ledger_of_columns(closed: &[Closed], spec: &FileSpec, images: u64) -> LedgerRecord {
-    let mut by_status = [0u64; 4];
+    let mut by_status = [0u64; ImageStatus::COUNT];
     for file in closed {
-        status_of(file).unwrap_or_default().iter().filter(|&&s| s < 4).for_each(|&s| by_status[usize::from(s)] += 1);
+        status_of(file)
+            .unwrap_or_default()
+            .iter()
+            .filter(|&&s| usize::from(s) < ImageStatus::COUNT)
+            .for_each(|&s| by_status[usize::from(s)] += 1);
     }
     let file_missing = closed.iter().map(Closed::missing).sum::<u64>();
     by_status[0] += images.saturating_sub(by_status.iter().sum::<u64>() + file_missing);
-    let names = ["images_lost", "images_complete", "images_partial", "images_discarded"];
+    let names = ["images_lost", "images_complete", "images_partial", "images_discarded", "images_vetoed"];
     let mut totals: Vec<(String, u64)> = names.iter().zip(by_status).map(|(name, n)| ((*name).to_owned(), n)).collect();
     totals.extend([(FILE_MISSING.into(), file_missing), ("images_in_files".into(), images)]);
     // Whether they were sent is not known: the writer was waiting for them when it was killed.
     let not_received = spec.images_planned.map_or(0, |planned| planned.saturating_sub(images));
     totals.extend((not_received > 0).then(|| (NOT_RECEIVED.into(), not_received)));
-    let sum = "images_in_files = images_lost + images_complete + images_partial + images_discarded + images_file_missing";
+    let sum = "images_in_files = images_lost + images_complete + images_partial + images_discarded + images_vetoed + images_file_missing";
     LedgerRecord {
         totals,
         streams: Vec::new(),

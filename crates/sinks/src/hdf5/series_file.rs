@@ -373,8 +373,8 @@ fn ledger(end: &SeriesEnd, shared: &SharedState, end_time: Option<String>) -> Le
         counters: named(&upstream.rows()),
     };
     let mut balances = vec![
-        "expected = complete + partial + lost + discarded".to_owned(),
-        "expected = written + unwritten + not_stored + lost + discarded".to_owned(),
+        "expected = complete + partial + lost + discarded + vetoed".to_owned(),
+        "expected = written + unwritten + not_stored + lost + discarded + vetoed".to_owned(),
         "received = placed + control + duplicate + late + foreign + malformed".to_owned(),
     ];
     if account.has_sums() {

@@ -10,7 +10,7 @@ use crate::series::merge::Pending;
 use crate::series::notice::{Command, Notice};
 use crate::series::spec::Join;
 use konkordia_core::IMAGES_MAX;
-use konkordia_core::series::{Ended, SeriesEnd, SeriesLedger, SeriesStart};
+use konkordia_core::series::{Ended, SeriesEnd, SeriesStart};
 use konkordia_wire::message::{Read, SeriesKey};
 use std::sync::Arc;
 
@@ -219,11 +219,6 @@ impl Rules {
             self.begin(0, SeriesKey::default(), None, start, now_ns);
         }
         self.close(Ended::NoData, reason);
-    }
-
-    /// After a mistake in the program: the ledger of the series, as far as it is known.
-    pub fn into_ledger(self) -> SeriesLedger {
-        self.images.ledger
     }
 }
 

@@ -50,6 +50,7 @@ impl Seen {
             ImageStatus::Partial => 'p',
             ImageStatus::Lost => '-',
             ImageStatus::Discarded => 'd',
+            ImageStatus::Vetoed => 'v',
         };
         self.images.iter().map(letter).collect()
     }

@@ -71,6 +71,7 @@ impl Tools {
             azimuthal: Some(profile_settings(0)),
             regions: shapes.iter().map(named).collect(),
             level: Some(LEVEL),
+            ..Tasks::default()
         };
         let (analyser, _) = Analyser::new(&tasks, Some(&image.geometry), usable, image.shape)?;
         let integrator = |n: usize| {
