@@ -37,7 +37,7 @@ pub struct ServiceEvent {
     /// Detector, if it is about one.
     pub detector: Option<String>,
     /// `state`, `run_started`, `setup`, `run_ended`, `file`, `pedestal`, `travel`, `refused`, `command`, `warning`,
-    /// `consumer` or `log`.
+    /// `consumer`, `alarm` or `log`.
     pub event: String,
     /// How bad it is.
     pub severity: Severity,

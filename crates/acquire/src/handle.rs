@@ -85,6 +85,24 @@ pub struct DetectorStatus {
     pub state_age_s: f64,
     /// Where data are expected.
     pub listens: Vec<String>,
+    /// The alarms that are on, raised or not.
+    #[serde(default)]
+    pub alarms: Vec<AlarmStatus>,
+}
+
+/// One alarm of a detector (`[alarms]` in its configuration).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AlarmStatus {
+    /// `loss`, `no_hits`, `hit_drop`, `strong`, `saturated`, `invalid`, `ice` or `unanalysed`.
+    pub name: String,
+    /// Its cause is there, or was within the last two seconds.
+    pub raised: bool,
+    /// What is wrong, while it is raised.
+    pub message: Option<String>,
+    /// What to do about it.
+    pub hint: Option<String>,
+    /// When it was raised, or ended the last time; ISO 8601.
+    pub since: Option<String>,
 }
 
 impl DetectorStatus {
@@ -479,7 +497,7 @@ mod tests {
     /// The answer of HTTP, byte for byte: fields in the documented order, `state` and `draining` in their place.
     #[test]
     fn a_status_is_written_and_read_as_documented() {
-        let text = r#"{"detector":"eiger","kind":"udp","state":"running","draining":true,"message":"m","severity":"info","hint":null,"run":3,"progress":0.5,"images_expected":4,"images_committed":2,"images_written":1,"images_unwritten":0,"images_durable":null,"raw_frames_durable":null,"spool":null,"images_lost":0,"images_partial":0,"images_not_taken":0,"images_not_received":0,"file":"/data/a_master.h5","ended":null,"state_age_s":1.5,"listens":["udp://127.0.0.1:1"]}"#;
+        let text = r#"{"detector":"eiger","kind":"udp","state":"running","draining":true,"message":"m","severity":"info","hint":null,"run":3,"progress":0.5,"images_expected":4,"images_committed":2,"images_written":1,"images_unwritten":0,"images_durable":null,"raw_frames_durable":null,"spool":null,"images_lost":0,"images_partial":0,"images_not_taken":0,"images_not_received":0,"file":"/data/a_master.h5","ended":null,"state_age_s":1.5,"listens":["udp://127.0.0.1:1"],"alarms":[]}"#;
         let status: DetectorStatus = serde_json::from_str(text).unwrap();
         assert_eq!((status.state, status.images_expected), (DetectorState::Draining, Some(4)));
         assert_eq!(serde_json::to_string(&status).unwrap(), text);

@@ -38,7 +38,7 @@ pub fn run(hook: &str, program: &[String], timeout: Duration, about: &About) -> 
 /// As of [`run`].
 pub fn run_with(hook: &str, program: &[String], timeout: Duration, about: &About, more: &[(&str, &str)]) -> Result<(), Failure> {
     let Some((name, arguments)) = program.split_first() else { return Ok(()) };
-    let what = format!("control.{hook}: {name}");
+    let what = if hook.contains('.') { format!("{hook}: {name}") } else { format!("control.{hook}: {name}") };
     let fail = |why: String, fix: &str| Failure::new(Exit::State, format!("{what} failed"), why, fix);
     let mut command = Command::new(name);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());

@@ -84,6 +84,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod alarms;
 pub mod analysis;
 pub mod convert;
 pub mod dark;

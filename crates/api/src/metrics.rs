@@ -101,13 +101,14 @@ impl Collector for Snapshot {
 type Labels = Vec<(&'static str, String)>;
 
 /// Families in the order of export. A family is exported even while it has no value.
-const FAMILIES: [(&str, Kind, &str); 43] = [
+const FAMILIES: [(&str, Kind, &str); 44] = [
     ("build_info", Kind::Gauge, "Version of the program, always 1"),
     ("uptime_seconds", Kind::Gauge, "Seconds since the service began"),
     ("detectors", Kind::Gauge, "Detectors of the service"),
     ("state", Kind::Gauge, "1 for the state that the detector is in, 0 for the others"),
     ("state_age_seconds", Kind::Gauge, "Seconds since the state changed"),
     ("draining", Kind::Gauge, "1 while the last images of a run are being written"),
+    ("alarm", Kind::Gauge, "1 while the alarm is raised, 0 while it is on and not raised"),
     ("run", Kind::Gauge, "Number of the run, 0 before the first"),
     ("run_progress_ratio", Kind::Gauge, "Images in their final state over images expected"),
     ("run_images_expected", Kind::Gauge, "Images that the run is to have"),
@@ -203,6 +204,9 @@ impl Snapshot {
         self.add("state_age_seconds", vec![detector()], status.state_age_s);
         self.add("draining", vec![detector()], f64::from(u8::from(public.draining)));
         self.add("run", vec![detector()], status.run as f64);
+        for alarm in &status.alarms {
+            self.add("alarm", vec![detector(), ("alarm", alarm.name.clone())], f64::from(u8::from(alarm.raised)));
+        }
         let count = |n: Option<u64>| n.map(|n| n as f64);
         let spool = |value: fn(&SpoolStatus) -> f64| status.spool.as_ref().map(value);
         let known = [

@@ -11,6 +11,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod alarms;
 pub mod archive_copy;
 mod calibration;
 pub mod diagnostics;

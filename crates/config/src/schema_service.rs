@@ -3,6 +3,8 @@
 use super::schema_key::{Key, Kind, key, quantity};
 use konkordia_core::protocol::Protocol;
 
+const RATIO: Kind = Kind::Number(0.0, 1.0);
+
 /// The keys, in the order of the documentation.
 pub const KEYS: &[Key] = &[
     key(
@@ -305,6 +307,61 @@ pub const KEYS: &[Key] = &[
         &[("milliseconds", 1e-3)],
         "10",
         "a program that takes longer is killed and counts as failed",
+    ),
+    quantity("alarms", "window_s", (1.0, 600.0), &[("milliseconds", 1e-3)], "10", "shares are those of the last so many seconds"),
+    key("alarms", "loss_ratio", RATIO, "off", "alarm when a larger share of the images is lost or partial"),
+    quantity(
+        "alarms",
+        "no_hits_s",
+        (1.0, 86_400.0),
+        &[("minutes", 60.0)],
+        "off",
+        "alarm when no hit came for so long, while images are analysed",
+    ),
+    key(
+        "alarms",
+        "hit_drop_ratio",
+        RATIO,
+        "off",
+        "alarm when the hit rate falls below this share of that of the five windows before",
+    ),
+    key(
+        "alarms",
+        "value_max",
+        Kind::Number(0.0, 1e18),
+        "off",
+        "alarm when a pixel is higher: a danger for the detector; packets only",
+    ),
+    key(
+        "alarms",
+        "saturated_max",
+        Kind::Integer(0, 1 << 26),
+        "off",
+        "alarm when an image has more saturated pixels; packets only",
+    ),
+    key(
+        "alarms",
+        "invalid_max",
+        Kind::Integer(0, 1 << 26),
+        "off",
+        "alarm when so many more pixels than at best in this run have an illegal gain code; packets only",
+    ),
+    key("alarms", "ice_ratio", RATIO, "off", "alarm when a larger share of the spots lies on rings of ice"),
+    key("alarms", "unanalysed_ratio", RATIO, "off", "alarm when a larger share of the images passes without analysis"),
+    key(
+        "alarms",
+        "program",
+        Kind::Texts,
+        "nothing",
+        "program and arguments, run when an alarm begins or ends, for example to close a shutter (docs/alarms.md)",
+    ),
+    quantity("alarms", "timeout_s", (0.1, 600.0), &[("milliseconds", 1e-3)], "10", "a program that takes longer is killed"),
+    key(
+        "alarms",
+        "address",
+        Kind::Text,
+        "nothing",
+        "ZeroMQ address, for example \"tcp://*:9000\", at which each change is published as JSON",
     ),
     key("service", "name", Kind::Text, "detector", "name of the detector of this file in the service"),
     key("service", "listen", Kind::Text, "127.0.0.1:8090", "address and port of the HTTP interface; port 0 = any that is free"),

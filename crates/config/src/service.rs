@@ -1,5 +1,6 @@
 //! The configuration of `konkordia serve`: the service and its detectors, from one file or from one file per detector.
 
+use super::alarms::{self, AlarmSettings};
 use super::diagnostics::Diagnostics;
 use super::model::Config;
 use super::read::{self, Document, Table};
@@ -34,6 +35,8 @@ pub struct DetectorConfig {
     pub kind: DetectorKindConfig,
     /// Programs that drive the detector.
     pub hooks: HookSettings,
+    /// What is watched, if anything is.
+    pub alarms: Option<AlarmSettings>,
     /// Consumers of its images.
     pub consumers: Vec<ConsumerSettings>,
     /// Files are written unless a command says otherwise.
@@ -260,6 +263,7 @@ fn detector(document: &Document, d: &mut Diagnostics, file: &Path, text: &str) -
     let name = service.text("name").unwrap_or("detector").to_string();
     check_name(&name, service.span("name"), d);
     let output = document.table("output");
+    let alarms = alarms::read(document);
     let (hooks, consumers) = (hooks(document.table("control")), consumers(document, d));
     let kind = if document.table("detector").text("type") == Some("stream") {
         DetectorKindConfig::Stream(Box::new(stream::read(document, d, file, text)?))
@@ -271,6 +275,7 @@ fn detector(document: &Document, d: &mut Diagnostics, file: &Path, text: &str) -
         file: file.to_owned(),
         kind,
         hooks,
+        alarms,
         consumers,
         write: output.flag("write").unwrap_or(true),
         create_folders: output.flag("create_folders").unwrap_or(false),

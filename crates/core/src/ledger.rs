@@ -470,6 +470,19 @@ mod tests {
     }
 
     #[test]
+    fn a_veto_moves_complete_images_and_the_ledger_balances() {
+        let mut ledger = balanced();
+        ledger.images.veto(1);
+        ledger.written = 1;
+        assert_eq!((ledger.images.complete, ledger.images.vetoed, ledger.imbalances()), (0, 1, vec![]));
+        ledger.images.veto(7);
+        assert_eq!((ledger.images.complete, ledger.images.vetoed), (0, 1), "only what is complete");
+        // Everything came, so a run without a file's image is complete.
+        let all = ImageLedger { expected: 2, vetoed: 2, ..ImageLedger::default() };
+        assert!(all.is_success() && RunLedger { images: all, ..RunLedger::default() }.is_complete());
+    }
+
+    #[test]
     fn policies_decide_the_state_of_partial_images() {
         assert_eq!(ImageStatus::of(1, 2, MissingPolicy::Keep), ImageStatus::Partial);
         assert_eq!(ImageStatus::of(1, 2, MissingPolicy::Discard), ImageStatus::Discarded);
@@ -479,6 +492,6 @@ mod tests {
             let status = ImageStatus::from_u8(code).unwrap();
             assert_eq!((status as u8, status.name()), (code, name));
         }
-        assert_eq!(ImageStatus::from_u8(4), None);
+        assert_eq!(ImageStatus::from_u8(5), None);
     }
 }

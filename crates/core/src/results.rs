@@ -71,6 +71,47 @@ pub fn pixel_results(pixel: PixelType) -> &'static [ResultKind; PIXEL_RESULTS] {
     if pixel.is_float() { &OF_FLOATS } else { &OF_INTEGERS }
 }
 
+/// Where the results of the pixels stand among others.
+#[derive(Clone, Copy, Debug)]
+pub struct PixelPlace {
+    at: usize,
+    value: ColumnType,
+}
+
+/// Some results of the pixels of an image.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OfPixels {
+    /// Pixels that hold a measurement.
+    pub valid: u64,
+    /// Pixels whose packet did not arrive.
+    pub missing: u64,
+    /// Pixels above the range.
+    pub saturated: u64,
+    /// The highest valid value.
+    pub highest: Option<f64>,
+}
+
+impl PixelPlace {
+    /// In images with results of these kinds; `None` if those of the pixels are not among them.
+    pub fn find(kinds: &[ResultKind]) -> Option<Self> {
+        let before = kinds.iter().take_while(|kind| kind.name != OF_INTEGERS[0].name);
+        let (count, at) = before.fold((0, 0), |(count, at), kind| (count + 1, at + kind.length));
+        let own = kinds.get(count..count + PIXEL_RESULTS)?;
+        own.iter().zip(&OF_INTEGERS).all(|(kind, same)| kind.name == same.name).then(|| Self { at, value: own[4].number })
+    }
+
+    /// Of an image with these numbers.
+    pub fn read(&self, bits: &[u64]) -> OfPixels {
+        let [valid, missing, saturated, _, highest, _] = std::array::from_fn(|n| bits[self.at + n]);
+        let highest = match self.value.number(highest) {
+            Number::Signed(value) => value as f64,
+            Number::Unsigned(value) => value as f64,
+            Number::Float(value) => value,
+        };
+        OfPixels { valid, missing, saturated, highest: (valid > 0).then_some(highest) }
+    }
+}
+
 /// What analysis says of an image.
 pub mod analysis {
     use super::{ColumnType, ResultKind};
@@ -212,6 +253,11 @@ impl ImageResults {
         self.0.as_ref().map_or(&[], |numbers| &numbers.bits)
     }
 
+    /// True if there are results.
+    pub fn is_there(&self) -> bool {
+        self.0.as_ref().is_some_and(|numbers| numbers.is_there)
+    }
+
     /// Each kind with the bits of its numbers; nothing if there are no results.
     pub fn iter(&self) -> impl Iterator<Item = (&ResultKind, &[u64])> {
         let mut rest = self.bits();
@@ -266,6 +312,17 @@ mod tests {
         assert_eq!(Value::from(results.to_json()), expected);
         results.clear();
         assert_eq!((results.bits(), results.to_json().len()), (&[0; 13][..], 0));
+    }
+
+    #[test]
+    fn results_of_pixels_are_found_behind_others() {
+        let kinds: Vec<_> = [GLOW].into_iter().chain(pixel_results(PixelType::Int16).iter().copied()).collect();
+        let place = PixelPlace::find(&kinds).unwrap();
+        let bits = [1, 2, 3, 70, 20, 1, (-9i64).cast_unsigned(), (-4i64).cast_unsigned(), 5];
+        assert_eq!(place.read(&bits), OfPixels { valid: 70, missing: 20, saturated: 1, highest: Some(-4.0) });
+        let nothing = [0; 9];
+        assert_eq!(place.read(&nothing).highest, None);
+        assert!(PixelPlace::find(&kinds[..6]).is_none() && PixelPlace::find(&[GLOW]).is_none());
     }
 
     #[test]

@@ -334,7 +334,7 @@ mod tests {
         assert_eq!(ledger.imbalances(), []);
         ledger.close(Some(11), false);
         assert_eq!((ledger.images.expected, ledger.images.lost, ledger.images.not_received, ledger.parts_missing), (1, 0, 2, 0));
-        assert_eq!(ledger.rows()[10..], [("frames", 3), ("frames_kept", 3), ("frames_unfinished", 0)]);
+        assert_eq!(ledger.rows()[11..], [("frames", 3), ("frames_kept", 3), ("frames_unfinished", 0)]);
         assert_eq!((ledger.positions(), ledger.imbalances()), (3, vec![]));
         ledger.frames_unfinished = 1;
         assert_eq!(ledger.imbalances().len(), 1);

@@ -8,7 +8,7 @@ use konkordia_core::ports::ServiceLevel;
 use konkordia_core::series::{SeriesEnd, SeriesStart};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 pub use crate::preview::PreviewBuffer;
@@ -43,6 +43,14 @@ pub struct ImageSelection {
     pub every_images: u64,
     /// Shortest time from one image to the next.
     pub interval: Duration,
+}
+
+/// Sees every image that is handed over, before all consumers and without a queue; so it must be quick.
+pub trait ImageObserver: Send + Sync {
+    /// A run or series begins.
+    fn start(&self, start: &SeriesStart);
+    /// An image.
+    fn image(&self, image: &CommittedImage);
 }
 
 /// What a consumer gets: for each series its start, its images, and its end.
@@ -115,6 +123,7 @@ pub struct OutputQueues {
     /// The current series, for consumers that are added during it. Its lock also guards changes of the list.
     current: Mutex<Option<Arc<SeriesStart>>>,
     preview: Option<Arc<PreviewBuffer>>,
+    observer: OnceLock<Arc<dyn ImageObserver>>,
 }
 
 /// The reading side of one consumer. Dropping it removes the consumer.
@@ -280,7 +289,12 @@ impl OutputQueue {
 impl OutputQueues {
     /// Without consumers at first. `preview` is the preview buffer.
     pub fn new(preview: Option<Arc<PreviewBuffer>>) -> Self {
-        Self { list: ArcSwap::default(), current: Mutex::new(None), preview }
+        Self { list: ArcSwap::default(), current: Mutex::new(None), preview, observer: OnceLock::new() }
+    }
+
+    /// Sets who sees every image, once.
+    pub fn observe(&self, observer: Arc<dyn ImageObserver>) {
+        let _ = self.observer.set(observer);
     }
 
     /// The preview buffer, if there is one.
@@ -347,6 +361,9 @@ impl OutputQueues {
         if let Some(preview) = &self.preview {
             preview.start(start);
         }
+        if let Some(observer) = self.observer.get() {
+            observer.start(start);
+        }
         list.iter().for_each(|output_queue| output_queue.start(start, give_up));
     }
 
@@ -364,6 +381,9 @@ impl OutputQueues {
 
     fn hand_over(&self, image: &Arc<CommittedImage>, is_lent: bool, give_up: &dyn Fn() -> bool) {
         let (bytes, mut copy) = (image.packed_bytes(), None);
+        if let Some(observer) = self.observer.get() {
+            observer.image(image);
+        }
         if let Some(preview) = &self.preview {
             preview.image(image, bytes, is_lent);
         }

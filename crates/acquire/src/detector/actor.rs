@@ -3,6 +3,7 @@
 
 use super::status::{Machine, StatusMessage};
 use super::{Request, STACK_BYTES, SendRequest, TICK};
+use crate::alarms::{Alarms, News};
 use crate::fanout::Fanout;
 use crate::fanout::held_back::{Change, HeldBack};
 use crate::handle::{ArmRequest, Command, DetectorStatus, PedestalRequest, Refusal, RefusalCode, Reply, Severity};
@@ -173,6 +174,7 @@ struct Actor<D: Driver> {
     /// Since when the service is stopping.
     going_down: Option<Instant>,
     held_back: HeldBack,
+    alarms: Option<Alarms>,
 }
 
 /// Takes the reports of a driver's threads.
@@ -202,6 +204,11 @@ pub fn spawn<D: Driver>(
     let (outbox, inbox) = bounded(INBOX_MAX);
     let driver = make(&base, Outbox(outbox.clone()))?;
     let (name, requests) = (format!("det-{}", base.config.name), outbox.clone());
+    let alarms = base.config.alarms.as_ref().map(|settings| {
+        let (queues, board) = (&base.fanout.output_queues, base.machine.shared.alarms.clone());
+        Alarms::new(settings, &base.config.name, (queues, &base.machine.events), board)
+    });
+    let alarms = alarms.transpose()?;
     let cancels = Vec::new();
     let actor = Actor {
         base,
@@ -214,6 +221,7 @@ pub fn spawn<D: Driver>(
         tickets: 0,
         going_down: None,
         held_back: HeldBack::default(),
+        alarms,
     };
     let thread = Builder::new().name(name.clone()).stack_size(STACK_BYTES).spawn(move || actor.run());
     let thread = thread
@@ -255,7 +263,8 @@ impl<D: Driver> Actor<D> {
     fn work(&mut self) {
         loop {
             // Nothing is in progress, so the thread sleeps until a message comes.
-            let is_quiet = !self.driver.is_busy() && self.pending.is_none() && self.cancels.is_empty();
+            let is_alarmed = self.alarms.as_ref().is_some_and(Alarms::is_alarmed);
+            let is_quiet = !self.driver.is_busy() && self.pending.is_none() && self.cancels.is_empty() && !is_alarmed;
             let received = if is_quiet {
                 self.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected)
             } else {
@@ -270,6 +279,7 @@ impl<D: Driver> Actor<D> {
             self.expire(now);
             self.driver.tick(&mut self.base, now);
             self.report_who_holds_back(now);
+            self.report_alarms(now);
             self.answer_cancels(now);
             if self.going_down.is_some_and(|since| now.duration_since(since) > GRACE) {
                 self.base.fanout.give_up();
@@ -277,6 +287,13 @@ impl<D: Driver> Actor<D> {
             if self.going_down.is_some() && !self.driver.is_busy() && self.pending.is_none() && self.abandoned.is_none() {
                 break;
             }
+        }
+    }
+
+    fn report_alarms(&mut self, now: Instant) {
+        let (Some(alarms), Base { machine, runs, .. }) = (&mut self.alarms, &self.base) else { return };
+        for News { severity, message, data } in alarms.look(now, || machine.shared.measure(*runs)) {
+            machine.report("alarm", severity, message, data);
         }
     }
 

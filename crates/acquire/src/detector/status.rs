@@ -1,5 +1,7 @@
 //! The public view of a detector: a snapshot that its actor publishes, with the counters of the run in progress.
 
+use crate::alarms::AlarmBoard;
+use crate::alarms::watch::Measured;
 use crate::events::EventLog;
 use crate::fanout::Fanout;
 use crate::handle::{DetectorStatistics, DetectorStatus, FileEntry, PublicState, Refusal, RefusalCode, Severity};
@@ -150,6 +152,8 @@ pub struct Shared {
     spool: OnceLock<Arc<Spool>>,
     /// Closed files of which some are still in the spool. They are listed as being written.
     spooled: Mutex<Vec<FileEntry>>,
+    /// Its alarms.
+    pub alarms: AlarmBoard,
     /// Set for detectors that also receive while there is no run.
     between: OnceLock<CountBetween>,
 }
@@ -185,6 +189,7 @@ impl Shared {
             ended: None,
             state_age_s: 0.0,
             listens: Vec::new(),
+            alarms: Vec::new(),
         };
         Self {
             name: config.name.clone(),
@@ -195,6 +200,7 @@ impl Shared {
             files: Mutex::default(),
             spool: OnceLock::new(),
             spooled: Mutex::default(),
+            alarms: AlarmBoard::default(),
             between: OnceLock::new(),
         }
     }
@@ -221,7 +227,16 @@ impl Shared {
         status.images_partial = look.partial;
         status.images_not_taken = look.not_taken;
         status.images_not_received = look.not_received;
+        status.alarms = self.alarms.list();
         status
+    }
+
+    /// What alarms need of the counters, beside the results of images.
+    pub fn measure(&self, run: u64) -> Measured {
+        let account = lock(&self.account);
+        let look = account.live.as_ref().map(|live| live.look());
+        let (images, bad_images) = look.map_or((0, 0), |look| (look.committed, look.lost + look.partial));
+        Measured { is_running: account.live.is_some() && images > 0, run, images, bad_images, ..Measured::default() }
     }
 
     fn look(&self) -> Look {

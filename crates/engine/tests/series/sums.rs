@@ -104,7 +104,7 @@ fn a_sum_of_one_is_the_image() {
     let mut bench = Bench::new(spec(1), 1, FORM);
     bench.send(0, 1, 0, &[Start(3), Image(0), Image(1), Image(2), End]);
     let end = bench.end();
-    assert_eq!((end.ledger.images.complete, frames(&end.ledger), end.ledger.rows().len()), (3, (0, 0), 10));
+    assert_eq!((end.ledger.images.complete, frames(&end.ledger), end.ledger.rows().len()), (3, (0, 0), 11));
     let kept = bench.kept(1).pop().unwrap();
     assert!(kept.images.iter().all(|image| image.channels[0].array.element == Element::Uint16));
 }

@@ -17,8 +17,8 @@ use axum::body::{Body, Bytes};
 use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, Request, StatusCode};
 use konkordia_acquire::handle::{
-    Command, ConsumerStatistics, Detector, DetectorState, DetectorStatistics, DetectorStatus, EventLog, FileEntry, FileState,
-    Fleet, ImageRing, Refusal, RefusalCode, Reply, RingImage, Severity, SharedPlanes, SpoolStatus,
+    AlarmStatus, Command, ConsumerStatistics, Detector, DetectorState, DetectorStatistics, DetectorStatus, EventLog, FileEntry,
+    FileState, Fleet, ImageRing, Refusal, RefusalCode, Reply, RingImage, Severity, SharedPlanes, SpoolStatus,
 };
 use konkordia_core::image::CommittedImage;
 use konkordia_core::results::ImageResults;
@@ -112,6 +112,7 @@ fn status_of(name: &str, state: DetectorState) -> DetectorStatus {
         ended: None,
         state_age_s: 0.25,
         listens: vec!["tcp://127.0.0.1:9999".into()],
+        alarms: vec![AlarmStatus { name: "loss".into(), ..AlarmStatus::default() }],
     }
 }
 
@@ -148,6 +149,7 @@ impl Detector for Fake {
         let totals = [
             ("images_complete", 30),
             ("images_lost", 2),
+            ("analysis_images_analysed", 6),
             ("packets_placed", 7),
             ("messages_late", 1),
             ("bytes_received", 9),
