@@ -62,7 +62,11 @@ def test_a_jungfrau_has_the_numbers_that_its_file_gives(tmp_path, workers):
     assert report["images"]["partial"] > 0, "some packets were lost"
     # The file says by what recipe, and is whole.
     with h5py.File(bench.master) as file:
-        assert file["/entry/konkordia/conversion/analysis_recipe"][()].decode() == by.read_text()
+        said = {name: value[()].decode() for name, value in file["/entry/konkordia/conversion"].items() if name.startswith("analysis_")}
+    assert said.pop("analysis_recipe") == by.read_text()
+    assert json.loads(said["analysis_regions"]) == ["left", "beam"] and json.loads(said["analysis_profile_unit"]) == "1/angstrom"
+    with h5py.File(tmp_path / "again.h5") as file:
+        assert json.loads(said["analysis_profile_axis"]) == file["/entry_1/result_1/profile_axis"][()].tolist()
     program("check", bench.master, check=0)
 
 

@@ -18,6 +18,7 @@ use konkordia_engine::hand_over::{ImageAnalyser, Looked, SeriesAnalysis, Veto};
 use konkordia_engine::plane::PixelPlane;
 use konkordia_engine::series::AnalysisFactory;
 use konkordia_sinks::hdf5::{SeriesFacts, limits_of_series};
+use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -43,8 +44,8 @@ pub struct Prepared {
     pub analysis: SeriesAnalysis,
     /// What cannot be done, in words.
     pub notes: Vec<String>,
-    /// The recipe, for the file.
-    pub recipe: String,
+    /// What the file says of it: names and texts.
+    pub texts: Vec<(String, String)>,
     memory_bytes: u64,
 }
 
@@ -83,15 +84,16 @@ pub fn prepare(
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let workers = options.workers.unwrap_or(processors.div_ceil(2));
     let mut analysers: Vec<LiveAnalyser> = (0..workers).map(|_| LiveAnalyser::new(&scene)).collect();
-    let mut notes = Vec::new();
+    let (mut notes, mut texts) = (Vec::new(), vec![("analysis_recipe".to_owned(), text)]);
     if let (Some(size), Some(pixel)) = announced {
         notes = make_all(&mut analysers, size, pixel).map_err(wrong)?;
+        texts.extend(analysers.first().map_or_else(Vec::new, LiveAnalyser::texts));
         notes.extend(geometry.err().filter(|_| !notes.is_empty()));
     }
     let memory_bytes = workers as u64 * THREAD_PIXEL_BYTES * (size[0] * size[1]) as u64;
     let analysers = analysers.into_iter().map(|analyser| Box::new(analyser) as Box<dyn ImageAnalyser>).collect();
     let analysis = SeriesAnalysis { kinds, analysers, queue_images: options.queue_images, veto, counter: Arc::default() };
-    Ok(Prepared { analysis, notes, recipe: text, memory_bytes })
+    Ok(Prepared { analysis, notes, texts, memory_bytes })
 }
 
 fn refused(recipe: &Path, why: String) -> Failure {
@@ -121,11 +123,11 @@ pub fn factory(options: LiveAnalysis, given: Box<dyn Fn() -> Metadata + Send + S
         let size = start.image_size.map(|size| size.map(|edge| usize::try_from(edge).unwrap_or(usize::MAX)));
         let announced = (size, start.element.and_then(|element| element.pixel()));
         match prepare(&options, announced, &start.results, Box::new(facts_of)) {
-            Ok(Prepared { analysis, notes, recipe, .. }) => {
+            Ok(Prepared { analysis, notes, texts, .. }) => {
                 start.results.extend(&analysis.kinds);
                 start.analysis = AnalysisCounts::new(Arc::clone(&analysis.counter) as _);
                 start.warnings.extend(notes);
-                start.notes.push((RECIPE_NOTE.into(), recipe));
+                start.notes.extend(texts);
                 Some(analysis)
             }
             Err(Failure { what, why, .. }) => {
@@ -135,9 +137,6 @@ pub fn factory(options: LiveAnalysis, given: Box<dyn Fn() -> Metadata + Send + S
         }
     })
 }
-
-/// Name of the text in which files keep the recipe.
-pub const RECIPE_NOTE: &str = "analysis_recipe";
 
 /// What the threads of a run or series share.
 struct Scene {
@@ -168,6 +167,17 @@ struct Made {
 impl LiveAnalyser {
     fn new(scene: &Arc<Scene>) -> Self {
         Self { scene: Arc::clone(scene), pixels: Pixels::new(), made: None }
+    }
+
+    /// What the columns of a file mean, where that depends on the images: names, and JSON.
+    fn texts(&self) -> Vec<(String, String)> {
+        let Some(Made { analyser, .. }) = &self.made else { return Vec::new() };
+        let text = |name: &str, value: Value| (format!("analysis_{name}"), value.to_string());
+        let regions: Vec<&String> = analyser.regions().iter().map(|region| &region.name).collect();
+        let regions = (!regions.is_empty()).then(|| text("regions", json!(regions)));
+        let axis = analyser.profile_axis().zip(self.scene.tasks.profile_unit());
+        let axis = axis.map(|(axis, unit)| [text("profile_axis", json!(axis)), text("profile_unit", json!(unit))]);
+        regions.into_iter().chain(axis.into_iter().flatten()).collect()
     }
 
     /// Makes the tables for images of this size and type. Returns what is left out.

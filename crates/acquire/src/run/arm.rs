@@ -4,7 +4,7 @@
 use super::opened::Opened;
 use super::raw_copy::{RawCopy, RawSpec};
 use super::{memory_limit, placement, recorded};
-use crate::analysis::live::{self, ImageFacts, RECIPE_NOTE};
+use crate::analysis::live::{self, ImageFacts};
 use crate::readiness::{self, Demand};
 use crate::spool::{CurrentRun, News, Spool, SpoolRun, SpooledSink};
 use konkordia_calibration::guard::Note;
@@ -129,11 +129,11 @@ pub fn prepare_with(config: &Config, ports: Ports, additions: &Additions<'_>) ->
     notes.extend(placement::place(config, &mut plan));
     let mut consumers = (additions.consumers)();
     let analysis = analysis(config, &plan, &loaded)?;
-    let mut analysis_recipe = None;
+    let mut analysis_texts = Vec::new();
     if let Some(live) = analysis {
         plan.analysis = live.plan();
         notes.extend(live.notes);
-        (consumers.analysis, analysis_recipe) = (Some(live.analysis), Some(live.recipe));
+        (consumers.analysis, analysis_texts) = (Some(live.analysis), live.texts);
     }
     if let Some(disk) = additions.disk {
         notes.extend(disk(&plan)?);
@@ -156,7 +156,7 @@ pub fn prepare_with(config: &Config, ports: Ports, additions: &Additions<'_>) ->
     let files = if additions.write {
         let mut spec = file_spec(config, &plan, &loaded);
         spec.conversion.push(("received_through".into(), receiving.line()));
-        spec.conversion.extend(analysis_recipe.map(|recipe| (RECIPE_NOTE.to_owned(), recipe)));
+        spec.conversion.extend(analysis_texts);
         spec.metadata.start_time = Some(begin);
         if let (Some(spool), Some(settings)) = (additions.spool, &config.spool) {
             if additions.disk.is_none() {
