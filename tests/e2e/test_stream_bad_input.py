@@ -403,7 +403,7 @@ def test_sigkill_in_mid_series(serve, tmp_path, seed):
     # Images that were announced and did not come have no position in the file.
     said = json.loads(program("check", master, "--json", check=0).stdout)
     rest = announced - there if protocol == "stream1" else 0
-    none = dict.fromkeys(["partial", "lost", "discarded", "file_missing", "not_taken", "not_written"], 0)
+    none = dict.fromkeys(["partial", "lost", "discarded", "file_missing", "vetoed", "not_taken", "not_written"], 0)
     assert said["images"] == there and said["images_by_status"] == {"complete": there, "not_received": rest, **none}
     # The sender repeats eight images.
     for n in range(8, there):

@@ -190,7 +190,9 @@ fn the_queue_follows_the_size_of_the_messages() {
 /// writer is left waiting.
 #[test]
 fn the_queue_of_a_listening_socket_grows_with_its_only_connection() {
-    let (context, mut source) = open(ZmqSourceSpec { peers_max: 4, ..listening(ZmqKind::Pull) });
+    // Room for all eight: who comes while `peers_max` others are not yet gone is refused, and loses a message.
+    const PEERS: u64 = 8;
+    let (context, mut source) = open(ZmqSourceSpec { peers_max: PEERS as usize, ..listening(ZmqKind::Pull) });
     let exchange = |source: &mut ZmqSource, all: &[&Mutex<::zmq::Socket>], messages: usize| {
         std::thread::scope(|scope| {
             let send = |n: usize| all[n % all.len()].lock().unwrap().send(vec![7u8; 40_000], 0).unwrap();
@@ -207,12 +209,12 @@ fn the_queue_of_a_listening_socket_grows_with_its_only_connection() {
     let first = connect(&source);
     exchange(&mut source, &[&first], 41);
     assert_eq!(source.queue.mark, 2, "nothing is known of the size of a message");
-    source.bound(40_000, 4 * 64 * 40_000);
+    source.bound(40_000, PEERS * 64 * 40_000);
     exchange(&mut source, &[&first], 151);
     assert_eq!((source.peers(), source.queue.mark), (1, 64));
     // A second one gets a queue of this length, and while there are two, nothing changes.
     let second = connect(&source);
-    source.bound(80_000, 4 * 8 * 80_000);
+    source.bound(80_000, PEERS * 8 * 80_000);
     exchange(&mut source, &[&second], 1);
     exchange(&mut source, &[&first, &second], 333);
     assert_eq!((source.peers(), source.queue.mark), (2, 64));
@@ -232,7 +234,7 @@ fn the_queue_of_a_listening_socket_grows_with_its_only_connection() {
         take_now(&mut source);
     }
     // The next one has a descriptor that was used before, so nothing changes.
-    source.bound(40_000, 4 * 64 * 40_000);
+    source.bound(40_000, PEERS * 64 * 40_000);
     let third = connect(&source);
     exchange(&mut source, &[&third], 400);
     assert_eq!((source.peers(), source.queue.mark), (1, 8));
