@@ -129,7 +129,7 @@ def eiger(folder, by, images=8, **tables):
         f'\n[[stream]]\nname = "{kind}"\nprotocol = "{kind}"\naddress = "tcp://127.0.0.1:{port}"\n' for kind, port in ports.items()
     )
     udp = free_ports(4)
-    tables = {"run": {"images": images}, "analysis": {"recipe": str(by), "queue_images": 64}} | tables
+    tables = {"run": {"images": images}} | ({"analysis": {"recipe": str(by), "queue_images": 64}} if by else {}) | tables
     return Service(write_config(folder, udp, extra=streams, **tables)), ports, udp
 
 

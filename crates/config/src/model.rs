@@ -5,6 +5,7 @@ pub use super::calibration::{CalibrationFiles, CalibrationKind};
 use super::diagnostics::Diagnostics;
 use super::facts::{check_vectors, facts};
 use super::geometry::Preset;
+use super::image_metadata::{self, ImageMetadataKeys};
 use super::live_analysis::{self, LiveAnalysis};
 use super::processing::{self, PixelOptions};
 use super::read::{self, Document, Table};
@@ -97,6 +98,8 @@ pub struct Config {
     pub archive_copy: Option<ArchiveCopy>,
     /// Analysis of the images, if wanted.
     pub analysis: Option<LiveAnalysis>,
+    /// What each image gets beside its pixels.
+    pub image_metadata: ImageMetadataKeys,
     /// Planned number of images; `None` = until stopped.
     pub images: Option<u64>,
     /// Frame number of image 0.
@@ -175,11 +178,7 @@ impl Reader<'_> {
         let (recipe, pixel) = pixels?;
         let options = processing::read(self.document, self.d, recipe, pixel);
         let detector = detector?;
-        let mut setup = super::setup::rules(self.document, self.d, detector.format.tiles_per_module);
-        if !detector.format.kind.is_sls() {
-            // Packets of other detectors do not say where they come from.
-            setup.ports = Ports::Unknown;
-        }
+        let setup = self.setup(&detector);
         let (modules, geometry, first_port) = (detector.modules, geometry?, source.integer("first_port").unwrap_or(50010) as u16);
         self.check_ports(first_port, geometry.placements().len());
         let (directory, prefix) = (self.resolve(&names.0?), names.1?);
@@ -187,6 +186,7 @@ impl Reader<'_> {
         let spool = spool::read(output, self.d, &|path| resolve(file, path), &directory, Some(compression));
         let archive_copy = archive_copy::read(self.document, self.d, &|path| resolve(file, path), asked, (&directory, &prefix));
         Some(Config {
+            image_metadata: image_metadata::read(self.document, self.d, false),
             analysis: live_analysis::read(self.document, self.d, recipe == Recipe::Raw, &|path| resolve(file, path)),
             text: text.to_string(),
             metadata: self.metadata(&geometry, modules),
@@ -256,6 +256,15 @@ impl Reader<'_> {
 
     fn required(&mut self, table: &str, name: &str) -> Option<String> {
         required(self.document, self.d, table, name)
+    }
+
+    fn setup(&mut self, detector: &Detector) -> SetupRules {
+        let mut setup = super::setup::rules(self.document, self.d, detector.format.tiles_per_module);
+        if !detector.format.kind.is_sls() {
+            // Packets of other detectors do not say where they come from.
+            setup.ports = Ports::Unknown;
+        }
+        setup
     }
 
     fn detector(&mut self) -> Option<Detector> {

@@ -3,7 +3,7 @@
 
 pub use super::schema_key::{Key, Kind};
 use super::schema_key::{key, quantity};
-use super::{schema_analysis, schema_experiment, schema_service};
+use super::{schema_analysis, schema_experiment, schema_images, schema_service};
 use konkordia_core::backend::Receive;
 use konkordia_core::plan::Compression;
 
@@ -27,6 +27,7 @@ pub const TABLES: &[(&str, &str)] = &[
     ("experiment", "properties of the sample and of the beam, for the file"),
     ("travel", "a small lossy archive copy of the run, made after the run"),
     ("run", "when a run begins and ends, and how much memory it takes"),
+    ("image_metadata", "what is known of each image beside its pixels: in files, streams, rules and metrics"),
     ("analysis", "images are analysed while they are measured"),
     ("stream", "`konkordia serve`: a consumer that gets the images as messages, once per consumer: `[[stream]]`"),
     ("alarms", "`konkordia serve`: what is watched while a run goes on; an alarm is off without its key"),
@@ -657,32 +658,11 @@ const KEYS: &[Key] = &[
         "512",
         "memory of the ring of images in MiB; bridges pauses of the disk",
     ),
-    key(
-        "analysis",
-        "recipe",
-        Kind::Path,
-        "required",
-        "the recipe, a file with `[spots]`, `[azimuthal]` and more; read when a run is armed or a series begins",
-    ),
-    key(
-        "analysis",
-        "workers",
-        Kind::Integer(1, 1024),
-        "half of the processors",
-        "threads that analyse images; all others come before them",
-    ),
-    key(
-        "analysis",
-        "queue_images",
-        Kind::Integer(1, 1024),
-        "16",
-        "images that may wait to be analysed; while so many wait, images pass without analysis and are counted",
-    ),
 ];
 
 /// All keys, those of each table in the order of the documentation.
 pub fn all() -> impl Iterator<Item = &'static Key> {
-    KEYS.iter().chain(schema_experiment::KEYS).chain(schema_service::KEYS).chain(schema_analysis::KEYS)
+    KEYS.iter().chain(schema_images::KEYS).chain(schema_experiment::KEYS).chain(schema_service::KEYS).chain(schema_analysis::KEYS)
 }
 
 /// Keys of one table.

@@ -2,6 +2,7 @@
 
 use super::diagnostics::Diagnostics;
 use super::facts::{check_vectors, facts, is_fact};
+use super::image_metadata::{self, ImageMetadataKeys};
 use super::live_analysis::{self, LiveAnalysis};
 use super::read::{Document, Table};
 use super::shared_keys::{
@@ -79,6 +80,8 @@ pub struct StreamConfig {
     pub source: StreamSource,
     /// Analysis of the images, if wanted.
     pub analysis: Option<LiveAnalysis>,
+    /// What each image gets beside its pixels.
+    pub image_metadata: ImageMetadataKeys,
     /// Placement of the parts of an image, with `join = "modules"`.
     pub modules: Option<Modules>,
     /// Every upstream sends a piece of every image (`join = "pieces"`).
@@ -238,6 +241,7 @@ pub fn read(document: &Document, d: &mut Diagnostics, file: &Path, text: &str) -
         text: text.to_string(),
         protocol,
         source: origin?,
+        image_metadata: image_metadata::read(document, d, true),
         analysis: live_analysis::read(document, d, false, &|path| resolve(file, path)),
         modules,
         pieces: source.text("join") == Some("pieces"),

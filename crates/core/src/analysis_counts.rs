@@ -29,11 +29,16 @@ pub struct AnalysisTally {
     pub busy_ns: u64,
     /// Why the newest of the failed ones could not be analysed.
     pub problem: Option<String>,
+    /// What the sender does not say of its images, although it should ([`crate::image_metadata`]).
+    pub unsaid: Option<String>,
 }
 
 /// The counts of a run or series, shared by all who read them. By default images are not analysed.
 #[derive(Clone, Debug, Default)]
-pub struct AnalysisCounts(Option<Arc<dyn AnalysisCounter>>);
+pub struct AnalysisCounts {
+    counter: Option<Arc<dyn AnalysisCounter>>,
+    is_analysed: bool,
+}
 
 /// Two starts of series are the same whoever counts their images.
 impl PartialEq for AnalysisCounts {
@@ -69,25 +74,25 @@ impl AnalysisTally {
             let why = self.problem.as_deref().unwrap_or_default();
             format!("{} of {all} images could not be analysed: {why}", text::count(self.failed))
         });
-        let both: Vec<String> = failed.into_iter().chain(too_slow).collect();
-        (!both.is_empty()).then(|| both.join("; "))
+        let all: Vec<String> = failed.into_iter().chain(too_slow).chain(self.unsaid.clone()).collect();
+        (!all.is_empty()).then(|| all.join("; "))
     }
 }
 
 impl AnalysisCounts {
-    /// Those of `counter`.
-    pub fn new(counter: Arc<dyn AnalysisCounter>) -> Self {
-        Self(Some(counter))
+    /// Those of `counter`. The images of which it knows may be ones that are not analysed.
+    pub fn new(counter: Arc<dyn AnalysisCounter>, is_analysed: bool) -> Self {
+        Self { counter: Some(counter), is_analysed }
     }
 
     /// What was counted so far; `None` if images are not analysed.
     pub fn read(&self) -> Option<AnalysisTally> {
-        self.0.as_ref().map(|counter| counter.read())
+        self.counter.as_ref().filter(|_| self.is_analysed).map(|counter| counter.read())
     }
 
     /// As [`AnalysisTally::warning`].
     pub fn warning(&self) -> Option<String> {
-        self.read().and_then(|tally| tally.warning())
+        self.counter.as_ref().and_then(|counter| counter.read().warning())
     }
 }
 

@@ -36,6 +36,7 @@ pub mod first_packets;
 pub mod frame_header;
 pub mod geometry;
 pub mod image;
+pub mod image_metadata;
 pub mod latency;
 pub mod ledger;
 pub mod moment;

@@ -38,17 +38,22 @@ impl ResultKind {
 pub const RESULT_NUMBERS_MAX: usize = 16_384;
 
 /// Most of these that analysis may add.
-pub const ANALYSIS_NUMBERS_MAX: usize = RESULT_NUMBERS_MAX - PIXEL_RESULTS;
+pub const ANALYSIS_NUMBERS_MAX: usize = RESULT_NUMBERS_MAX - PIXEL_RESULTS - metadata::ALL.len();
 
 /// Numbers per image of [`pixel_results`].
 pub const PIXEL_RESULTS: usize = 6;
 
+/// One number of each image.
+pub(crate) const fn of_image(name: &'static str, number: ColumnType, unit: &'static str, meaning: &'static str) -> ResultKind {
+    ResultKind { name, number, length: 1, unit, meaning, counted_by: None }
+}
+
 const fn count(name: &'static str, meaning: &'static str) -> ResultKind {
-    ResultKind { name, number: ColumnType::U64, length: 1, unit: "pixel", meaning, counted_by: None }
+    of_image(name, ColumnType::U64, "pixel", meaning)
 }
 
 const fn value(name: &'static str, number: ColumnType, meaning: &'static str) -> ResultKind {
-    ResultKind { name, number, length: 1, unit: "pixel value", meaning, counted_by: None }
+    of_image(name, number, "pixel value", meaning)
 }
 
 const fn of_pixels(number: ColumnType) -> [ResultKind; PIXEL_RESULTS] {
@@ -112,13 +117,37 @@ impl PixelPlace {
     }
 }
 
+/// What is known of an image beside its pixels ([`crate::image_metadata`]).
+pub mod metadata {
+    use super::{ColumnType, ResultKind, of_image};
+
+    /// Angle at the beginning of the exposure.
+    pub const ANGLE: ResultKind =
+        of_image("angle_deg", ColumnType::F64, "deg", "angle of the turning axis as the exposure begins");
+    /// Column in the raster.
+    pub const RASTER_COLUMN: ResultKind =
+        of_image("raster_column", ColumnType::U64, "", "column of the image in the raster, from 0");
+    /// Row in the raster.
+    pub const RASTER_ROW: ResultKind = of_image("raster_row", ColumnType::U64, "", "row of the image in the raster, from 0");
+    /// Position of the sample.
+    pub const SAMPLE_X: ResultKind =
+        of_image("sample_x_um", ColumnType::F64, "um", "position of the sample along x; NaN if it is unknown");
+    /// Position of the sample.
+    pub const SAMPLE_Y: ResultKind =
+        of_image("sample_y_um", ColumnType::F64, "um", "position of the sample along y; NaN if it is unknown");
+    /// Number of the pulse.
+    pub const PULSE: ResultKind = of_image("pulse_id", ColumnType::U64, "", "number of the pulse or bunch; 0 if it is unknown");
+    /// Energy of the photons.
+    pub const ENERGY: ResultKind =
+        of_image("energy_kev", ColumnType::F64, "keV", "photon energy of the image; NaN if it is unknown");
+
+    /// All of them.
+    pub const ALL: [ResultKind; 7] = [ANGLE, RASTER_COLUMN, RASTER_ROW, SAMPLE_X, SAMPLE_Y, PULSE, ENERGY];
+}
+
 /// What analysis says of an image.
 pub mod analysis {
-    use super::{ColumnType, ResultKind};
-
-    const fn kind(name: &'static str, number: ColumnType, unit: &'static str, meaning: &'static str) -> ResultKind {
-        ResultKind { name, number, length: 1, unit, meaning, counted_by: None }
-    }
+    use super::{ColumnType, ResultKind, of_image as kind};
 
     const fn of_spots(name: &'static str, number: ColumnType, unit: &'static str, meaning: &'static str) -> ResultKind {
         ResultKind { counted_by: Some(STORED_SPOTS.name), ..kind(name, number, unit, meaning) }
@@ -205,12 +234,12 @@ pub mod analysis {
 
 /// What a column of this name means; `None` if no result has this name.
 pub fn meaning(name: &str) -> Option<&'static str> {
-    OF_INTEGERS.iter().chain(&analysis::ALL).find(|kind| kind.name == name).map(|kind| kind.meaning)
+    OF_INTEGERS.iter().chain(&metadata::ALL).chain(&analysis::ALL).find(|kind| kind.name == name).map(|kind| kind.meaning)
 }
 
 /// The kind of a column of this name and type with so many numbers per image; `None` if no result is like it.
 pub fn known(name: &str, number: ColumnType, length: usize) -> Option<ResultKind> {
-    let all = OF_INTEGERS.iter().chain(&OF_FLOATS).chain(&analysis::ALL);
+    let all = OF_INTEGERS.iter().chain(&OF_FLOATS).chain(&metadata::ALL).chain(&analysis::ALL);
     all.copied().find(|kind| kind.name == name && kind.number == number).map(|kind| ResultKind { length, ..kind })
 }
 
@@ -328,7 +357,7 @@ mod tests {
     #[test]
     fn names_are_names_of_columns_and_differ() {
         for pixels in [pixel_results(PixelType::Uint32), pixel_results(PixelType::Float32)] {
-            let kinds: Vec<_> = pixels.iter().chain(&analysis::ALL).collect();
+            let kinds: Vec<_> = pixels.iter().chain(&metadata::ALL).chain(&analysis::ALL).collect();
             for (n, kind) in kinds.iter().enumerate() {
                 assert!(kind.name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'), "{}", kind.name);
                 assert!(kinds[..n].iter().all(|other| other.name != kind.name));

@@ -2,7 +2,7 @@
 
 use konkordia_core::analysis_counts::{AnalysisCounter, AnalysisTally};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// What an analyser says of an image beside its results.
@@ -25,6 +25,11 @@ pub struct Counter {
     vetoed: AtomicU64,
     busy_ns: AtomicU64,
     problem: Mutex<Option<String>>,
+    unsaid: Mutex<Option<String>>,
+}
+
+fn text(of: &Mutex<Option<String>>) -> MutexGuard<'_, Option<String>> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn add(to: &AtomicU64, count: u64) {
@@ -57,7 +62,12 @@ impl Counter {
 
     /// Images from now on cannot be analysed, for this reason.
     pub(crate) fn note(&self, why: String) {
-        *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+        *text(&self.problem) = Some(why);
+    }
+
+    /// What the sender does not say of its images.
+    pub(crate) fn unsaid(&self, what: String) {
+        *text(&self.unsaid) = Some(what);
     }
 
     /// As [`Self::failed`], for the reason that is known.
@@ -82,7 +92,8 @@ impl AnalysisCounter for Counter {
             rejected: load(&self.rejected),
             vetoed: load(&self.vetoed),
             busy_ns: load(&self.busy_ns),
-            problem: self.problem.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            problem: text(&self.problem).clone(),
+            unsaid: text(&self.unsaid).clone(),
         }
     }
 }

@@ -12,7 +12,9 @@ use crate::output_queue::OutputQueues;
 use crate::plane::{PixelPlane, PlaneBuffer};
 use crate::sys;
 use konkordia_core::affinity::Priority;
+use konkordia_core::analysis_counts::AnalysisCounts;
 use konkordia_core::image::CommittedImage;
+use konkordia_core::image_metadata::ImageMetadata;
 use konkordia_core::ledger::ImageStatus;
 use konkordia_core::results::{ImageResults, ResultKind};
 use konkordia_core::series::SeriesStart;
@@ -39,11 +41,14 @@ pub trait ImageAnalyser: Send {
     fn analyse(&mut self, plane: &PixelPlane<'_>, results: &mut [u64]) -> Result<Looked, String>;
 }
 
-/// The analysis of one run or series.
+/// What is to be added to the images of one run or series.
+#[derive(Default)]
 pub struct SeriesAnalysis {
-    /// What it computes. These results follow those that the images have already.
+    /// All that is added. These results follow those that the images have already.
     pub kinds: Vec<ResultKind>,
-    /// One for each thread, at least one.
+    /// What is known of each image; the first of `kinds`.
+    pub metadata: ImageMetadata,
+    /// One for each thread. Without any, images are not analysed.
     pub analysers: Vec<Box<dyn ImageAnalyser>>,
     /// Images that may wait to be analysed or be in work, at least 1.
     pub queue_images: usize,
@@ -51,6 +56,13 @@ pub struct SeriesAnalysis {
     pub veto: Veto,
     /// Counts what becomes of the images.
     pub counter: Arc<Counter>,
+}
+
+impl SeriesAnalysis {
+    /// What becomes of the images.
+    pub fn counts(&self) -> AnalysisCounts {
+        AnalysisCounts::new(Arc::clone(&self.counter) as _, !self.analysers.is_empty())
+    }
 }
 
 /// What becomes of images that the rule of a veto rejects. Images that miss something are never dropped, so that every
@@ -78,7 +90,43 @@ pub(crate) type GiveUp = Arc<dyn Fn() -> bool + Send + Sync>;
 pub(crate) struct HandOver {
     output_queues: Arc<OutputQueues>,
     give_up: GiveUp,
+    label: Option<Label>,
     line: Option<AnalysisLine>,
+}
+
+/// Adds to each image what is known of it.
+struct Label {
+    metadata: ImageMetadata,
+    /// All results of an image.
+    kinds: Arc<[ResultKind]>,
+    /// Where those of the metadata begin.
+    at: usize,
+    /// Images that miss a value, for each.
+    missing: Vec<u64>,
+    counter: Arc<Counter>,
+}
+
+impl Label {
+    fn add(&mut self, image: &mut Arc<CommittedImage>) {
+        if !image.status.has_pixels() {
+            return;
+        }
+        let image = Arc::make_mut(image);
+        if image.results.bits().is_empty() {
+            image.results = ImageResults::new(Arc::clone(&self.kinds));
+        }
+        let mut results = std::mem::take(&mut image.results);
+        self.metadata.fill(image, &mut results.fill()[self.at..], &mut self.missing);
+        image.results = results;
+    }
+}
+
+impl Drop for Label {
+    fn drop(&mut self) {
+        if let Some(what) = self.metadata.unsaid(&self.missing) {
+            self.counter.unsaid(what);
+        }
+    }
 }
 
 /// The line of a run or series, and the threads that work on it.
@@ -148,20 +196,30 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl HandOver {
     /// Hands over to these queues.
     pub fn new(output_queues: Arc<OutputQueues>, give_up: GiveUp) -> Self {
-        Self { output_queues, give_up, line: None }
+        Self { output_queues, give_up, label: None, line: None }
     }
 
-    /// Begins a run or series. `analysis` is that of its images, if they are to be analysed: their results are
-    /// `start.results`, those of the analysis the last ones.
+    /// Begins a run or series. `analysis` is what is added to its images: their results are `start.results`, those that
+    /// are added the last ones.
     pub fn start(&mut self, start: &Arc<SeriesStart>, analysis: Option<SeriesAnalysis>) {
         self.finish();
         self.output_queues.start(start, &*self.give_up);
-        let Some(SeriesAnalysis { analysers, queue_images, veto, counter, .. }) = analysis else { return };
+        let Some(SeriesAnalysis { kinds, metadata, analysers, queue_images, veto, counter }) = analysis else { return };
+        let all: Arc<[ResultKind]> = start.results.clone().into();
+        if !metadata.is_empty() {
+            let numbers = |kinds: &[ResultKind]| kinds.iter().map(|kind| kind.length).sum::<usize>();
+            let (at, missing) = (numbers(&all) - numbers(&kinds), vec![0; metadata.kinds().count()]);
+            let (kinds, counter) = (Arc::clone(&all), Arc::clone(&counter));
+            self.label = Some(Label { metadata, kinds, at, missing, counter });
+        }
+        if analysers.is_empty() {
+            return;
+        }
         let shared = Arc::new(Shared {
             output_queues: Arc::clone(&self.output_queues),
             give_up: Arc::clone(&self.give_up),
             start: Arc::clone(start),
-            kinds: start.results.clone().into(),
+            kinds: all,
             queue_images: queue_images.max(1),
             veto,
             counter,
@@ -182,16 +240,19 @@ impl HandOver {
     }
 
     /// Hands over an image, see [`OutputQueues::image`].
-    pub fn image(&self, image: Arc<CommittedImage>) {
+    pub fn image(&mut self, image: Arc<CommittedImage>) {
         self.hand_over(image, false);
     }
 
     /// Hands over an image in a buffer of the run, see [`OutputQueues::lend`].
-    pub fn lend(&self, image: Arc<CommittedImage>) {
+    pub fn lend(&mut self, image: Arc<CommittedImage>) {
         self.hand_over(image, true);
     }
 
-    fn hand_over(&self, image: Arc<CommittedImage>, is_lent: bool) {
+    fn hand_over(&mut self, mut image: Arc<CommittedImage>, is_lent: bool) {
+        if let Some(label) = &mut self.label {
+            label.add(&mut image);
+        }
         match &self.line {
             Some(line) => line.shared.enter(image, is_lent),
             None => leave(&self.output_queues, &image, is_lent, &*self.give_up),
@@ -199,13 +260,14 @@ impl HandOver {
     }
 
     /// The queues.
-    pub fn output_queues(&self) -> &OutputQueues {
+    pub fn output_queues(&self) -> &Arc<OutputQueues> {
         &self.output_queues
     }
 
     /// Waits until all images are handed over, and ends the analysis. To be called before the end of the run or series
     /// is handed over.
     pub fn finish(&mut self) {
+        self.label = None;
         if let Some(line) = self.line.take() {
             line.shared.drain();
             line.end();

@@ -7,8 +7,10 @@ use konkordia_core::analysis_counts::AnalysisCounter;
 use konkordia_core::array::{Array, Element, Packing, Shape};
 use konkordia_core::frame_header::ColumnType;
 use konkordia_core::image::Channel;
+use konkordia_core::image_metadata::{Origin, Raster};
 use konkordia_core::ledger::ImageStatus;
 use konkordia_core::ports::ServiceLevel;
+use konkordia_core::results::metadata;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const KIND: ResultKind =
@@ -33,7 +35,7 @@ impl ImageAnalyser for Analyser {
         if pixel == self.bad[0] {
             return Err(format!("pixel {pixel}"));
         }
-        numbers.copy_from_slice(&[1, u64::from(pixel)]);
+        *numbers.last_chunk_mut().unwrap() = [1, u64::from(pixel)];
         Ok(Looked { is_hit: pixel % 2 == 1, is_rejected: pixel.is_multiple_of(2) })
     }
 }
@@ -63,19 +65,29 @@ impl Bench {
     }
 
     fn with_veto(veto: Veto, workers: usize, queue_images: usize, bad: [u8; 2], reader_images: usize) -> Self {
+        let mut bench = Self::empty(reader_images);
+        let (kinds, analysers, counter) = (KINDS.to_vec(), bench.analysers(workers, bad), Arc::clone(&bench.counter));
+        let analysis = SeriesAnalysis { kinds, analysers, queue_images, veto, counter, ..SeriesAnalysis::default() };
+        let start = Arc::new(SeriesStart { results: KINDS.to_vec(), ..SeriesStart::default() });
+        bench.hand_over.start(&start, Some(analysis));
+        bench
+    }
+
+    /// Without a series.
+    fn empty(reader_images: usize) -> Self {
         let output_queues = Arc::new(OutputQueues::new(None));
         let (name, service) = ("file".into(), ServiceLevel::Reliable);
         let spec = OutputQueueSpec { name, service, queue_images: reader_images, queue_bytes: u64::MAX, borrows: false };
         let reader = output_queues.add(spec);
         let (gate, gave_up) = (Arc::<(Mutex<bool>, Condvar)>::default(), Arc::<AtomicBool>::default());
-        let counter = Arc::<Counter>::default();
-        let analyser = |_| Box::new(Analyser { gate: Arc::clone(&gate), bad }) as Box<dyn ImageAnalyser>;
-        let analysers = (0..workers).map(analyser).collect();
-        let analysis = SeriesAnalysis { kinds: KINDS.to_vec(), analysers, queue_images, veto, counter: Arc::clone(&counter) };
         let seen = Arc::clone(&gave_up);
-        let mut hand_over = HandOver::new(output_queues, Arc::new(move || seen.load(Ordering::Acquire)));
-        hand_over.start(&Arc::new(SeriesStart { results: KINDS.to_vec(), ..SeriesStart::default() }), Some(analysis));
-        Self { hand_over, reader, counter, gate, gave_up }
+        let hand_over = HandOver::new(output_queues, Arc::new(move || seen.load(Ordering::Acquire)));
+        Self { hand_over, reader, counter: Arc::default(), gate, gave_up }
+    }
+
+    fn analysers(&self, workers: usize, bad: [u8; 2]) -> Vec<Box<dyn ImageAnalyser>> {
+        let analyser = |_| Box::new(Analyser { gate: Arc::clone(&self.gate), bad }) as Box<dyn ImageAnalyser>;
+        (0..workers).map(analyser).collect()
     }
 
     fn open_gate(&self) {
@@ -98,6 +110,39 @@ impl Bench {
     fn counted(&self) -> (u64, u64, u64) {
         let tally = self.counter.read();
         (tally.analysed, tally.skipped, tally.failed)
+    }
+}
+
+/// With or without analysis, skipped or not, each image says what is known of it, in front of what was computed.
+#[test]
+fn images_say_what_is_known_of_them() {
+    let raster = Raster { columns: 4, is_snake: true };
+    let place =
+        vec![(metadata::RASTER_COLUMN, Origin::RasterColumn(raster)), (metadata::PULSE, Origin::Header("/p".into(), 1.0))];
+    for workers in [0, 1, 3] {
+        let mut bench = Bench::empty(1000);
+        let known = ImageMetadata::new(place.clone());
+        let own = if workers > 0 { &KINDS[..] } else { &[] };
+        let kinds: Vec<_> = known.kinds().chain(own.iter().copied()).collect();
+        let results: Vec<_> = [metadata::ANGLE].into_iter().chain(kinds.clone()).collect();
+        let (metadata, analysers, counter) = (known, bench.analysers(workers, [255; 2]), Arc::clone(&bench.counter));
+        let analysis = SeriesAnalysis { kinds, metadata, analysers, queue_images: 2, veto: Veto::default(), counter };
+        let counts = analysis.counts();
+        bench.hand_over.start(&Arc::new(SeriesStart { results, ..SeriesStart::default() }), Some(analysis));
+        bench.hand_over.image(Arc::new(CommittedImage::lost(0)));
+        for number in 1..10 {
+            let mut image = (*image(number)).clone();
+            image.header_json = if number == 7 { "{}".into() } else { format!("{{\"p\": {}}}", 100 + number).into() };
+            bench.hand_over.image(Arc::new(image));
+        }
+        bench.open_gate();
+        bench.hand_over.finish();
+        let left: Vec<_> = bench.left().into_iter().map(|(_, bits)| bits.get(1..3).map(<[u64]>::to_vec)).collect();
+        let pulse = |n: u64| if n == 7 { 0 } else { 100 + n };
+        let wanted: Vec<_> = (1..10).map(|n| Some(vec![raster.place(n)[0], pulse(n)])).collect();
+        assert_eq!((left[0].as_ref(), &left[1..]), (None, &wanted[..]), "{workers}");
+        assert_eq!(counts.read().is_some(), workers > 0);
+        assert!(counts.warning().unwrap().contains("1 images without pulse_id: their sender says no number at /p"));
     }
 }
 

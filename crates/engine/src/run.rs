@@ -248,8 +248,7 @@ pub fn arm(mut parts: RunParts) -> Result<Armed, ArmError> {
     if !plan.lossless_source {
         control.measure(plan.slots, plan.strip_slots());
     }
-    let counter = parts.consumers.analysis.as_ref().map(|analysis| Arc::clone(&analysis.counter) as _);
-    control.analysis = counter.map_or_else(AnalysisCounts::default, AnalysisCounts::new);
+    control.analysis = parts.consumers.analysis.as_ref().map_or_else(AnalysisCounts::default, SeriesAnalysis::counts);
     let control = Arc::new(control);
     let constants = std::mem::replace(&mut parts.constants, PixelConstants::None);
     let bits = if format.kind.counts_photons() { Bits::new(format.bits) } else { None };
@@ -376,7 +375,7 @@ impl Armed {
             let mut hand_over = HandOver::new(Arc::clone(&output_queues), give_up);
             let join = move |()| {
                 hand_over.start(&Arc::new(start), analysis);
-                strips::run(control, plan, reader, pool, &hand_over);
+                strips::run(control, plan, reader, pool, &mut hand_over);
                 hand_over.finish();
             };
             let joiner = threads.spawn("join".into(), (), |()| join(()));

@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 const GRAIN: Duration = Duration::from_micros(500);
 
 /// Hands on images until the end of the run; if the run has failed, only those that are committed.
-pub(crate) fn run(control: &Control, plan: &Plan, mut reader: ImageReader, mut pool: ImagePool, hand_over: &HandOver) {
-    let output_queues = hand_over.output_queues();
+pub(crate) fn run(control: &Control, plan: &Plan, mut reader: ImageReader, mut pool: ImagePool, hand_over: &mut HandOver) {
+    let output_queues = Arc::clone(hand_over.output_queues());
     let mut framing = Framing::new(plan.compression, plan.image_bytes());
     while reader.next() < control.images_end.load(Ordering::Acquire) {
         let has_failed = control.has_failed();

@@ -1,15 +1,16 @@
 //! The analysis of a run or series while it is measured, from its recipe.
 
 use super::pixels::Pixels;
-use super::tasks;
+use super::{metadata, tasks};
 use konkordia_analysis::analyser::{Analyser, Results, Tasks};
 use konkordia_analysis::figures::{Decision, Decisions, Figures};
 use konkordia_analysis::geometry::Geometry;
+use konkordia_config::image_metadata::ImageMetadataKeys;
 use konkordia_config::live_analysis::LiveAnalysis;
 use konkordia_config::recipe::Recipe;
-use konkordia_core::analysis_counts::AnalysisCounts;
 use konkordia_core::experiment::Metadata;
 use konkordia_core::failure::{Exit, Failure};
+use konkordia_core::image_metadata::ImageMetadata;
 use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::AnalysisPlan;
 use konkordia_core::results::ResultKind;
@@ -38,7 +39,8 @@ pub struct ImageFacts {
 /// Says what is known of images of this size and type.
 pub type FactsOf = Box<dyn Fn([usize; 2], PixelType) -> ImageFacts + Send + Sync>;
 
-/// The analysis of one run or series.
+/// The analysis of one run or series, and what is known of each of its images.
+#[derive(Default)]
 pub struct Prepared {
     /// The analysis.
     pub analysis: SeriesAnalysis,
@@ -92,8 +94,30 @@ pub fn prepare(
     }
     let memory_bytes = workers as u64 * THREAD_PIXEL_BYTES * (size[0] * size[1]) as u64;
     let analysers = analysers.into_iter().map(|analyser| Box::new(analyser) as Box<dyn ImageAnalyser>).collect();
-    let analysis = SeriesAnalysis { kinds, analysers, queue_images: options.queue_images, veto, counter: Arc::default() };
+    let (metadata, queue_images) = (ImageMetadata::default(), options.queue_images);
+    let analysis = SeriesAnalysis { kinds, metadata, analysers, queue_images, veto, counter: Arc::default() };
     Ok(Prepared { analysis, notes, texts, memory_bytes })
+}
+
+/// Adds what is known of each image, before the results of the analysis that `prepare` makes. Images have the results
+/// `before` already.
+///
+/// # Errors
+/// As `prepare`.
+pub fn with_metadata(
+    metadata: ImageMetadata,
+    before: &[ResultKind],
+    prepare: impl FnOnce(&[ResultKind]) -> Result<Option<Prepared>, Failure>,
+) -> Result<Option<Prepared>, Failure> {
+    let own: Vec<_> = metadata.kinds().collect();
+    let prepared = prepare(&[before, &own].concat())?;
+    if own.is_empty() {
+        return Ok(prepared);
+    }
+    let mut prepared = prepared.unwrap_or_default();
+    prepared.analysis.kinds.splice(..0, own);
+    prepared.analysis.metadata = metadata;
+    Ok(Some(prepared))
 }
 
 fn refused(recipe: &Path, why: String) -> Failure {
@@ -110,32 +134,60 @@ fn make_all(analysers: &mut [LiveAnalyser], size: [usize; 2], pixel: PixelType) 
     })
 }
 
-/// Makes the analysis of each series of a stream. `given` are the facts of the configuration or of the command that
-/// armed it.
-pub fn factory(options: LiveAnalysis, given: Box<dyn Fn() -> Metadata + Send + Sync>) -> AnalysisFactory {
-    Arc::new(move |start: &mut SeriesStart| {
-        let (given, of_series) = (given(), start.clone());
+/// What is added to the images of each series of a stream.
+pub struct OfSeries {
+    /// How they are analysed, if they are.
+    pub options: Option<LiveAnalysis>,
+    /// What is known of each.
+    pub metadata: ImageMetadataKeys,
+    /// Frames that are summed for an image.
+    pub sum_frames: u32,
+    /// The facts of the configuration or of the command that armed it.
+    pub given: Box<dyn Fn() -> Metadata + Send + Sync>,
+}
+
+impl OfSeries {
+    /// Prepares a series.
+    fn prepare(&self, start: &SeriesStart, warnings: &mut Vec<String>) -> Result<Option<Prepared>, Failure> {
+        let (given, of_series) = ((self.given)(), start.clone());
+        let facts = move |size: [usize; 2]| SeriesFacts::new(&given, &of_series, size.map(|edge| edge as u64));
+        // The goniometer does not depend on the size of the image.
+        let goniometer = facts([1, 1]).metadata.experiment.goniometer.in_steps_of(self.sum_frames);
+        let known = metadata::of(&self.metadata, &goniometer, None).unwrap_or_else(|why| {
+            warnings.push(why);
+            ImageMetadata::default()
+        });
+        let of_series = start.clone();
         let facts_of = move |size: [usize; 2], pixel| {
-            let SeriesFacts { metadata, pixel_mask } = SeriesFacts::new(&given, &of_series, size.map(|edge| edge as u64));
+            let SeriesFacts { metadata, pixel_mask } = facts(size);
             let (underload, saturation) = limits_of_series(&of_series, pixel);
             ImageFacts { metadata, pixel_mask, valid: pixel.valid_range(underload, saturation) }
         };
         let size = start.image_size.map(|size| size.map(|edge| usize::try_from(edge).unwrap_or(usize::MAX)));
         let announced = (size, start.element.and_then(|element| element.pixel()));
-        match prepare(&options, announced, &start.results, Box::new(facts_of)) {
-            Ok(Prepared { analysis, notes, texts, .. }) => {
-                start.results.extend(&analysis.kinds);
-                start.analysis = AnalysisCounts::new(Arc::clone(&analysis.counter) as _);
-                start.warnings.extend(notes);
-                start.notes.extend(texts);
-                Some(analysis)
-            }
-            Err(Failure { what, why, .. }) => {
-                start.warnings.push(format!("images are not analysed: {what}: {why}"));
-                None
-            }
-        }
-    })
+        with_metadata(known, &start.results, |before| {
+            let Some(options) = &self.options else { return Ok(None) };
+            let analysis = prepare(options, announced, before, Box::new(facts_of));
+            Ok(analysis
+                .map_err(|Failure { what, why, .. }| warnings.push(format!("images are not analysed: {what}: {why}")))
+                .ok())
+        })
+    }
+
+    /// Prepares each series.
+    pub fn factory(self) -> AnalysisFactory {
+        Arc::new(move |start: &mut SeriesStart| {
+            let mut warnings = Vec::new();
+            let prepared = self.prepare(start, &mut warnings);
+            start.warnings.extend(warnings);
+            let Prepared { analysis, notes, texts, .. } = prepared.ok().flatten()?;
+            start.results.extend(&analysis.kinds);
+            start.analysis = analysis.counts();
+            start.warnings.extend(notes);
+            start.notes.extend(texts);
+            Some(analysis)
+        })
+    }
 }
 
 /// What the threads of a run or series share.

@@ -18,6 +18,7 @@ use crate::hooks::About;
 use crate::paths::Place;
 use crate::spool::{CurrentRun, Spool, SpooledSink};
 use arc_swap::ArcSwap;
+use konkordia_config::image_metadata::ImageMetadataKeys;
 use konkordia_config::recipe::Recipe;
 use konkordia_config::service::{DetectorConfig, DetectorKindConfig};
 use konkordia_config::settings::ServiceSettings;
@@ -100,9 +101,13 @@ impl Path {
         if let Some(options) = &config.analysis {
             // What is wrong in it is said now, and not when the first series begins.
             Recipe::load(&options.recipe)?;
+        }
+        if config.analysis.is_some() || config.image_metadata != ImageMetadataKeys::default() {
             let parameters = Arc::clone(parameters);
             let given = move || parameters.lock().unwrap_or_else(PoisonError::into_inner).metadata.clone();
-            spec.analysis = Some(live::factory(options.clone(), Box::new(given)));
+            let (options, metadata) = (config.analysis.clone(), config.image_metadata.clone());
+            let sum_frames = config.transform.sum_frames.unwrap_or(1);
+            spec.analysis = Some(live::OfSeries { options, metadata, sum_frames, given: Box::new(given) }.factory());
         }
         let listens: Vec<String> = upstreams.iter().map(|upstream| upstream.source.name()).collect();
         base.machine.publish(|status| status.listens = listens);

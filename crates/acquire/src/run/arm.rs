@@ -3,8 +3,9 @@
 
 use super::opened::Opened;
 use super::raw_copy::{RawCopy, RawSpec};
-use super::{memory_limit, placement, recorded};
+use super::{angles, memory_limit, placement, recorded};
 use crate::analysis::live::{self, ImageFacts};
+use crate::analysis::metadata;
 use crate::readiness::{self, Demand};
 use crate::spool::{CurrentRun, News, Spool, SpoolRun, SpooledSink};
 use konkordia_calibration::guard::Note;
@@ -193,12 +194,21 @@ pub fn prepare_with(config: &Config, ports: Ports, additions: &Additions<'_>) ->
 
 /// Prepares the analysis of the images, if the configuration asks for it.
 fn analysis(config: &Config, plan: &Plan, loaded: &Loaded) -> Result<Option<live::Prepared>, Failure> {
-    let Some(options) = &config.analysis else { return Ok(None) };
-    let (metadata, pixel_mask) = (config.metadata.clone(), loaded.mask.clone());
-    let valid = plan.pixel.valid_range(recorded::underload(plan), None);
-    let facts_of = move |_, _| ImageFacts { metadata: metadata.clone(), pixel_mask: pixel_mask.clone(), valid };
-    let size = [plan.geometry.rows() as usize, plan.geometry.columns() as usize];
-    live::prepare(options, (Some(size), Some(plan.pixel)), &plan.result_kinds(), Box::new(facts_of)).map(Some)
+    let goniometer = config.metadata.experiment.goniometer;
+    let goniometer = angles::in_steps_of(goniometer, angles::step(&config.options.processing.selection));
+    let columns = PacketFormat::of(plan.geometry.format().kind).description().columns;
+    let known = metadata::of(&config.image_metadata, &goniometer, Some(columns)).map_err(|why| {
+        let what = "images cannot have the values of [image_metadata]";
+        Failure::new(Exit::Configuration, what, why, "correct [image_metadata] in the configuration")
+    })?;
+    live::with_metadata(known, &plan.result_kinds(), |before| {
+        let Some(options) = &config.analysis else { return Ok(None) };
+        let (metadata, pixel_mask) = (config.metadata.clone(), loaded.mask.clone());
+        let valid = plan.pixel.valid_range(recorded::underload(plan), None);
+        let facts_of = move |_, _| ImageFacts { metadata: metadata.clone(), pixel_mask: pixel_mask.clone(), valid };
+        let size = [plan.geometry.rows() as usize, plan.geometry.columns() as usize];
+        live::prepare(options, (Some(size), Some(plan.pixel)), before, Box::new(facts_of)).map(Some)
+    })
 }
 
 /// Creates the files of a run: in the spool, if it has one.
