@@ -10,6 +10,7 @@ use crate::help::TEMPLATE;
 use crate::log::{LogFormat, LogLevel};
 use crate::pedestal::args::PedestalArgs;
 use crate::serve::client::args::{ArmArgs, TargetArgs, WaitArgs};
+use crate::simulate::sample::SampleArgs;
 use crate::token_verb::TokenCommand;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use konkordia_core::failure::EXIT_CODES;
@@ -405,9 +406,12 @@ pub struct JungfrauArgs {
     /// A detector by name: its modules, interfaces and rate; `konkordia size --list` shows the names
     #[arg(long, value_name = "NAME", help_heading = "What to send", conflicts_with_all = ["modules", "interfaces", "raw"])]
     pub preset: Option<String>,
-    /// What the synthetic detector sees and does.
+    /// What the synthetic detector does.
     #[command(flatten)]
     pub synthetic: SyntheticArgs,
+    /// What it sees.
+    #[command(flatten)]
+    pub sample: SampleArgs,
     /// Write the calibration of the synthetic detector into this folder, and end without sending
     #[arg(long, value_name = "DIR", help_heading = "What to write")]
     pub write_calibration: Option<PathBuf>,
@@ -470,6 +474,9 @@ pub struct EigerArgs {
     /// Send as over 10 GbE, in packets of 4096 bytes; false = over 1 GbE, in packets of 1024 bytes
     #[arg(long, value_name = "true|false", default_value_t = true, action = clap::ArgAction::Set, help_heading = "What to send")]
     pub ten_giga: bool,
+    /// What the synthetic detector sees.
+    #[command(flatten)]
+    pub sample: SampleArgs,
 }
 
 /// `konkordia simulate xfel-train`

@@ -6,7 +6,7 @@
 
 use crate::lattice::Lattice;
 use crate::rng::Rng;
-use crate::scene::{self, MODULE_COLUMNS, MODULE_PIXELS, MODULE_ROWS, ModelError, Scene, SceneModel};
+use crate::scene::{self, MODULE_COLUMNS, MODULE_PIXELS, MODULE_ROWS, ModelError, Scene, SceneModel, Spot};
 
 /// Rows and columns of a port.
 pub const PORT_ROWS: usize = 256;
@@ -58,9 +58,19 @@ impl SyntheticEiger {
         u32::MAX >> (32 - u32::from(self.model.bits))
     }
 
+    /// What it looks at.
+    pub fn scene(&self) -> &Scene {
+        &self.scene
+    }
+
+    /// The reflections on an image.
+    pub fn spots(&self, image: u64) -> Vec<Spot> {
+        self.lattice.as_ref().map_or_else(Vec::new, |lattice| lattice.spots(image, &self.scene))
+    }
+
     /// One image of all modules.
     pub fn image(&self, image: u64) -> EigerImage {
-        let spots = self.lattice.as_ref().map_or_else(Vec::new, |lattice| lattice.spots(image, &self.scene));
+        let spots = self.spots(image);
         let mut photons = vec![0u32; self.background.len()];
         for (module, counts) in photons.chunks_exact_mut(MODULE_PIXELS).enumerate() {
             let mut means = self.background[module * MODULE_PIXELS..(module + 1) * MODULE_PIXELS].to_vec();

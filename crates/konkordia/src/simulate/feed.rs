@@ -3,7 +3,7 @@
 
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::tile::TileFormat;
-use konkordia_sim::eiger::{EigerModel, SyntheticEiger};
+use konkordia_sim::eiger::SyntheticEiger;
 use konkordia_sim::jungfrau::{SyntheticJungfrau, raw_bytes};
 use konkordia_sim::packet::{HEADER_BYTES, Packetiser, field};
 use konkordia_wire::sls_udp::Packet;
@@ -132,11 +132,10 @@ impl Feed {
     }
 
     /// A synthetic EIGER.
-    pub fn synthetic_eiger(model: &EigerModel, packetiser: Packetiser, images: u64) -> Result<Self, Failure> {
-        let detector = SyntheticEiger::new(model).map_err(|e| usage(&e.to_string()))?;
-        Ok(Self::build(packetiser, images, |image| {
+    pub fn synthetic_eiger(detector: &SyntheticEiger, packetiser: Packetiser, images: u64) -> Self {
+        Self::build(packetiser, images, |image| {
             detector.image(image).ports.iter().map(|port| detector.port_bytes(port)).collect()
-        }))
+        })
     }
 
     /// Raw frames of a JUNGFRAU from files that hold whole frames.
@@ -233,10 +232,6 @@ fn move_word(bytes: &mut [u8], by: i32) {
 
 /// Bytes of a datagram of a recorded EIGER.
 const EIGER_DATAGRAM_BYTES: usize = 48 + 4096;
-
-fn usage(why: &str) -> Failure {
-    Failure::new(Exit::Usage, "this detector cannot be simulated", why, "`konkordia help simulate` lists the options")
-}
 
 /// The images of one port: frame number and datagrams in the order of recording.
 fn read_dump(path: &Path) -> Result<Vec<(u64, Vec<u8>)>, Failure> {

@@ -5,6 +5,7 @@ mod excalibur;
 pub mod feed;
 mod frames;
 mod link;
+pub mod sample;
 pub mod send;
 pub mod setup;
 mod xfel_train;
@@ -12,14 +13,14 @@ mod xfel_train;
 use crate::cli::{DriftChoice, EigerArgs, JungfrauArgs, SendArgs, SimulateDetector};
 use crate::{console, detectors};
 use detector::{packetiser, wrong};
-use feed::{Feed, SYNTHETIC_IMAGES};
+use feed::Feed;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::text;
-use konkordia_sim::eiger::EigerModel;
+use konkordia_sim::eiger::{EigerModel, SyntheticEiger};
 use konkordia_sim::fault::{FaultCounts, FaultLink, FaultModel};
 use konkordia_sim::jungfrau::{DriftShape, JungfrauModel, SyntheticJungfrau};
 use konkordia_sim::packet::{DetectorKind, PacketModel, Packetiser};
-use konkordia_sim::scene::{MODULE_PIXELS, SceneModel};
+use konkordia_sim::scene::MODULE_PIXELS;
 use link::{address, fault_json, fault_model_of};
 use send::{Pace, Senders, Sent};
 use serde_json::{Value, json};
@@ -72,6 +73,7 @@ fn synthetic_model(args: &JungfrauArgs) -> Result<JungfrauModel, Failure> {
             DriftChoice::Exponential => DriftShape::Exponential,
         },
         storage_cells: s.storage_cells,
+        scene: args.sample.scene(args.send.modules),
         ..JungfrauModel::for_modules(args.send.modules as usize)
     })
 }
@@ -104,7 +106,9 @@ fn synthetic_feed(args: &JungfrauArgs, model: &JungfrauModel) -> Result<Feed, Fa
         SyntheticJungfrau::new(&JungfrauModel { drift_adu: 0.0, ..model.clone() }).map_err(|e| wrong(&e.to_string()))?;
     // Each image of the loop always belongs to the same storage cell.
     let cells = u64::from(s.storage_cells);
-    let images = args.send.images.unwrap_or(IMAGES_DEFAULT).min(SYNTHETIC_IMAGES / cells * cells);
+    let distinct = (args.sample.distinct / cells * cells).max(cells);
+    let images = args.send.images.unwrap_or(IMAGES_DEFAULT).min(distinct);
+    args.sample.write(detector.scene(), images, |image| detector.spots(image))?;
     let feed = Feed::synthetic_jungfrau(&detector, packetiser, images);
     if s.drift_adu == 0.0 {
         return Ok(feed);
@@ -129,14 +133,16 @@ fn eiger_command(args: &EigerArgs) -> Result<Exit, Failure> {
     let to = address(&args.send.to)?;
     let mut feed = if args.raw.is_empty() {
         prepare_note(&args.send);
-        let scene = SceneModel::for_modules(args.send.modules as usize);
+        let scene = args.sample.scene(args.send.modules);
         let kind = DetectorKind::Eiger { bits: args.bits };
         let first_frame = args.send.first_frame.unwrap_or(1);
         let plain = packetiser(kind, args.send.modules, scene.modules_down, first_frame, args.send.rate_hz())?;
         let model = PacketModel { rows_read: args.send.rows, ten_giga: args.ten_giga, ..plain.model().clone() };
         let packetiser = Packetiser::new(&model).map_err(|e| wrong(&e.to_string()))?;
-        let images = args.send.images.unwrap_or(IMAGES_DEFAULT).min(SYNTHETIC_IMAGES);
-        Feed::synthetic_eiger(&EigerModel { scene, bits: args.bits }, packetiser, images)?
+        let images = args.send.images.unwrap_or(IMAGES_DEFAULT).min(args.sample.distinct);
+        let detector = SyntheticEiger::new(&EigerModel { scene, bits: args.bits }).map_err(|e| wrong(&e.to_string()))?;
+        args.sample.write(detector.scene(), images, |image| detector.spots(image))?;
+        Feed::synthetic_eiger(&detector, packetiser, images)
     } else {
         Feed::dump_eiger(&args.raw, args.send.first_frame)?
     };
