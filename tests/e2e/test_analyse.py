@@ -75,6 +75,7 @@ def test_peakfinder8_finds_the_spots_of_crystfel(tmp_path):
         same, extra = matched(found(image), theirs)
         assert same >= 0.99 * count and extra <= 0.01 * count, (same, extra)
         assert image["spots"]["is_hit"] and 1.5 < image["spots"]["resolution_angstrom"] < 4
+        assert not image["is_salt"] and not image["is_ice"], "a protein with what lies on the rings of ice by chance"
     assert end["hits"] == 2
 
 
@@ -199,6 +200,8 @@ def test_a_file_of_results_says_what_the_lines_say(tmp_path, spots):
         for name, key in [("peakXPosRaw", "x_px"), ("peakYPosRaw", "y_px"), ("peakTotalIntensity", "intensity")]:
             assert numbers[name][n].tolist() == listed[key] + [0] * (5 - count), name
         assert (numbers["is_analysed"][n], numbers["is_hit"][n]) == (1, listed["is_hit"])
+        told = [image[name] for name in ("is_salt", "is_ice", "background")]
+        assert [numbers[name][n] for name in ("is_salt", "is_ice", "background")] == told and not told[0], "not all spots are stored"
         assert numbers["spots_on_ice"][n] == listed["on_ice"] and numbers["pixels_above"][n] == image["above_level"]
         assert np.array_equal(numbers["profile_intensity"][n], np.array(image["profile"]["intensity"], float), equal_nan=True)
         for k, region in enumerate(image["regions"]):
@@ -216,6 +219,52 @@ def test_a_file_of_results_is_never_replaced_and_never_half(tmp_path):
     recipe.write_text(toml(spots={**DIALS, "spots_max": 6000}))
     done = program("analyse", file, "--recipe", recipe, "--output", tmp_path / "many.h5", check=3)
     assert "spots_max" in done.stderr and not list(tmp_path.glob("*many.h5*"))
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "float32"])
+@pytest.mark.parametrize("spots", [CRYSTFEL, DIALS], ids=["peakfinder8", "dispersion"])
+def test_salt_ice_and_background_of_an_image(tmp_path, spots, dtype):
+    # Salt, spots on a ring of ice, weak spots, and strong ones of which one is coarse.
+    rng = np.random.default_rng(3)
+    stack = rng.poisson(4, (4, 301, 301)).astype(float)
+    distance_mm, (x0, y0), pixel_mm = 120.0, (150.0, 150.0), 0.5
+    places, heights = [[], [], [], []], [9000, 3000, 40, 9000]
+    for n, count, d in [(0, 5, 2.8), (1, 6, 2.249), (2, 5, 2.8), (3, 4, 2.8), (3, 1, 12.0)]:
+        radius = distance_mm * np.tan(2 * np.arcsin(1 / (2 * d))) / pixel_mm
+        for angle in np.arange(count) * 2 * np.pi / count + 0.1:
+            x, y = round(x0 + radius * np.cos(angle)), round(y0 + radius * np.sin(angle))
+            stack[n, y - 1 : y + 2, x - 1 : x + 2] += heights[n] * np.array([[0.2, 0.5, 0.2], [0.5, 1, 0.5], [0.2, 0.5, 0.2]])
+            places[n].append((x, y))
+    stack[1, :, :] += 3
+    stack[1, 50, :] = 65535 if dtype == "uint16" else np.nan
+    facts = {"beam_center_x": x0 + 0.5, "beam_center_y": y0 + 0.5, "detector_distance": distance_mm / 1000, "x_pixel_size": 5e-4, "y_pixel_size": 5e-4}
+    file = others_file(tmp_path / "a.h5", stack.astype(dtype), saturation_value=60000, **facts)
+    rule = {"rule": "is_salt == 1 || (is_ice == 1 && background > 6.5)"}
+    _, images, end = analyse(tmp_path, [file], spots={"d_max_angstrom": 50.0, **spots}, hits=rule)
+    assert [image["spots"]["found"] for image in images] == [5, 6, 5, 5]
+    assert [image["is_salt"] for image in images] == [True, False, False, False], "few, strong, fine"
+    assert [image["is_ice"] for image in images] == [False, True, False, False]
+    assert [image["spots"]["is_ice"] for image in images][1] == [True] * 6
+    assert [image["is_hit"] for image in images] == [True, True, False, False] and end["hits"] == 2
+    for n, image in enumerate(images):
+        beside = np.isfinite(stack[n]) & (stack[n] <= 60000)
+        for x, y in places[n]:
+            beside[y - 2 : y + 3, x - 2 : x + 3] = False
+        # Spots may leave a pixel of their edge; limits of resolution leave the middle out.
+        assert image["background"] == pytest.approx(stack[n][beside].mean(), rel=0.02)
+    _, [image, *_], _ = analyse(tmp_path, [file], spots={"d_max_angstrom": 50.0, **spots, "salt_snr_min": 1e7})
+    assert image["is_salt"] is False
+    done = program("analyse", file, "--recipe", recipe(tmp_path, spots={"d_max_angstrom": 50.0, **spots}), check=0)
+    assert "salt" in done.stdout.splitlines()[-6] and "ice" in done.stdout.splitlines()[-5], done.stdout
+
+
+def test_a_file_of_empty_images_has_no_background(tmp_path):
+    file = others_file(tmp_path / "a.h5", np.full((2, 64, 64), 65535, np.uint16))
+    for spots in (CRYSTFEL, DIALS):
+        _, images, _ = analyse(tmp_path, [file], spots=spots)
+        assert [(image["background"], image["is_salt"], image["is_ice"]) for image in images] == [(None, False, False)] * 2
+    _, images, _ = analyse(tmp_path, [file], above={"level": 3})
+    assert [(image["background"], image["is_salt"], image["is_ice"]) for image in images] == [(None, None, None)] * 2
 
 
 @needs_lyso

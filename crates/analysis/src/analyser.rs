@@ -8,6 +8,7 @@ use crate::peakfinder8::{self, Peakfinder8};
 use crate::plane::Plane;
 use crate::regions::{Region, RegionValues, Shape};
 use crate::resolution;
+use crate::salt;
 use crate::sparse::count_above;
 use crate::spot::SpotList;
 use konkordia_kernels::Isa;
@@ -48,6 +49,18 @@ pub struct SpotTask {
     pub d_angstrom: [f64; 2],
     /// An image with so many spots beside the rings of ice is a hit.
     pub hit_spots_min: u64,
+    /// When an image shows salt.
+    pub salt: salt::Settings,
+    /// When an image shows ice.
+    pub ice: resolution::IceSettings,
+}
+
+impl SpotTask {
+    /// This method for all resolutions, with the usual settings for what follows from the spots.
+    pub fn new(method: SpotMethod, spots_max: usize) -> Self {
+        let (salt, ice) = (salt::Settings::default(), resolution::IceSettings::default());
+        Self { method, spots_max, d_angstrom: [0.0, f64::INFINITY], hit_spots_min: 15, salt, ice }
+    }
 }
 
 /// The method that finds spots.
@@ -91,12 +104,20 @@ pub struct SpotResults {
     pub list: SpotList,
     /// Spacing of each spot that was kept, angstrom; NaN without a geometry or wavelength.
     pub d_angstrom: Vec<f64>,
+    /// Whether each spot that was kept lies on a ring of ice.
+    pub is_ice: Vec<bool>,
     /// Spots that were kept and lie on a ring of ice.
     pub on_ice: u64,
     /// Estimated resolution of the image ([`resolution::estimate`]) from the spots beside the rings of ice.
     pub resolution_angstrom: Option<f64>,
     /// Enough spots beside the rings of ice.
     pub is_hit: bool,
+    /// The image shows salt ([`salt::Settings::hold`]). Never if not all spots were kept.
+    pub shows_salt: bool,
+    /// The image shows ice ([`resolution::IceSettings::hold`]).
+    pub shows_ice: bool,
+    /// Mean of the valid pixels beside the spots, as the method means it; `None` without such a pixel.
+    pub background: Option<f64>,
     sorted: Vec<f64>,
 }
 
@@ -152,6 +173,7 @@ impl Analyser {
         let spots = self.finder.as_ref().map(|(_, task)| SpotResults {
             list: SpotList::new(task.spots_max),
             d_angstrom: Vec::with_capacity(task.spots_max),
+            is_ice: Vec::with_capacity(task.spots_max),
             sorted: Vec::with_capacity(task.spots_max),
             ..SpotResults::default()
         });
@@ -188,10 +210,16 @@ impl Analyser {
         }
         if let (Some((finder, task)), Some(spots)) = (&mut self.finder, &mut out.spots) {
             match finder {
-                Finder::Peakfinder8(finder) => finder.find(isa, plane, &mut spots.list),
-                Finder::Dispersion(finder) => finder.find(isa, plane, &mut spots.list),
+                Finder::Peakfinder8(finder) => {
+                    finder.find(isa, plane, &mut spots.list);
+                    spots.background = finder.background();
+                }
+                Finder::Dispersion(finder) => {
+                    finder.find(isa, plane, &mut spots.list);
+                    spots.background = finder.background();
+                }
             }
-            spots.judge(self.geometry.as_ref(), task.hit_spots_min);
+            spots.judge(self.geometry.as_ref(), task);
         }
         if let (Some(integrator), Some(profile)) = (&mut self.integrator, &mut out.profile) {
             integrator.integrate(isa, plane, profile)?;
@@ -206,15 +234,21 @@ impl Analyser {
 
 impl SpotResults {
     /// What follows from the list.
-    fn judge(&mut self, geometry: Option<&Geometry>, hit_spots_min: u64) {
+    fn judge(&mut self, geometry: Option<&Geometry>, task: &SpotTask) {
         // Places on the detector begin at the corner of the first pixel, those of spots at its centre.
         let spacing = |x: f64, y: f64| geometry.and_then(|g| g.d_angstrom(x + 0.5, y + 0.5)).unwrap_or(f64::NAN);
         self.d_angstrom.clear();
         self.d_angstrom.extend(self.list.spots.iter().map(|spot| spacing(spot.x_px, spot.y_px)));
+        self.is_ice.clear();
+        self.is_ice.extend(self.d_angstrom.iter().map(|d| resolution::is_ice(*d)));
+        let beside_ice = || self.list.spots.iter().zip(&self.d_angstrom).zip(&self.is_ice).filter(|(_, is_ice)| !**is_ice);
+        let snr_and_d = beside_ice().map(|((spot, d), _)| (spot.snr, *d));
+        self.shows_salt = self.list.dropped() == 0 && task.salt.hold(snr_and_d, &mut self.sorted);
         self.sorted.clear();
-        self.sorted.extend(self.d_angstrom.iter().copied().filter(|d| !resolution::is_ice(*d)));
+        self.sorted.extend(beside_ice().map(|((_, d), _)| *d));
         self.on_ice = (self.d_angstrom.len() - self.sorted.len()) as u64;
-        self.is_hit = self.list.found - self.on_ice >= hit_spots_min;
+        self.is_hit = self.list.found - self.on_ice >= task.hit_spots_min;
+        self.shows_ice = task.ice.hold(self.on_ice, self.d_angstrom.len() as u64);
         self.resolution_angstrom = resolution::estimate(&mut self.sorted);
     }
 }
@@ -264,7 +298,7 @@ mod tests {
     }
 
     fn tasks() -> Tasks {
-        let spots = |method| SpotTask { method, spots_max: 100, d_angstrom: [0.0, f64::INFINITY], hit_spots_min: 2 };
+        let spots = |method| SpotTask { hit_spots_min: 2, ..SpotTask::new(method, 100) };
         Tasks {
             spots: Some(spots(SpotMethod::Peakfinder8(peakfinder8::Settings::default()))),
             azimuthal: Some(azimuthal::Settings { bins: 20, ..azimuthal::Settings::default() }),
@@ -305,6 +339,45 @@ mod tests {
     }
 
     #[test]
+    fn salt_and_ice_are_told_by_the_spots() {
+        let usable = vec![true; SIZE[0] * SIZE[1]];
+        // At 100 mm and 1 angstrom three pixels from the beam are 444 angstrom; at 2 mm they are 9 to 1.2 angstrom.
+        let near = Geometry::new(SIZE, [-3.0, -2.4, 2.0], [0.075, 0.0, 0.0], [0.0, 0.075, 0.0], Some(1.0)).unwrap();
+        let look = |geometry: Option<&Geometry>, method: SpotMethod, change: fn(&mut SpotTask)| {
+            let mut task = SpotTask::new(method, 100);
+            change(&mut task);
+            let tasks = Tasks { spots: Some(task), ..Tasks::default() };
+            let (mut analyser, _) = Analyser::new(&tasks, geometry, &usable, SIZE).unwrap();
+            let mut results = analyser.results();
+            analyser.analyse(Isa::detect(), &Plane::own(&image(), SIZE[1]), &mut results).unwrap();
+            results.spots.unwrap()
+        };
+        let (peakfinder8, dispersion) = (
+            || SpotMethod::Peakfinder8(peakfinder8::Settings::default()),
+            || SpotMethod::Dispersion(dispersion::Settings::default()),
+        );
+        // Four pixels of 400 on 5.5 with a deviation of 0.5.
+        for method in [peakfinder8(), dispersion()] {
+            let salt = look(Some(&near), method.clone(), |_| {});
+            assert!(
+                salt.shows_salt
+                    && salt.is_ice == [false, false, true]
+                    && salt.on_ice == 1
+                    && salt.d_angstrom.iter().all(|d| *d < 10.0),
+                "{salt:?}"
+            );
+            assert!((salt.background.unwrap() - 5.5).abs() < 0.1, "{salt:?}");
+            assert!(!look(Some(&geometry()), method.clone(), |_| {}).shows_salt, "reflections of 20 angstrom and more");
+            assert!(!look(Some(&near), method.clone(), |task| task.salt.snr_min = 1e6).shows_salt);
+            assert!(!look(Some(&near), method.clone(), |task| task.salt.spots_max = 1).shows_salt);
+            assert!(!look(Some(&near), method, |task| task.spots_max = 2).shows_salt, "not all spots are known");
+        }
+        assert!(look(None, dispersion(), |_| {}).shows_salt, "without spacings the other conditions decide");
+        let all_ice = |task: &mut SpotTask| task.ice = resolution::IceSettings { spots_min: 1, part_min: 0.3 };
+        assert!(look(Some(&near), peakfinder8(), all_ice).shows_ice && !look(Some(&near), peakfinder8(), |_| {}).shows_ice);
+    }
+
+    #[test]
     fn without_a_geometry_the_rest_goes_on() {
         let usable = vec![true; SIZE[0] * SIZE[1]];
         let (mut analyser, left_out) = Analyser::new(&tasks(), None, &usable, SIZE).unwrap();
@@ -319,7 +392,7 @@ mod tests {
         let usable = vec![true; SIZE[0] * SIZE[1]];
         let mut tasks = tasks();
         let method = SpotMethod::Dispersion(dispersion::Settings::default());
-        tasks.spots = Some(SpotTask { method, spots_max: 1, d_angstrom: [0.0, f64::INFINITY], hit_spots_min: 4 });
+        tasks.spots = Some(SpotTask { hit_spots_min: 4, ..SpotTask::new(method, 1) });
         let find = |tasks: &Tasks| {
             let (mut analyser, _) = Analyser::new(tasks, Some(&geometry()), &usable, SIZE).unwrap();
             let mut results = analyser.results();

@@ -27,7 +27,8 @@ impl Figures {
         list.extend(tasks.veto_rule.is_some().then_some(kinds::IS_REJECTED));
         let decisions = list.len() - 1;
         if let Some(task) = spots {
-            list.extend([kinds::SPOTS, kinds::SPOTS_ON_ICE, kinds::RESOLUTION, kinds::STORED_SPOTS]);
+            list.extend([kinds::SPOTS, kinds::SPOTS_ON_ICE, kinds::RESOLUTION, kinds::IS_SALT, kinds::IS_ICE]);
+            list.extend([kinds::BACKGROUND, kinds::STORED_SPOTS]);
             let length = task.spots_max;
             let lists = [kinds::SPOT_X, kinds::SPOT_Y, kinds::SPOT_INTENSITY];
             list.extend(lists.map(|kind| ResultKind { length, ..kind }).into_iter().filter(|_| length > 0));
@@ -88,7 +89,9 @@ impl Figures {
         if let Some(spots) = &results.spots {
             let list = &spots.list.spots;
             let resolution = spots.resolution_angstrom.unwrap_or(f64::NAN).to_bits();
-            for number in [spots.list.found, spots.on_ice, resolution, list.len() as u64] {
+            let background = spots.background.unwrap_or(f64::NAN).to_bits();
+            let [salt, ice] = [spots.shows_salt, spots.shows_ice].map(u64::from);
+            for number in [spots.list.found, spots.on_ice, resolution, salt, ice, background, list.len() as u64] {
                 put(&mut one(number), 1);
             }
             let length = spots.list.spots_max();
@@ -186,7 +189,7 @@ mod tests {
     fn tasks(spots_max: usize) -> Tasks {
         let method = SpotMethod::Dispersion(dispersion::Settings::default());
         Tasks {
-            spots: Some(SpotTask { method, spots_max, d_angstrom: [0.0, f64::INFINITY], hit_spots_min: 1 }),
+            spots: Some(SpotTask { hit_spots_min: 1, ..SpotTask::new(method, spots_max) }),
             azimuthal: Some(azimuthal::Settings { bins: 3, variance: true, ..azimuthal::Settings::default() }),
             regions: vec![
                 ("one".into(), Shape::Box { x0_px: 21.0, y0_px: 11.0, x1_px: 21.0, y1_px: 11.0 }),
@@ -226,7 +229,7 @@ mod tests {
         assert_eq!((number("region_x_px"), number("region_pixels")), (json!([21.0, null]), json!([1, 0])));
         let profile = results.profile.unwrap();
         assert_eq!((number("profile_intensity"), number("profile_sigma")), (json!(profile.intensity), json!(profile.sigma)));
-        assert_eq!(figures.numbers(), 1 + 5 + 3 * 4 + 2 * 3 + 5 * 2 + 1);
+        assert_eq!(figures.numbers(), 1 + 8 + 3 * 4 + 2 * 3 + 5 * 2 + 1);
     }
 
     #[test]

@@ -67,6 +67,10 @@ pub struct SpotKeys {
     pub count_min: Option<usize>,
     pub gain: Option<f64>,
     pub extended: Option<bool>,
+    pub salt_spots_max: Option<usize>,
+    pub salt_snr_min: Option<f64>,
+    pub ice_spots_min: Option<u64>,
+    pub ice_part_min: Option<f64>,
 }
 
 /// The keys of `[azimuthal]`.
@@ -253,6 +257,10 @@ fn read_spots(t: &Table, d: &mut Diagnostics) -> Option<SpotKeys> {
         count_min: t.integer("count_min").map(|n| n as usize),
         gain: t.number("gain"),
         extended: t.flag("extended"),
+        salt_spots_max: t.integer("salt_spots_max").map(|n| n as usize),
+        salt_snr_min: t.number("salt_snr_min"),
+        ice_spots_min: t.integer("ice_spots_min").map(|n| n as u64),
+        ice_part_min: t.number("ice_part_min"),
     })
 }
 

@@ -65,6 +65,22 @@ pub(super) const KEYS: &[Key] = &[
     key("spots", "gain", Kind::Number(1e-6, 1e6), "1", "dispersion: value of a pixel for one photon"),
     key("spots", "extended", Kind::Flag, "true", "dispersion: the extended method, which is the default of DIALS"),
     key(
+        "spots",
+        "salt_spots_max",
+        Kind::Integer(0, 1_000_000),
+        "20",
+        "an image of salt has at most so many spots beside ice; 0 = never",
+    ),
+    key(
+        "spots",
+        "salt_snr_min",
+        Kind::Number(0.0, 1e9),
+        "100",
+        "least median of the signal-to-noise ratios of the spots on an image of salt",
+    ),
+    key("spots", "ice_spots_min", COUNT, "5", "an image of ice has at least so many spots on the rings of ice"),
+    key("spots", "ice_part_min", Kind::Number(0.0, 1.0), "0.25", "and at least this part of all its spots lies there"),
+    key(
         "azimuthal",
         "axis",
         Kind::Choice(&["q", "two_theta", "d"]),

@@ -6,6 +6,7 @@
 //!
 //! Winter, G. et al. (2018), Acta Cryst. D74, 85-97; Winter, G. et al. (2022), Protein Sci. 31, 232-250.
 
+mod beside;
 mod rows;
 mod settings;
 mod strong;
@@ -18,6 +19,7 @@ use crate::components::{Components, Group, Neighbours, Run};
 use crate::ordered::Ordered;
 use crate::plane::Plane;
 use crate::spot::SpotList;
+use beside::Beside;
 use konkordia_kernels::Isa;
 use konkordia_kernels::dispersion::Value;
 use konkordia_kernels::stats::Measured;
@@ -41,6 +43,7 @@ pub struct Dispersion {
     runs: Vec<Run<Strong>>,
     components: Components<Strong>,
     ordered: Ordered,
+    background: Option<f64>,
 }
 
 impl Dispersion {
@@ -61,6 +64,7 @@ impl Dispersion {
             runs: Vec::with_capacity(columns / 2 + 1),
             components: Components::new(columns, Neighbours::Four),
             ordered: Ordered::default(),
+            background: None,
             settings,
         })
     }
@@ -74,7 +78,9 @@ impl Dispersion {
         assert_eq!([plane.rows, plane.columns], self.size, "the size of the image");
         self.ordered.start(list.spots_max());
         let Self { settings, usable, whole, float, runs, components, ordered, .. } = self;
+        let mut beside = Beside::all(plane, usable);
         let mut done = |strong: &Strong| {
+            beside.leave_out(strong);
             if let Some(spot) = strong.spot(settings) {
                 ordered.push(strong.first(), spot);
             }
@@ -85,6 +91,13 @@ impl Dispersion {
             pass(isa, plane, settings, usable, whole, runs, components, &mut done);
         }
         ordered.give(list);
+        self.background = beside.mean();
+    }
+
+    /// Mean of the valid pixels of the last image that are not strong, in the unit of the pixels; `None` before the
+    /// first image and without such a pixel.
+    pub fn background(&self) -> Option<f64> {
+        self.background
     }
 }
 

@@ -106,6 +106,10 @@ impl Report {
             let mean = values.mean().map_or("-".into(), |mean| format!("{mean:.2}"));
             format!("{name}: mean {mean}")
         });
+        let shown = results.spots.iter().flat_map(|spots| {
+            [(spots.shows_salt, "salt"), (spots.shows_ice, "ice")].into_iter().filter(|(is_shown, _)| *is_shown)
+        });
+        let shown = shown.map(|(_, what)| what.to_owned());
         let above = results.above.map(|above| format!("{} above the level", text::count(above)));
         Self::line(&[
             &number,
@@ -119,7 +123,12 @@ impl Report {
             } else {
                 "no"
             },
-            &regions.chain(above).chain(decision.is_rejected.then(|| "rejected".into())).collect::<Vec<_>>().join(", "),
+            &regions
+                .chain(shown)
+                .chain(above)
+                .chain(decision.is_rejected.then(|| "rejected".into()))
+                .collect::<Vec<_>>()
+                .join(", "),
         ])
     }
 
@@ -145,6 +154,8 @@ impl Report {
             "spots": spots.as_ref().map(|spots| spots_json(spots, decision.is_hit)),
             "is_hit": (spots.is_some() || self.summary.has_hits).then_some(decision.is_hit),
             "is_rejected": self.summary.has_veto.then_some(decision.is_rejected),
+            "is_salt": spots.as_ref().map(|spots| spots.shows_salt), "is_ice": spots.as_ref().map(|spots| spots.shows_ice),
+            "background": spots.as_ref().and_then(|spots| spots.background),
             "regions": regions.collect::<Vec<_>>(), "above_level": above, "profile": profile,
         })
     }
@@ -204,12 +215,11 @@ impl Summary {
 fn spots_json(spots: &SpotResults, is_hit: bool) -> Value {
     let column = |value: fn(&konkordia_analysis::spot::Spot) -> f64| spots.list.spots.iter().map(value).collect::<Vec<_>>();
     let pixels: Vec<u32> = spots.list.spots.iter().map(|spot| spot.pixels).collect();
-    let is_ice: Vec<bool> = spots.d_angstrom.iter().map(|d| konkordia_analysis::resolution::is_ice(*d)).collect();
     json!({
         "found": spots.list.found, "not_stored": spots.list.dropped(), "on_ice": spots.on_ice,
         "resolution_angstrom": spots.resolution_angstrom, "is_hit": is_hit,
         "x_px": column(|spot| spot.x_px), "y_px": column(|spot| spot.y_px), "intensity": column(|spot| spot.intensity),
         "maximum": column(|spot| spot.maximum), "background": column(|spot| spot.background), "snr": column(|spot| spot.snr),
-        "pixels": pixels, "d_angstrom": spots.d_angstrom, "is_ice": is_ice,
+        "pixels": pixels, "d_angstrom": spots.d_angstrom, "is_ice": spots.is_ice,
     })
 }
