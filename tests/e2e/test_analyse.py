@@ -221,6 +221,89 @@ def test_a_file_of_results_is_never_replaced_and_never_half(tmp_path):
     assert "spots_max" in done.stderr and not list(tmp_path.glob("*many.h5*"))
 
 
+@pytest.mark.parametrize("splitting", ["none", "full"])
+def test_a_cake_has_the_profiles_of_its_sectors(tmp_path, splitting):
+    stack, _ = synthetic(images=3)
+    file, output = others_file(tmp_path / "a.h5", stack.astype("uint16")), tmp_path / "results.h5"
+    keys = {"bins": 40, "splitting": splitting, "variance": True, "range": [0.05, 2.0]}
+    cake = {"azimuthal": {**keys, "azimuth_bins": 4, "azimuth_deg": [-180.0, 180.0]}}
+    start, images, _ = analyse(tmp_path, [file], "--output", output, hits={"rule": "cake_intensity[45] > 0"}, **cake)
+    assert start["cake_azimuth_deg"] == [-135, -45, 45, 135] and len(start["profile_axis"]) == 40
+    with h5py.File(output) as results:
+        group = results["/entry_1/result_1"]
+        stored = {name: group[name][()] for name in ("cake_intensity", "cake_sigma", "cake_azimuth_deg", "profile_axis", "is_hit")}
+        assert "profile_intensity" not in group and group["cake_azimuth_deg"].attrs["units"] in (b"deg", "deg")
+    assert stored["cake_intensity"].shape == stored["cake_sigma"].shape == (3, 4, 40)
+    assert stored["cake_azimuth_deg"].tolist() == start["cake_azimuth_deg"] and stored["profile_axis"].tolist() == start["profile_axis"]
+    for sector in range(4):
+        ends = [-180.0 + 90 * sector, -90.0 + 90 * sector]
+        _, of_sector, _ = analyse(tmp_path, [file], azimuthal={**keys, "azimuth_deg": ends})
+        for n, (image, alone) in enumerate(zip(images, of_sector, strict=True)):
+            assert image["profile"] is None and alone["cake"] is None
+            for key in ("intensity", "sigma", "pixels"):
+                ours, profile = (np.array(each[key], float) for each in (image["cake"], alone["profile"]))
+                assert ours.shape == (4, 40)
+                if splitting == "none":
+                    assert np.array_equal(ours[sector], profile, equal_nan=True), key
+                else:
+                    assert np.allclose(ours[sector], profile, rtol=1e-5, equal_nan=True), key
+                if key != "pixels":
+                    assert np.array_equal(stored[f"cake_{key}"][n], ours, equal_nan=True)
+            assert stored["is_hit"][n] == image["is_hit"] == (np.nan_to_num(np.array(image["cake"]["intensity"], float))[1, 5] > 0)
+    # The rules of a file of results know the cake.
+    done = program("veto", "replay", output, "--rule", "max(cake_intensity) > 1e9 || size(cake_intensity) != 160", "--json", check=0)
+    assert json.loads(done.stdout)["rejected"] == 0
+    many = recipe(tmp_path, azimuthal={"bins": 1000, "azimuth_bins": 360})
+    done = program("analyse", file, "--recipe", many, check=3)
+    assert "360" in done.stderr and "azimuth_bins" in done.stderr
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "uint16", "int32", "uint32", "float32"])
+def test_pixels_above_a_level_are_a_sparse_matrix(tmp_path, dtype):
+    from scipy.sparse import csr_array
+
+    stack, _ = synthetic(images=5)
+    stack = np.minimum(stack, 250).astype(dtype)
+    stack[2] = 0
+    if dtype == "float32":
+        stack[0, :5] = np.nan
+    mask = np.zeros(stack.shape[1:], np.uint32)
+    mask[40:60, 10:90] = 1
+    file = others_file(tmp_path / "a.h5", stack, pixel_mask=mask)
+    dense = np.where((stack > 60) & (mask == 0), stack, 0).reshape(5, -1).astype(float)
+    counts = (dense > 0).sum(1)
+    assert counts[2] == 0 and counts[0] > 11
+    for name, keys, kept in [
+        ("all", {"pixels_max": 8000}, counts),
+        ("first", {"pixels_max": 11}, np.minimum(counts, 11)),
+        ("whole", {"pixels_max": 11, "on_overflow": "none"}, np.where(counts > 11, 0, counts)),
+        ("half", {"pixels_max": int(np.median(counts)), "on_overflow": "none"}, np.where(counts > np.median(counts), 0, counts)),
+    ]:
+        output = tmp_path / f"{name}.h5"
+        start, images, _ = analyse(tmp_path, [file], "--output", output, above={"level": 60, **keys})
+        assert start["settings"]["above_pixels"]["pixels_max"] == keys["pixels_max"]
+        with h5py.File(output) as results:
+            group = results["/entry_1/result_1/pixels_above_level"]
+            assert group.attrs["encoding-type"] in (b"csr_matrix", "csr_matrix") and group.attrs["image_shape"].tolist() == [80, 100]
+            matrix = csr_array((group["data"][()], group["indices"][()], group["indptr"][()]), shape=tuple(group.attrs["shape"]))
+            above = results["/entry_1/result_1/pixels_above"][()]
+        matrix.check_format(full_check=True)
+        assert matrix.shape == (5, 8000) and matrix.has_sorted_indices
+        assert np.array_equal(above, counts), "all are counted"
+        assert np.array_equal(np.diff(matrix.indptr), kept), name
+        for n, image in enumerate(images):
+            row = dense[n].copy()
+            row[np.flatnonzero(row)[kept[n] :]] = 0
+            assert np.array_equal(matrix[[n]].toarray()[0], row), (name, n)
+            listed = image["above_pixels"]
+            assert (image["above_level"], listed["not_stored"]) == (counts[n], counts[n] - kept[n])
+            assert listed["index"] == np.flatnonzero(row).tolist() and listed["value"] == row[row > 0].tolist()
+    _, images, _ = analyse(tmp_path, [file], "--output", tmp_path / "none.h5", above={"level": 60})
+    assert images[0]["above_pixels"] is None and images[0]["above_level"] == counts[0]
+    with h5py.File(tmp_path / "none.h5") as results:
+        assert "pixels_above_level" not in results["/entry_1/result_1"]
+
+
 @pytest.mark.parametrize("dtype", ["uint16", "float32"])
 @pytest.mark.parametrize("spots", [CRYSTFEL, DIALS], ids=["peakfinder8", "dispersion"])
 def test_salt_ice_and_background_of_an_image(tmp_path, spots, dtype):

@@ -9,7 +9,7 @@ use crate::plane::Plane;
 use crate::regions::{Region, RegionValues, Shape};
 use crate::resolution;
 use crate::salt;
-use crate::sparse::count_above;
+use crate::sparse::{Overflow, SparsePixels, count_above};
 use crate::spot::SpotList;
 use konkordia_kernels::Isa;
 use konkordia_kernels::azimuthal::Summed;
@@ -25,6 +25,9 @@ pub struct Tasks {
     pub regions: Vec<(String, Shape)>,
     /// Pixels above this value are counted: a whole number, 0 to 2^24.
     pub level: Option<f32>,
+    /// Most of these pixels of an image that are kept, and what becomes of an image with more; `None`: they are only
+    /// counted. Files of results take them; [`crate::figures::Figures`] do not have them.
+    pub keep_above: Option<(usize, Overflow)>,
     /// An image is a hit if this rule holds, instead of by its spots.
     pub hit_rule: Option<String>,
     /// An image is rejected if this rule holds.
@@ -95,6 +98,8 @@ pub struct Results {
     pub regions: Vec<RegionValues>,
     /// Usable pixels above the level.
     pub above: Option<u64>,
+    /// These pixels, if they are kept.
+    pub above_pixels: Option<SparsePixels>,
 }
 
 /// The spots of an image and what follows from them.
@@ -128,6 +133,7 @@ pub struct Analyser {
     integrator: Option<Integrator>,
     regions: Vec<Region>,
     level: Option<f32>,
+    keep_above: Option<(usize, Overflow)>,
     geometry: Option<Geometry>,
 }
 
@@ -165,7 +171,8 @@ impl Analyser {
         };
         let regions = tasks.regions.iter().map(|(name, shape)| Region::new(name, shape, columns, usable)).collect();
         let (usable, geometry) = (usable.to_vec(), geometry.cloned());
-        Ok((Self { usable, finder, integrator, regions, level: tasks.level, geometry }, left_out))
+        let (level, keep_above) = (tasks.level, tasks.keep_above.filter(|_| tasks.level.is_some()));
+        Ok((Self { usable, finder, integrator, regions, level, keep_above, geometry }, left_out))
     }
 
     /// Room for the results of an image.
@@ -178,12 +185,20 @@ impl Analyser {
             ..SpotResults::default()
         });
         let profile = self.integrator.as_ref().map(Integrator::profile);
-        Results { spots, profile, regions: vec![RegionValues::default(); self.regions.len()], above: None }
+        let above_pixels =
+            self.keep_above.map(|(pixels_max, overflow)| SparsePixels::new(pixels_max.min(self.usable.len()), overflow));
+        Results { spots, profile, regions: vec![RegionValues::default(); self.regions.len()], above: None, above_pixels }
     }
 
     /// Centres of the radial bins of the profile, in [`Tasks::profile_unit`]; `None` if none is made.
     pub fn profile_axis(&self) -> Option<Vec<f64>> {
         self.integrator.as_ref().map(|integrator| integrator.profile().radial)
+    }
+
+    /// Centres of the azimuthal bins of the cake, degrees; `None` if none is made.
+    pub fn cake_azimuth_deg(&self) -> Option<Vec<f64>> {
+        let cake = self.integrator.as_ref().filter(|integrator| integrator.settings().azimuth_bins > 1);
+        cake.map(|integrator| integrator.profile().azimuth_deg)
     }
 
     /// True if pixels above a level are counted.
@@ -227,7 +242,12 @@ impl Analyser {
         for (region, values) in self.regions.iter().zip(&mut out.regions) {
             *values = region.look(plane);
         }
-        out.above = self.level.map(|level| count_above(isa, plane, &self.usable, P::from_photons(level)));
+        out.above = self.level.map(|level| {
+            let level = P::from_photons(level);
+            let Some(pixels) = &mut out.above_pixels else { return count_above(isa, plane, &self.usable, level) };
+            pixels.take(isa, plane, &self.usable, level);
+            pixels.found
+        });
         Ok(())
     }
 }
@@ -304,6 +324,7 @@ mod tests {
             azimuthal: Some(azimuthal::Settings { bins: 20, ..azimuthal::Settings::default() }),
             regions: vec![("all".into(), Shape::Box { x0_px: 0.0, y0_px: 0.0, x1_px: 1e3, y1_px: 1e3 })],
             level: Some(50.0),
+            keep_above: Some((10, Overflow::Truncate)),
             ..Tasks::default()
         }
     }
@@ -332,6 +353,8 @@ mod tests {
             assert!(spots.is_hit && spots.resolution_angstrom.is_none() && spots.d_angstrom.iter().all(|d| *d > 1.0));
             assert!((spots.list.spots[1].x_px - 20.5).abs() < 1e-9 && (spots.list.spots[1].y_px - 12.5).abs() < 1e-9);
             assert_eq!((results.above, results.regions[0].pixels), (Some(12), pixels.len() as u64));
+            let above = results.above_pixels.as_ref().unwrap();
+            assert_eq!((above.indices.len(), above.indices[2], above.values[9]), (10, 10 * SIZE[1] as u32 + 70, 400.0));
             assert_eq!(results.profile.as_ref().unwrap().pixels.iter().sum::<f64>(), pixels.len() as f64);
         }
         assert!(left_out.is_empty());

@@ -34,11 +34,12 @@ impl Figures {
             list.extend(lists.map(|kind| ResultKind { length, ..kind }).into_iter().filter(|_| length > 0));
         }
         if let Some(settings) = tasks.azimuthal.as_ref().filter(|_| has_geometry) {
-            let length = settings.bins;
-            list.push(ResultKind { length, ..kinds::PROFILE });
-            if settings.variance {
-                list.push(ResultKind { length, ..kinds::PROFILE_SIGMA });
-            }
+            let length = settings.bins.saturating_mul(settings.azimuth_bins);
+            let is_cake = settings.azimuth_bins > 1;
+            let [intensity, sigma] =
+                if is_cake { [kinds::CAKE, kinds::CAKE_SIGMA] } else { [kinds::PROFILE, kinds::PROFILE_SIGMA] };
+            list.push(ResultKind { length, ..intensity });
+            list.extend(settings.variance.then_some(ResultKind { length, ..sigma }));
         }
         if !tasks.regions.is_empty() {
             let of_regions = [kinds::REGION_PIXELS, kinds::REGION_SUM, kinds::REGION_MAX, kinds::REGION_X, kinds::REGION_Y];
@@ -51,7 +52,8 @@ impl Figures {
         let numbers = figures.numbers();
         if numbers > ANALYSIS_NUMBERS_MAX {
             return Err(format!(
-                "{numbers} numbers for each image (three for each spot of spots_max, one or two for each bin); at most \
+                "{numbers} numbers for each image (three for each spot of spots_max, one or two for each bin of the profile or \
+                 cake); at most \
                  {ANALYSIS_NUMBERS_MAX} are possible"
             ));
         }
@@ -65,7 +67,7 @@ impl Figures {
 
     /// How many numbers there are together.
     pub fn numbers(&self) -> usize {
-        self.kinds.iter().map(|kind| kind.length).sum()
+        self.kinds.iter().fold(0, |all, kind| all.saturating_add(kind.length))
     }
 
     /// Writes the results of an image; entries of lists that are not used are 0. Whether the image is a hit is that of
@@ -239,6 +241,26 @@ mod tests {
         let no_lists = Figures::of(&tasks(0), true).unwrap();
         assert!(no_lists.kinds().contains(&kinds::STORED_SPOTS) && no_lists.kinds().iter().all(|kind| kind.length > 0));
         assert!(Figures::of(&tasks(6000), true).unwrap_err().contains("at most 16378"));
+    }
+
+    #[test]
+    fn a_cake_is_a_list_of_its_own() {
+        let azimuthal = |bins, azimuth_bins| azimuthal::Settings { bins, azimuth_bins, ..tasks(4).azimuthal.unwrap() };
+        let tasks = Tasks { azimuthal: Some(azimuthal(3, 4)), spots: None, ..tasks(4) };
+        let figures = Figures::of(&tasks, true).unwrap();
+        let cake = figures.kinds().iter().find(|kind| kind.name == "cake_intensity").unwrap();
+        assert!(cake.length == 12 && !figures.kinds().iter().any(|kind| kind.name == kinds::PROFILE.name));
+        let mut analyser = analyser(&tasks);
+        let mut results = analyser.results();
+        let pixels: Vec<u16> = (0..SIZE[0] * SIZE[1]).map(|n| (n % 97) as u16).collect();
+        analyser.analyse(Isa::detect(), &Plane::own(&pixels, SIZE[1]), &mut results).unwrap();
+        let mut image = ImageResults::new(figures.kinds().into());
+        figures.fill(&results, image.fill());
+        let profile = results.profile.unwrap();
+        assert_eq!((&image.to_json()["cake_intensity"], profile.azimuth_deg.len()), (&json!(profile.intensity), 4));
+        assert_eq!(analyser.cake_azimuth_deg().unwrap(), [-135.0, -45.0, 45.0, 135.0]);
+        let many = Tasks { azimuthal: Some(azimuthal(1000, 360)), ..tasks };
+        assert!(Figures::of(&many, true).unwrap_err().contains("720"), "two for each of 360000 bins");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use konkordia_analysis::azimuthal::{self, Splitting};
 use konkordia_analysis::geometry::{Geometry, Radial};
 use konkordia_analysis::regions::Shape;
 use konkordia_analysis::resolution::{ICE_SETTINGS_VERSION, IceSettings};
+use konkordia_analysis::sparse::Overflow;
 use konkordia_analysis::{dispersion, peakfinder8, salt};
 use konkordia_config::recipe::{self, AzimuthalKeys, Recipe, RegionForm, RegionKeys, SpotKeys};
 use serde_json::{Value, json};
@@ -19,6 +20,10 @@ pub fn of(recipe: &Recipe, geometry: Option<&Geometry>) -> Result<Tasks, String>
         azimuthal: recipe.azimuthal.as_ref().map(azimuthal),
         regions: recipe.regions.iter().map(|keys| region(keys, geometry)).collect::<Result<_, String>>()?,
         level: recipe.level.map(|level| level as f32),
+        keep_above: (recipe.above_pixels_max > 0).then(|| {
+            let overflow = if recipe.above_none_on_overflow { Overflow::None } else { Overflow::Truncate };
+            (recipe.above_pixels_max, overflow)
+        }),
         hit_rule: recipe.hit_rule.clone(),
         veto_rule: recipe.veto.as_ref().map(|veto| veto.rule.clone()),
     })
@@ -79,6 +84,7 @@ fn azimuthal(keys: &AzimuthalKeys) -> azimuthal::Settings {
         range: keys.range,
         splitting: if keys.is_split { Splitting::Full } else { Splitting::None },
         azimuth_deg: keys.azimuth_deg,
+        azimuth_bins: keys.azimuth_bins,
         polarization: keys.polarization,
         solid_angle: keys.solid_angle,
         variance: keys.variance,
@@ -132,5 +138,8 @@ pub fn to_json(tasks: &Tasks) -> Value {
         (value["salt"], value["ice"]) = (salt, ice);
         value
     });
-    json!({ "spots": spots, "hit_rule": tasks.hit_rule, "veto_rule": tasks.veto_rule, "level": tasks.level, "regions": tasks.regions.iter().map(|(name, _)| name).collect::<Vec<_>>() })
+    let keep_above = tasks.keep_above.map(|(pixels_max, overflow)| {
+        json!({ "pixels_max": pixels_max, "on_overflow": if overflow == Overflow::None { "none" } else { "truncate" } })
+    });
+    json!({ "spots": spots, "hit_rule": tasks.hit_rule, "veto_rule": tasks.veto_rule, "level": tasks.level, "above_pixels": keep_above, "regions": tasks.regions.iter().map(|(name, _)| name).collect::<Vec<_>>() })
 }

@@ -5,6 +5,7 @@ use super::order::{Done, Outcome};
 use crate::console;
 use konkordia_acquire::analysis::tasks;
 use konkordia_analysis::analyser::{Analyser, Results, SpotResults, Tasks};
+use konkordia_analysis::azimuthal::Profile;
 use konkordia_analysis::geometry::Geometry;
 use konkordia_analysis::regions::Region;
 use konkordia_core::failure::Exit;
@@ -62,6 +63,7 @@ impl Report {
                 "written_by": facts.writer, "settings": tasks::to_json(tasks), "notes": notes,
                 "beam_center_px": geometry.ok().and_then(Geometry::beam_center_px),
                 "profile_axis": analyser.profile_axis(), "profile_unit": tasks.profile_unit(),
+                "cake_azimuth_deg": analyser.cake_azimuth_deg(),
             });
             console::json(&start, true);
             return;
@@ -138,16 +140,20 @@ impl Report {
             Outcome::Absent => return json!({ "event": "image", "image": image, "status": "absent" }),
             Outcome::Failed(why) => return json!({ "event": "image", "image": image, "status": "failed", "why": why }),
         };
-        let Results { spots, profile, regions, above } = results;
+        let Results { spots, profile, regions, above, above_pixels } = results;
         let regions = self.regions.iter().zip(regions).map(|(name, values)| {
             json!({
                 "name": name, "pixels": values.pixels, "sum": values.sum, "mean": values.mean(), "maximum": values.maximum,
                 "center_px": values.center_px,
             })
         });
-        let profile = profile.as_ref().map(|profile| {
-            let sigma = (!profile.sigma.is_empty()).then_some(&profile.sigma);
-            json!({ "intensity": profile.intensity, "sigma": sigma, "pixels": profile.pixels })
+        let (cake, profile) = match profile {
+            Some(cake) if cake.azimuth_deg.len() > 1 => (Some(cake_json(cake)), None),
+            profile => (None, profile.as_ref().map(profile_json)),
+        };
+        let above_pixels = above_pixels.as_ref().map(|pixels| {
+            let not_stored = pixels.found - pixels.indices.len() as u64;
+            json!({ "index": pixels.indices, "value": pixels.values, "not_stored": not_stored })
         });
         json!({
             "event": "image", "image": image, "status": "analysed",
@@ -156,7 +162,8 @@ impl Report {
             "is_rejected": self.summary.has_veto.then_some(decision.is_rejected),
             "is_salt": spots.as_ref().map(|spots| spots.shows_salt), "is_ice": spots.as_ref().map(|spots| spots.shows_ice),
             "background": spots.as_ref().and_then(|spots| spots.background),
-            "regions": regions.collect::<Vec<_>>(), "above_level": above, "profile": profile,
+            "regions": regions.collect::<Vec<_>>(), "above_level": above, "above_pixels": above_pixels, "profile": profile,
+            "cake": cake,
         })
     }
 
@@ -209,6 +216,18 @@ impl Summary {
             }
         }
     }
+}
+
+fn profile_json(profile: &Profile) -> Value {
+    let sigma = (!profile.sigma.is_empty()).then_some(&profile.sigma);
+    json!({ "intensity": profile.intensity, "sigma": sigma, "pixels": profile.pixels })
+}
+
+/// A list for each azimuth.
+fn cake_json(cake: &Profile) -> Value {
+    let rows = |list: &[f64]| list.chunks(cake.radial.len()).map(|row| json!(row)).collect::<Vec<_>>();
+    let sigma = (!cake.sigma.is_empty()).then(|| rows(&cake.sigma));
+    json!({ "intensity": rows(&cake.intensity), "sigma": sigma, "pixels": rows(&cake.pixels) })
 }
 
 /// Spots as columns, so that lists stay short.

@@ -55,6 +55,7 @@ mod rebuild;
 pub mod repair;
 mod rescue;
 mod results_file;
+mod results_sparse;
 mod resume;
 mod rows;
 mod run_files;
