@@ -144,7 +144,6 @@ impl SparsePixels {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use konkordia_core::pixel::Pixel;
 
     fn pixels_equal_naive_code<P: Measured>(rows: usize, columns: usize) {
         let special = [P::MISSING, P::MASKED, P::INVALID, P::SATURATED, P::VALID_MIN, P::VALID_MAX];

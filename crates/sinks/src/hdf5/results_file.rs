@@ -99,8 +99,8 @@ impl ResultsFile {
         if self.rows - self.written == TOGETHER { self.write() } else { Ok(()) }
     }
 
-    /// Appends the pixels of an image that are above the level: their numbers in the image, ascending, and their values.
-    /// It does nothing if the file was created without them.
+    /// Appends the pixels of an image that are above the level: their numbers in the image, ascending, and their
+    /// values. It does nothing if the file was created without them.
     ///
     /// # Errors
     /// The disk does not take them.
