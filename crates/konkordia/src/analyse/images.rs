@@ -189,8 +189,8 @@ const CENTER_DIFFERENCE_MAX_PX: f64 = 1.0;
 /// Part by which two distances may differ.
 const DISTANCE_DIFFERENCE_MAX: f64 = 0.01;
 
-/// The geometry by the transformations of a file of another program, otherwise by its beam centre and distance, and what
-/// a person should know of it.
+/// The geometry by the transformations of a file of another program, otherwise by its beam centre and distance, and
+/// what a person should know of it.
 fn place_of_others(
     shape: [usize; 2],
     run: &Metadata,
