@@ -51,16 +51,6 @@ impl Strong {
         self.first
     }
 
-    /// Number of its pixels.
-    pub fn pixels(&self) -> u32 {
-        self.pixels
-    }
-
-    /// Their sum.
-    pub fn sum(&self) -> f64 {
-        self.sum
-    }
-
     /// The spot, if the filters let it pass.
     pub fn spot(&self, settings: &Settings) -> Option<Spot> {
         if self.pixels < settings.pixels_min || self.pixels > settings.pixels_max {

@@ -78,10 +78,11 @@ impl Naive<'_> {
         all.map(strong).collect()
     }
 
-    /// Mean of the valid pixels that are not strong.
+    /// Mean of the valid pixels below 2^24 that are not strong.
     fn background(&self) -> Option<f64> {
         let strong = self.strong();
-        let beside = || (0..self.values.len()).filter(|n| self.valid[*n] && strong[*n].is_none()).map(|n| self.values[n]);
+        let counts = |n: &usize| self.valid[*n] && self.values[*n] < f64::from(1 << 24) && strong[*n].is_none();
+        let beside = || (0..self.values.len()).filter(counts).map(|n| self.values[n]);
         (beside().count() > 0).then(|| beside().sum::<f64>() / beside().count() as f64)
     }
 
