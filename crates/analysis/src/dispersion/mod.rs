@@ -90,8 +90,8 @@ impl Dispersion {
         self.background = (beside.count > 0).then(|| beside.sum / beside.count as f64);
     }
 
-    /// Mean of the valid pixels below 2^24 of the last image that are not strong, in the unit of the pixels; `None` before the
-    /// first image and without such a pixel.
+    /// Mean of the valid pixels below 2^24 of the last image that are not strong, in the unit of the pixels; `None`
+    /// before the first image and without such a pixel.
     pub fn background(&self) -> Option<f64> {
         self.background
     }
