@@ -75,6 +75,7 @@ def test_peakfinder8_finds_the_spots_of_crystfel(tmp_path):
         same, extra = matched(found(image), theirs)
         assert same >= 0.99 * count and extra <= 0.01 * count, (same, extra)
         assert image["spots"]["is_hit"] and 1.5 < image["spots"]["resolution_angstrom"] < 4
+        assert not image["is_salt"] and not image["is_ice"], "a protein with what lies on the rings of ice by chance"
     assert end["hits"] == 2
 
 
@@ -199,6 +200,8 @@ def test_a_file_of_results_says_what_the_lines_say(tmp_path, spots):
         for name, key in [("peakXPosRaw", "x_px"), ("peakYPosRaw", "y_px"), ("peakTotalIntensity", "intensity")]:
             assert numbers[name][n].tolist() == listed[key] + [0] * (5 - count), name
         assert (numbers["is_analysed"][n], numbers["is_hit"][n]) == (1, listed["is_hit"])
+        told = [image[name] for name in ("is_salt", "is_ice", "background")]
+        assert [numbers[name][n] for name in ("is_salt", "is_ice", "background")] == told and not told[0], "not all spots are stored"
         assert numbers["spots_on_ice"][n] == listed["on_ice"] and numbers["pixels_above"][n] == image["above_level"]
         assert np.array_equal(numbers["profile_intensity"][n], np.array(image["profile"]["intensity"], float), equal_nan=True)
         for k, region in enumerate(image["regions"]):
@@ -216,6 +219,135 @@ def test_a_file_of_results_is_never_replaced_and_never_half(tmp_path):
     recipe.write_text(toml(spots={**DIALS, "spots_max": 6000}))
     done = program("analyse", file, "--recipe", recipe, "--output", tmp_path / "many.h5", check=3)
     assert "spots_max" in done.stderr and not list(tmp_path.glob("*many.h5*"))
+
+
+@pytest.mark.parametrize("splitting", ["none", "full"])
+def test_a_cake_has_the_profiles_of_its_sectors(tmp_path, splitting):
+    stack, _ = synthetic(images=3)
+    file, output = others_file(tmp_path / "a.h5", stack.astype("uint16")), tmp_path / "results.h5"
+    keys = {"bins": 40, "splitting": splitting, "variance": True, "range": [0.05, 2.0]}
+    cake = {"azimuthal": {**keys, "azimuth_bins": 4, "azimuth_deg": [-180.0, 180.0]}}
+    start, images, _ = analyse(tmp_path, [file], "--output", output, hits={"rule": "cake_intensity[45] > 0"}, **cake)
+    assert start["cake_azimuth_deg"] == [-135, -45, 45, 135] and len(start["profile_axis"]) == 40
+    with h5py.File(output) as results:
+        group = results["/entry_1/result_1"]
+        stored = {name: group[name][()] for name in ("cake_intensity", "cake_sigma", "cake_azimuth_deg", "profile_axis", "is_hit")}
+        assert "profile_intensity" not in group and group["cake_azimuth_deg"].attrs["units"] in (b"deg", "deg")
+    assert stored["cake_intensity"].shape == stored["cake_sigma"].shape == (3, 4, 40)
+    assert stored["cake_azimuth_deg"].tolist() == start["cake_azimuth_deg"] and stored["profile_axis"].tolist() == start["profile_axis"]
+    for sector in range(4):
+        ends = [-180.0 + 90 * sector, -90.0 + 90 * sector]
+        _, of_sector, _ = analyse(tmp_path, [file], azimuthal={**keys, "azimuth_deg": ends})
+        for n, (image, alone) in enumerate(zip(images, of_sector, strict=True)):
+            assert image["profile"] is None and alone["cake"] is None
+            for key in ("intensity", "sigma", "pixels"):
+                ours, profile = (np.array(each[key], float) for each in (image["cake"], alone["profile"]))
+                assert ours.shape == (4, 40)
+                if splitting == "none":
+                    assert np.array_equal(ours[sector], profile, equal_nan=True), key
+                else:
+                    assert np.allclose(ours[sector], profile, rtol=1e-5, equal_nan=True), key
+                if key != "pixels":
+                    assert np.array_equal(stored[f"cake_{key}"][n], ours, equal_nan=True)
+            assert stored["is_hit"][n] == image["is_hit"] == (np.nan_to_num(np.array(image["cake"]["intensity"], float))[1, 5] > 0)
+    # The rules of a file of results know the cake.
+    done = program("veto", "replay", output, "--rule", "max(cake_intensity) > 1e9 || size(cake_intensity) != 160", "--json", check=0)
+    assert json.loads(done.stdout)["rejected"] == 0
+    many = recipe(tmp_path, azimuthal={"bins": 1000, "azimuth_bins": 360})
+    done = program("analyse", file, "--recipe", many, check=3)
+    assert "360" in done.stderr and "azimuth_bins" in done.stderr
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "uint16", "int32", "uint32", "float32"])
+def test_pixels_above_a_level_are_a_sparse_matrix(tmp_path, dtype):
+    from scipy.sparse import csr_array
+
+    stack, _ = synthetic(images=5)
+    stack = np.minimum(stack, 250).astype(dtype)
+    stack[2] = 0
+    if dtype == "float32":
+        stack[0, :5] = np.nan
+    mask = np.zeros(stack.shape[1:], np.uint32)
+    mask[40:60, 10:90] = 1
+    file = others_file(tmp_path / "a.h5", stack, pixel_mask=mask)
+    dense = np.where((stack > 60) & (mask == 0), stack, 0).reshape(5, -1).astype(float)
+    counts = (dense > 0).sum(1)
+    assert counts[2] == 0 and counts[0] > 11
+    for name, keys, kept in [
+        ("all", {"pixels_max": 8000}, counts),
+        ("first", {"pixels_max": 11}, np.minimum(counts, 11)),
+        ("whole", {"pixels_max": 11, "on_overflow": "none"}, np.where(counts > 11, 0, counts)),
+        ("half", {"pixels_max": int(np.median(counts)), "on_overflow": "none"}, np.where(counts > np.median(counts), 0, counts)),
+    ]:
+        output = tmp_path / f"{name}.h5"
+        start, images, _ = analyse(tmp_path, [file], "--output", output, above={"level": 60, **keys})
+        assert start["settings"]["above_pixels"]["pixels_max"] == keys["pixels_max"]
+        with h5py.File(output) as results:
+            group = results["/entry_1/result_1/pixels_above_level"]
+            assert group.attrs["encoding-type"] in (b"csr_matrix", "csr_matrix") and group.attrs["image_shape"].tolist() == [80, 100]
+            matrix = csr_array((group["data"][()], group["indices"][()], group["indptr"][()]), shape=tuple(group.attrs["shape"]))
+            above = results["/entry_1/result_1/pixels_above"][()]
+        matrix.check_format(full_check=True)
+        assert matrix.shape == (5, 8000) and matrix.has_sorted_indices
+        assert np.array_equal(above, counts), "all are counted"
+        assert np.array_equal(np.diff(matrix.indptr), kept), name
+        for n, image in enumerate(images):
+            row = dense[n].copy()
+            row[np.flatnonzero(row)[kept[n] :]] = 0
+            assert np.array_equal(matrix[[n]].toarray()[0], row), (name, n)
+            listed = image["above_pixels"]
+            assert (image["above_level"], listed["not_stored"]) == (counts[n], counts[n] - kept[n])
+            assert listed["index"] == np.flatnonzero(row).tolist() and listed["value"] == row[row > 0].tolist()
+    _, images, _ = analyse(tmp_path, [file], "--output", tmp_path / "none.h5", above={"level": 60})
+    assert images[0]["above_pixels"] is None and images[0]["above_level"] == counts[0]
+    with h5py.File(tmp_path / "none.h5") as results:
+        assert "pixels_above_level" not in results["/entry_1/result_1"]
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "float32"])
+@pytest.mark.parametrize("spots", [CRYSTFEL, DIALS], ids=["peakfinder8", "dispersion"])
+def test_salt_ice_and_background_of_an_image(tmp_path, spots, dtype):
+    # Salt, spots on a ring of ice, weak spots, and strong ones of which one is coarse.
+    rng = np.random.default_rng(3)
+    stack = rng.poisson(4, (4, 301, 301)).astype(float)
+    distance_mm, (x0, y0), pixel_mm = 120.0, (150.0, 150.0), 0.5
+    places, heights = [[], [], [], []], [9000, 3000, 40, 9000]
+    for n, count, d in [(0, 5, 2.8), (1, 6, 2.249), (2, 5, 2.8), (3, 4, 2.8), (3, 1, 12.0)]:
+        radius = distance_mm * np.tan(2 * np.arcsin(1 / (2 * d))) / pixel_mm
+        for angle in np.arange(count) * 2 * np.pi / count + 0.1:
+            x, y = round(x0 + radius * np.cos(angle)), round(y0 + radius * np.sin(angle))
+            stack[n, y - 1 : y + 2, x - 1 : x + 2] += heights[n] * np.array([[0.2, 0.5, 0.2], [0.5, 1, 0.5], [0.2, 0.5, 0.2]])
+            places[n].append((x, y))
+    stack[1, :, :] += 3
+    stack[1, 50, :] = 65535 if dtype == "uint16" else np.nan
+    facts = {"beam_center_x": x0 + 0.5, "beam_center_y": y0 + 0.5, "detector_distance": distance_mm / 1000, "x_pixel_size": 5e-4, "y_pixel_size": 5e-4}
+    file = others_file(tmp_path / "a.h5", stack.astype(dtype), saturation_value=60000, **facts)
+    rule = {"rule": "is_salt == 1 || (is_ice == 1 && background > 6.5)"}
+    _, images, end = analyse(tmp_path, [file], spots={"d_max_angstrom": 50.0, **spots}, hits=rule)
+    assert [image["spots"]["found"] for image in images] == [5, 6, 5, 5]
+    assert [image["is_salt"] for image in images] == [True, False, False, False], "few, strong, fine"
+    assert [image["is_ice"] for image in images] == [False, True, False, False]
+    assert [image["spots"]["is_ice"] for image in images][1] == [True] * 6
+    assert [image["is_hit"] for image in images] == [True, True, False, False] and end["hits"] == 2
+    for n, image in enumerate(images):
+        beside = np.isfinite(stack[n]) & (stack[n] <= 60000)
+        for x, y in places[n]:
+            beside[y - 2 : y + 3, x - 2 : x + 3] = False
+        # Spots may leave a pixel of their edge; limits of resolution leave the middle out.
+        assert image["background"] == pytest.approx(stack[n][beside].mean(), rel=0.02)
+    _, [image, *_], _ = analyse(tmp_path, [file], spots={"d_max_angstrom": 50.0, **spots, "salt_snr_min": 1e7})
+    assert image["is_salt"] is False
+    done = program("analyse", file, "--recipe", recipe(tmp_path, spots={"d_max_angstrom": 50.0, **spots}), check=0)
+    assert "salt" in done.stdout.splitlines()[-6] and "ice" in done.stdout.splitlines()[-5], done.stdout
+
+
+def test_a_file_of_empty_images_has_no_background(tmp_path):
+    file = others_file(tmp_path / "a.h5", np.full((2, 64, 64), 65535, np.uint16))
+    for spots in (CRYSTFEL, DIALS):
+        _, images, _ = analyse(tmp_path, [file], spots=spots)
+        assert [(image["background"], image["is_salt"], image["is_ice"]) for image in images] == [(None, False, False)] * 2
+    _, images, _ = analyse(tmp_path, [file], above={"level": 3})
+    assert [(image["background"], image["is_salt"], image["is_ice"]) for image in images] == [(None, None, None)] * 2
 
 
 @needs_lyso

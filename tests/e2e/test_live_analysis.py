@@ -210,7 +210,7 @@ def test_a_recipe_that_cannot_be_followed_is_refused_at_arm(tmp_path):
     try:
         for text, words in [
             ('[spots]\nmethod = "dispersoin"\n', ["spots.method"]),
-            ('[spots]\nmethod = "dispersion"\nspots_max = 100000\n', ["300006 numbers", "spots_max"]),
+            ('[spots]\nmethod = "dispersion"\nspots_max = 100000\n', ["300009 numbers", "spots_max"]),
             ('[[region]]\nname = "beam"\nshape = "circle"\nradius_px = 3\n', ["about the beam"]),
         ]:
             by.write_text(text)

@@ -8,7 +8,8 @@ use crate::peakfinder8::{self, Peakfinder8};
 use crate::plane::Plane;
 use crate::regions::{Region, RegionValues, Shape};
 use crate::resolution;
-use crate::sparse::count_above;
+use crate::salt;
+use crate::sparse::{Overflow, SparsePixels, count_above};
 use crate::spot::SpotList;
 use konkordia_kernels::Isa;
 use konkordia_kernels::azimuthal::Summed;
@@ -24,6 +25,9 @@ pub struct Tasks {
     pub regions: Vec<(String, Shape)>,
     /// Pixels above this value are counted: a whole number, 0 to 2^24.
     pub level: Option<f32>,
+    /// Most of these pixels of an image that are kept, and what becomes of an image with more; `None`: they are only
+    /// counted. Files of results take them; [`crate::figures::Figures`] do not have them.
+    pub keep_above: Option<(usize, Overflow)>,
     /// An image is a hit if this rule holds, instead of by its spots.
     pub hit_rule: Option<String>,
     /// An image is rejected if this rule holds.
@@ -48,6 +52,18 @@ pub struct SpotTask {
     pub d_angstrom: [f64; 2],
     /// An image with so many spots beside the rings of ice is a hit.
     pub hit_spots_min: u64,
+    /// When an image shows salt.
+    pub salt: salt::Settings,
+    /// When an image shows ice.
+    pub ice: resolution::IceSettings,
+}
+
+impl SpotTask {
+    /// This method for all resolutions, with the usual settings for what follows from the spots.
+    pub fn new(method: SpotMethod, spots_max: usize) -> Self {
+        let (salt, ice) = (salt::Settings::default(), resolution::IceSettings::default());
+        Self { method, spots_max, d_angstrom: [0.0, f64::INFINITY], hit_spots_min: 15, salt, ice }
+    }
 }
 
 /// The method that finds spots.
@@ -82,6 +98,8 @@ pub struct Results {
     pub regions: Vec<RegionValues>,
     /// Usable pixels above the level.
     pub above: Option<u64>,
+    /// These pixels, if they are kept.
+    pub above_pixels: Option<SparsePixels>,
 }
 
 /// The spots of an image and what follows from them.
@@ -91,12 +109,20 @@ pub struct SpotResults {
     pub list: SpotList,
     /// Spacing of each spot that was kept, angstrom; NaN without a geometry or wavelength.
     pub d_angstrom: Vec<f64>,
+    /// Whether each spot that was kept lies on a ring of ice.
+    pub is_ice: Vec<bool>,
     /// Spots that were kept and lie on a ring of ice.
     pub on_ice: u64,
     /// Estimated resolution of the image ([`resolution::estimate`]) from the spots beside the rings of ice.
     pub resolution_angstrom: Option<f64>,
     /// Enough spots beside the rings of ice.
     pub is_hit: bool,
+    /// The image shows salt ([`salt::Settings::hold`]). Never if not all spots were kept.
+    pub shows_salt: bool,
+    /// The image shows ice ([`resolution::IceSettings::hold`]).
+    pub shows_ice: bool,
+    /// Mean of the valid pixels beside the spots, as the method means it; `None` without such a pixel.
+    pub background: Option<f64>,
     sorted: Vec<f64>,
 }
 
@@ -107,6 +133,7 @@ pub struct Analyser {
     integrator: Option<Integrator>,
     regions: Vec<Region>,
     level: Option<f32>,
+    keep_above: Option<(usize, Overflow)>,
     geometry: Option<Geometry>,
 }
 
@@ -144,7 +171,8 @@ impl Analyser {
         };
         let regions = tasks.regions.iter().map(|(name, shape)| Region::new(name, shape, columns, usable)).collect();
         let (usable, geometry) = (usable.to_vec(), geometry.cloned());
-        Ok((Self { usable, finder, integrator, regions, level: tasks.level, geometry }, left_out))
+        let (level, keep_above) = (tasks.level, tasks.keep_above.filter(|_| tasks.level.is_some()));
+        Ok((Self { usable, finder, integrator, regions, level, keep_above, geometry }, left_out))
     }
 
     /// Room for the results of an image.
@@ -152,16 +180,25 @@ impl Analyser {
         let spots = self.finder.as_ref().map(|(_, task)| SpotResults {
             list: SpotList::new(task.spots_max),
             d_angstrom: Vec::with_capacity(task.spots_max),
+            is_ice: Vec::with_capacity(task.spots_max),
             sorted: Vec::with_capacity(task.spots_max),
             ..SpotResults::default()
         });
         let profile = self.integrator.as_ref().map(Integrator::profile);
-        Results { spots, profile, regions: vec![RegionValues::default(); self.regions.len()], above: None }
+        let above_pixels =
+            self.keep_above.map(|(pixels_max, overflow)| SparsePixels::new(pixels_max.min(self.usable.len()), overflow));
+        Results { spots, profile, regions: vec![RegionValues::default(); self.regions.len()], above: None, above_pixels }
     }
 
     /// Centres of the radial bins of the profile, in [`Tasks::profile_unit`]; `None` if none is made.
     pub fn profile_axis(&self) -> Option<Vec<f64>> {
         self.integrator.as_ref().map(|integrator| integrator.profile().radial)
+    }
+
+    /// Centres of the azimuthal bins of the cake, degrees; `None` if none is made.
+    pub fn cake_azimuth_deg(&self) -> Option<Vec<f64>> {
+        let cake = self.integrator.as_ref().filter(|integrator| integrator.settings().azimuth_bins > 1);
+        cake.map(|integrator| integrator.profile().azimuth_deg)
     }
 
     /// True if pixels above a level are counted.
@@ -188,10 +225,16 @@ impl Analyser {
         }
         if let (Some((finder, task)), Some(spots)) = (&mut self.finder, &mut out.spots) {
             match finder {
-                Finder::Peakfinder8(finder) => finder.find(isa, plane, &mut spots.list),
-                Finder::Dispersion(finder) => finder.find(isa, plane, &mut spots.list),
+                Finder::Peakfinder8(finder) => {
+                    finder.find(isa, plane, &mut spots.list);
+                    spots.background = finder.background();
+                }
+                Finder::Dispersion(finder) => {
+                    finder.find(isa, plane, &mut spots.list);
+                    spots.background = finder.background();
+                }
             }
-            spots.judge(self.geometry.as_ref(), task.hit_spots_min);
+            spots.judge(self.geometry.as_ref(), task);
         }
         if let (Some(integrator), Some(profile)) = (&mut self.integrator, &mut out.profile) {
             integrator.integrate(isa, plane, profile)?;
@@ -199,22 +242,33 @@ impl Analyser {
         for (region, values) in self.regions.iter().zip(&mut out.regions) {
             *values = region.look(plane);
         }
-        out.above = self.level.map(|level| count_above(isa, plane, &self.usable, P::from_photons(level)));
+        out.above = self.level.map(|level| {
+            let level = P::from_photons(level);
+            let Some(pixels) = &mut out.above_pixels else { return count_above(isa, plane, &self.usable, level) };
+            pixels.take(isa, plane, &self.usable, level);
+            pixels.found
+        });
         Ok(())
     }
 }
 
 impl SpotResults {
     /// What follows from the list.
-    fn judge(&mut self, geometry: Option<&Geometry>, hit_spots_min: u64) {
+    fn judge(&mut self, geometry: Option<&Geometry>, task: &SpotTask) {
         // Places on the detector begin at the corner of the first pixel, those of spots at its centre.
         let spacing = |x: f64, y: f64| geometry.and_then(|g| g.d_angstrom(x + 0.5, y + 0.5)).unwrap_or(f64::NAN);
         self.d_angstrom.clear();
         self.d_angstrom.extend(self.list.spots.iter().map(|spot| spacing(spot.x_px, spot.y_px)));
+        self.is_ice.clear();
+        self.is_ice.extend(self.d_angstrom.iter().map(|d| resolution::is_ice(*d)));
+        let beside_ice = || self.list.spots.iter().zip(&self.d_angstrom).zip(&self.is_ice).filter(|(_, is_ice)| !**is_ice);
+        let snr_and_d = beside_ice().map(|((spot, d), _)| (spot.snr, *d));
+        self.shows_salt = self.list.dropped() == 0 && task.salt.hold(snr_and_d, &mut self.sorted);
         self.sorted.clear();
-        self.sorted.extend(self.d_angstrom.iter().copied().filter(|d| !resolution::is_ice(*d)));
+        self.sorted.extend(beside_ice().map(|((_, d), _)| *d));
         self.on_ice = (self.d_angstrom.len() - self.sorted.len()) as u64;
-        self.is_hit = self.list.found - self.on_ice >= hit_spots_min;
+        self.is_hit = self.list.found - self.on_ice >= task.hit_spots_min;
+        self.shows_ice = task.ice.hold(self.on_ice, self.d_angstrom.len() as u64);
         self.resolution_angstrom = resolution::estimate(&mut self.sorted);
     }
 }
@@ -264,12 +318,13 @@ mod tests {
     }
 
     fn tasks() -> Tasks {
-        let spots = |method| SpotTask { method, spots_max: 100, d_angstrom: [0.0, f64::INFINITY], hit_spots_min: 2 };
+        let spots = |method| SpotTask { hit_spots_min: 2, ..SpotTask::new(method, 100) };
         Tasks {
             spots: Some(spots(SpotMethod::Peakfinder8(peakfinder8::Settings::default()))),
             azimuthal: Some(azimuthal::Settings { bins: 20, ..azimuthal::Settings::default() }),
             regions: vec![("all".into(), Shape::Box { x0_px: 0.0, y0_px: 0.0, x1_px: 1e3, y1_px: 1e3 })],
             level: Some(50.0),
+            keep_above: Some((10, Overflow::Truncate)),
             ..Tasks::default()
         }
     }
@@ -298,10 +353,51 @@ mod tests {
             assert!(spots.is_hit && spots.resolution_angstrom.is_none() && spots.d_angstrom.iter().all(|d| *d > 1.0));
             assert!((spots.list.spots[1].x_px - 20.5).abs() < 1e-9 && (spots.list.spots[1].y_px - 12.5).abs() < 1e-9);
             assert_eq!((results.above, results.regions[0].pixels), (Some(12), pixels.len() as u64));
+            let above = results.above_pixels.as_ref().unwrap();
+            assert_eq!((above.indices.len(), above.indices[2], above.values[9]), (10, 10 * SIZE[1] as u32 + 70, 400.0));
             assert_eq!(results.profile.as_ref().unwrap().pixels.iter().sum::<f64>(), pixels.len() as f64);
         }
         assert!(left_out.is_empty());
         assert!(analyser.analyse(Isa::Scalar, &Plane::own(&pixels[..800], 80), &mut results).unwrap_err().contains("800 pixels"));
+    }
+
+    #[test]
+    fn salt_and_ice_are_told_by_the_spots() {
+        let usable = vec![true; SIZE[0] * SIZE[1]];
+        // At 100 mm and 1 angstrom three pixels from the beam are 444 angstrom; at 2 mm they are 9 to 1.2 angstrom.
+        let near = Geometry::new(SIZE, [-3.0, -2.4, 2.0], [0.075, 0.0, 0.0], [0.0, 0.075, 0.0], Some(1.0)).unwrap();
+        let look = |geometry: Option<&Geometry>, method: SpotMethod, change: fn(&mut SpotTask)| {
+            let mut task = SpotTask::new(method, 100);
+            change(&mut task);
+            let tasks = Tasks { spots: Some(task), ..Tasks::default() };
+            let (mut analyser, _) = Analyser::new(&tasks, geometry, &usable, SIZE).unwrap();
+            let mut results = analyser.results();
+            analyser.analyse(Isa::detect(), &Plane::own(&image(), SIZE[1]), &mut results).unwrap();
+            results.spots.unwrap()
+        };
+        let (peakfinder8, dispersion) = (
+            || SpotMethod::Peakfinder8(peakfinder8::Settings::default()),
+            || SpotMethod::Dispersion(dispersion::Settings::default()),
+        );
+        // Four pixels of 400 on 5.5 with a deviation of 0.5.
+        for method in [peakfinder8(), dispersion()] {
+            let salt = look(Some(&near), method.clone(), |_| {});
+            assert!(
+                salt.shows_salt
+                    && salt.is_ice == [false, false, true]
+                    && salt.on_ice == 1
+                    && salt.d_angstrom.iter().all(|d| *d < 10.0),
+                "{salt:?}"
+            );
+            assert!((salt.background.unwrap() - 5.5).abs() < 0.1, "{salt:?}");
+            assert!(!look(Some(&geometry()), method.clone(), |_| {}).shows_salt, "reflections of 20 angstrom and more");
+            assert!(!look(Some(&near), method.clone(), |task| task.salt.snr_min = 1e6).shows_salt);
+            assert!(!look(Some(&near), method.clone(), |task| task.salt.spots_max = 1).shows_salt);
+            assert!(!look(Some(&near), method, |task| task.spots_max = 2).shows_salt, "not all spots are known");
+        }
+        assert!(look(None, dispersion(), |_| {}).shows_salt, "without spacings the other conditions decide");
+        let all_ice = |task: &mut SpotTask| task.ice = resolution::IceSettings { spots_min: 1, part_min: 0.3 };
+        assert!(look(Some(&near), peakfinder8(), all_ice).shows_ice && !look(Some(&near), peakfinder8(), |_| {}).shows_ice);
     }
 
     #[test]
@@ -319,7 +415,7 @@ mod tests {
         let usable = vec![true; SIZE[0] * SIZE[1]];
         let mut tasks = tasks();
         let method = SpotMethod::Dispersion(dispersion::Settings::default());
-        tasks.spots = Some(SpotTask { method, spots_max: 1, d_angstrom: [0.0, f64::INFINITY], hit_spots_min: 4 });
+        tasks.spots = Some(SpotTask { hit_spots_min: 4, ..SpotTask::new(method, 1) });
         let find = |tasks: &Tasks| {
             let (mut analyser, _) = Analyser::new(tasks, Some(&geometry()), &usable, SIZE).unwrap();
             let mut results = analyser.results();

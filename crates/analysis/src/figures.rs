@@ -27,17 +27,19 @@ impl Figures {
         list.extend(tasks.veto_rule.is_some().then_some(kinds::IS_REJECTED));
         let decisions = list.len() - 1;
         if let Some(task) = spots {
-            list.extend([kinds::SPOTS, kinds::SPOTS_ON_ICE, kinds::RESOLUTION, kinds::STORED_SPOTS]);
+            list.extend([kinds::SPOTS, kinds::SPOTS_ON_ICE, kinds::RESOLUTION, kinds::IS_SALT, kinds::IS_ICE]);
+            list.extend([kinds::BACKGROUND, kinds::STORED_SPOTS]);
             let length = task.spots_max;
             let lists = [kinds::SPOT_X, kinds::SPOT_Y, kinds::SPOT_INTENSITY];
             list.extend(lists.map(|kind| ResultKind { length, ..kind }).into_iter().filter(|_| length > 0));
         }
         if let Some(settings) = tasks.azimuthal.as_ref().filter(|_| has_geometry) {
-            let length = settings.bins;
-            list.push(ResultKind { length, ..kinds::PROFILE });
-            if settings.variance {
-                list.push(ResultKind { length, ..kinds::PROFILE_SIGMA });
-            }
+            let length = settings.bins.saturating_mul(settings.azimuth_bins);
+            let is_cake = settings.azimuth_bins > 1;
+            let [intensity, sigma] =
+                if is_cake { [kinds::CAKE, kinds::CAKE_SIGMA] } else { [kinds::PROFILE, kinds::PROFILE_SIGMA] };
+            list.push(ResultKind { length, ..intensity });
+            list.extend(settings.variance.then_some(ResultKind { length, ..sigma }));
         }
         if !tasks.regions.is_empty() {
             let of_regions = [kinds::REGION_PIXELS, kinds::REGION_SUM, kinds::REGION_MAX, kinds::REGION_X, kinds::REGION_Y];
@@ -50,7 +52,8 @@ impl Figures {
         let numbers = figures.numbers();
         if numbers > ANALYSIS_NUMBERS_MAX {
             return Err(format!(
-                "{numbers} numbers for each image (three for each spot of spots_max, one or two for each bin); at most \
+                "{numbers} numbers for each image (three for each spot of spots_max, one or two for each bin of the profile or \
+                 cake); at most \
                  {ANALYSIS_NUMBERS_MAX} are possible"
             ));
         }
@@ -64,7 +67,7 @@ impl Figures {
 
     /// How many numbers there are together.
     pub fn numbers(&self) -> usize {
-        self.kinds.iter().map(|kind| kind.length).sum()
+        self.kinds.iter().fold(0, |all, kind| all.saturating_add(kind.length))
     }
 
     /// Writes the results of an image; entries of lists that are not used are 0. Whether the image is a hit is that of
@@ -88,7 +91,9 @@ impl Figures {
         if let Some(spots) = &results.spots {
             let list = &spots.list.spots;
             let resolution = spots.resolution_angstrom.unwrap_or(f64::NAN).to_bits();
-            for number in [spots.list.found, spots.on_ice, resolution, list.len() as u64] {
+            let background = spots.background.unwrap_or(f64::NAN).to_bits();
+            let [salt, ice] = [spots.shows_salt, spots.shows_ice].map(u64::from);
+            for number in [spots.list.found, spots.on_ice, resolution, salt, ice, background, list.len() as u64] {
                 put(&mut one(number), 1);
             }
             let length = spots.list.spots_max();
@@ -186,7 +191,7 @@ mod tests {
     fn tasks(spots_max: usize) -> Tasks {
         let method = SpotMethod::Dispersion(dispersion::Settings::default());
         Tasks {
-            spots: Some(SpotTask { method, spots_max, d_angstrom: [0.0, f64::INFINITY], hit_spots_min: 1 }),
+            spots: Some(SpotTask { hit_spots_min: 1, ..SpotTask::new(method, spots_max) }),
             azimuthal: Some(azimuthal::Settings { bins: 3, variance: true, ..azimuthal::Settings::default() }),
             regions: vec![
                 ("one".into(), Shape::Box { x0_px: 21.0, y0_px: 11.0, x1_px: 21.0, y1_px: 11.0 }),
@@ -226,7 +231,7 @@ mod tests {
         assert_eq!((number("region_x_px"), number("region_pixels")), (json!([21.0, null]), json!([1, 0])));
         let profile = results.profile.unwrap();
         assert_eq!((number("profile_intensity"), number("profile_sigma")), (json!(profile.intensity), json!(profile.sigma)));
-        assert_eq!(figures.numbers(), 1 + 5 + 3 * 4 + 2 * 3 + 5 * 2 + 1);
+        assert_eq!(figures.numbers(), 1 + 8 + 3 * 4 + 2 * 3 + 5 * 2 + 1);
     }
 
     #[test]
@@ -236,6 +241,26 @@ mod tests {
         let no_lists = Figures::of(&tasks(0), true).unwrap();
         assert!(no_lists.kinds().contains(&kinds::STORED_SPOTS) && no_lists.kinds().iter().all(|kind| kind.length > 0));
         assert!(Figures::of(&tasks(6000), true).unwrap_err().contains("at most 16371"));
+    }
+
+    #[test]
+    fn a_cake_is_a_list_of_its_own() {
+        let azimuthal = |bins, azimuth_bins| azimuthal::Settings { bins, azimuth_bins, ..tasks(4).azimuthal.unwrap() };
+        let tasks = Tasks { azimuthal: Some(azimuthal(3, 4)), spots: None, ..tasks(4) };
+        let figures = Figures::of(&tasks, true).unwrap();
+        let cake = figures.kinds().iter().find(|kind| kind.name == "cake_intensity").unwrap();
+        assert!(cake.length == 12 && !figures.kinds().iter().any(|kind| kind.name == kinds::PROFILE.name));
+        let mut analyser = analyser(&tasks);
+        let mut results = analyser.results();
+        let pixels: Vec<u16> = (0..SIZE[0] * SIZE[1]).map(|n| (n % 97) as u16).collect();
+        analyser.analyse(Isa::detect(), &Plane::own(&pixels, SIZE[1]), &mut results).unwrap();
+        let mut image = ImageResults::new(figures.kinds().into());
+        figures.fill(&results, image.fill());
+        let profile = results.profile.unwrap();
+        assert_eq!((&image.to_json()["cake_intensity"], profile.azimuth_deg.len()), (&json!(profile.intensity), 4));
+        assert_eq!(analyser.cake_azimuth_deg().unwrap(), [-135.0, -45.0, 45.0, 135.0]);
+        let many = Tasks { azimuthal: Some(azimuthal(1000, 360)), ..tasks };
+        assert!(Figures::of(&many, true).unwrap_err().contains("720"), "two for each of 360000 bins");
     }
 
     #[test]

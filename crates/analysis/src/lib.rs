@@ -34,6 +34,7 @@ pub mod poni;
 pub mod regions;
 pub mod resolution;
 pub mod rule;
+pub mod salt;
 pub mod sparse;
 pub mod spot;
 

@@ -17,6 +17,34 @@ pub fn is_ice(d_angstrom: f64) -> bool {
     ICE_ANGSTROM.iter().any(|ice| (of(d_angstrom) - of(*ice)).abs() <= ICE_HALF_WIDTH_PER_ANGSTROM2)
 }
 
+/// Version of what the settings mean.
+pub const ICE_SETTINGS_VERSION: &str = "ice-1";
+
+/// When an image shows ice: [`Self::hold`].
+///
+/// The rings cover about a tenth of 1/d^2, in which the spots of a crystal lie evenly, so about every tenth spot of any
+/// crystal lies on one of them by chance (10 to 11 % on two frames of thaumatin).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct IceSettings {
+    /// Fewest spots on rings of ice.
+    pub spots_min: u64,
+    /// Least part of all spots that lie on rings of ice, 0 to 1.
+    pub part_min: f64,
+}
+
+impl Default for IceSettings {
+    fn default() -> Self {
+        Self { spots_min: 5, part_min: 0.25 }
+    }
+}
+
+impl IceSettings {
+    /// True if so many of an image's spots lie on rings of ice that it shows ice.
+    pub fn hold(&self, on_ice: u64, spots: u64) -> bool {
+        on_ice >= self.spots_min && on_ice as f64 >= self.part_min * spots as f64
+    }
+}
+
 /// The spacing that 95 % of these spots exceed; `None` for fewer than [`SPOTS_MIN`] spots. Sorts them; spacings that
 /// are not finite do not count.
 pub fn estimate(d_angstrom: &mut Vec<f64>) -> Option<f64> {
@@ -59,6 +87,13 @@ mod tests {
             assert!(is_ice(ice) && is_ice(d));
         }
         assert!(!is_ice(3.0) && !is_ice(5.0) && !is_ice(f64::NAN) && !is_ice(f64::INFINITY) && !is_ice(0.0));
+    }
+
+    #[test]
+    fn ice_is_more_than_what_lies_on_its_rings_by_chance() {
+        let ice = IceSettings { spots_min: 5, part_min: 0.25 };
+        assert!(ice.hold(5, 5) && ice.hold(5, 20) && ice.hold(100, 400));
+        assert!(!ice.hold(4, 4) && !ice.hold(5, 21) && !ice.hold(40, 400) && !ice.hold(0, 0));
     }
 
     #[test]

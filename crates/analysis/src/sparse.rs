@@ -78,9 +78,114 @@ impl<P: Measured> SparseImage<P> {
     }
 }
 
+/// What becomes of an image with more pixels above the level than are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Overflow {
+    /// Its first pixels are kept.
+    #[default]
+    Truncate,
+    /// None of its pixels is kept.
+    None,
+}
+
+/// The pixels of an image above a level, with their numbers in the image, row by row: one row of a sparse matrix of
+/// images (CSR). At most `pixels_max` are kept; all are counted.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SparsePixels {
+    /// Numbers of the pixels that are kept, ascending.
+    pub indices: Vec<u32>,
+    /// Their values.
+    pub values: Vec<f64>,
+    /// Pixels above the level, also those that are not kept.
+    pub found: u64,
+    pixels_max: usize,
+    overflow: Overflow,
+}
+
+/// Pixels that are looked at together.
+const BLOCK: usize = 4096;
+
+impl SparsePixels {
+    /// Room for so many pixels; it takes its memory here.
+    pub fn new(pixels_max: usize, overflow: Overflow) -> Self {
+        let room = || Vec::with_capacity(pixels_max);
+        Self { indices: room(), values: Vec::with_capacity(pixels_max), found: 0, pixels_max, overflow }
+    }
+
+    /// Takes the usable pixels of an image whose values are measurements above `level`.
+    ///
+    /// # Panics
+    /// If it is not known of each pixel whether it is usable, or if there are more than 2^32.
+    pub fn take<P: Measured>(&mut self, isa: Isa, plane: &Plane<'_, P>, usable: &[bool], level: P) {
+        assert!(plane.pixels.len() == usable.len() && u32::try_from(usable.len().saturating_sub(1)).is_ok());
+        self.indices.clear();
+        self.values.clear();
+        self.found = 0;
+        let (mut places, mut values) = ([0; BLOCK], [P::MASKED; BLOCK]);
+        for (block, (pixels, usable)) in plane.pixels.chunks(BLOCK).zip(usable.chunks(BLOCK)).enumerate() {
+            let found = above::collect(isa, pixels, usable, level, plane.high, &mut places, &mut values);
+            self.found += found as u64;
+            let kept = found.min(self.pixels_max - self.indices.len());
+            self.indices.extend(places[..kept].iter().map(|place| (block * BLOCK) as u32 + place));
+            self.values.extend(values[..kept].iter().map(|value| value.to_f64()));
+        }
+        if self.overflow == Overflow::None && !self.is_whole() {
+            self.indices.clear();
+            self.values.clear();
+        }
+    }
+
+    /// True if all pixels that were found are here.
+    pub fn is_whole(&self) -> bool {
+        self.found == self.indices.len() as u64
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn pixels_equal_naive_code<P: Measured>(rows: usize, columns: usize) {
+        let special = [P::MISSING, P::MASKED, P::INVALID, P::SATURATED, P::VALID_MIN, P::VALID_MAX];
+        let pixel = |n: usize| match n * 7919 % 101 {
+            k if k < 6 => special[k],
+            k => P::from_photons(k as f32 * 3.0),
+        };
+        let pixels: Vec<P> = (0..rows * columns).map(pixel).collect();
+        let usable: Vec<bool> = (0..pixels.len()).map(|n| n % 11 != 3).collect();
+        let plane = Plane::own(&pixels, columns);
+        let is_above = |n: usize| usable[n] && plane.is_valid(pixels[n]) && pixels[n].to_f64() > 150.0;
+        let naive: Vec<usize> = (0..pixels.len()).filter(|n| is_above(*n)).collect();
+        for room in [0, 1, naive.len().saturating_sub(1), naive.len(), naive.len() + 9] {
+            for overflow in [Overflow::Truncate, Overflow::None] {
+                let mut sparse = SparsePixels::new(room, overflow);
+                let memory = (sparse.indices.as_ptr(), sparse.values.as_ptr());
+                for &isa in Isa::available().iter().chain(Isa::available()) {
+                    sparse.take(isa, &plane, &usable, P::from_photons(150.0));
+                    let kept = if overflow == Overflow::None && naive.len() > room { 0 } else { naive.len().min(room) };
+                    let context = format!("{:?}, {rows} x {columns}, room {room}, {overflow:?}, {isa}", P::TYPE);
+                    assert_eq!((sparse.found, sparse.is_whole()), (naive.len() as u64, kept == naive.len()), "{context}");
+                    assert!(sparse.indices.iter().map(|n| *n as usize).eq(naive[..kept].iter().copied()), "{context}");
+                    assert!(sparse.values.iter().copied().eq(naive[..kept].iter().map(|n| pixels[*n].to_f64())), "{context}");
+                    assert_eq!(memory, (sparse.indices.as_ptr(), sparse.values.as_ptr()), "no memory is taken");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn sparse_pixels_are_those_of_naive_code() {
+        for (rows, columns) in [(0, 7), (1, 1), (1, 4096), (17, 241), (3, 4097), (70, 131)] {
+            pixels_equal_naive_code::<i16>(rows, columns);
+            pixels_equal_naive_code::<u16>(rows, columns);
+            pixels_equal_naive_code::<i32>(rows, columns);
+            pixels_equal_naive_code::<u32>(rows, columns);
+            pixels_equal_naive_code::<f32>(rows, columns);
+        }
+        let mut none = SparsePixels::new(9, Overflow::Truncate);
+        none.take(Isa::detect(), &Plane::own(&[f32::NAN, f32::INFINITY, 7.0], 3), &[true, true, false], 1.0);
+        assert!(none.is_whole() && none.found == 0);
+    }
 
     fn image() -> (Vec<u16>, Vec<bool>) {
         let pixels: Vec<u16> = (0..7 * 300).map(|n| if n % 13 == 0 { 200 + (n % 50) as u16 } else { (n % 90) as u16 }).collect();

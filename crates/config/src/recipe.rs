@@ -17,6 +17,10 @@ pub struct Recipe {
     pub regions: Vec<RegionKeys>,
     /// Pixels above this level are counted, 0 to 2^24.
     pub level: Option<u32>,
+    /// Most of these pixels of an image that are stored; 0: they are only counted.
+    pub above_pixels_max: usize,
+    /// Of an image with more of them none is stored.
+    pub above_none_on_overflow: bool,
     /// Spots of a hit.
     pub hit_spots_min: Option<u64>,
     /// Rule of a hit, instead.
@@ -67,6 +71,10 @@ pub struct SpotKeys {
     pub count_min: Option<usize>,
     pub gain: Option<f64>,
     pub extended: Option<bool>,
+    pub salt_spots_max: Option<usize>,
+    pub salt_snr_min: Option<f64>,
+    pub ice_spots_min: Option<u64>,
+    pub ice_part_min: Option<f64>,
 }
 
 /// The keys of `[azimuthal]`.
@@ -79,6 +87,7 @@ pub struct AzimuthalKeys {
     pub range: Option<[f64; 2]>,
     pub is_split: bool,
     pub azimuth_deg: Option<[f64; 2]>,
+    pub azimuth_bins: usize,
     pub polarization: Option<f64>,
     pub solid_angle: bool,
     pub variance: bool,
@@ -173,6 +182,8 @@ impl Recipe {
             azimuthal: azimuthal.span.is_some().then(|| read_azimuthal(azimuthal, d)),
             regions: regions.iter().filter_map(|region| read_region(region, d)).collect(),
             level: above.span.is_some().then(|| read_level(above, d)).flatten(),
+            above_pixels_max: above.integer("pixels_max").map_or(0, |n| n as usize),
+            above_none_on_overflow: above.text("on_overflow") == Some("none"),
             hit_spots_min: spots.span.as_ref().map(|_| hits.integer("spots_min").map_or(15, whole)),
             hit_rule: hits.text("rule").map(str::to_owned),
             veto: veto.span.is_some().then(|| read_veto(veto, d)).flatten(),
@@ -253,6 +264,10 @@ fn read_spots(t: &Table, d: &mut Diagnostics) -> Option<SpotKeys> {
         count_min: t.integer("count_min").map(|n| n as usize),
         gain: t.number("gain"),
         extended: t.flag("extended"),
+        salt_spots_max: t.integer("salt_spots_max").map(|n| n as usize),
+        salt_snr_min: t.number("salt_snr_min"),
+        ice_spots_min: t.integer("ice_spots_min").map(|n| n as u64),
+        ice_part_min: t.number("ice_part_min"),
     })
 }
 
@@ -275,6 +290,7 @@ fn read_azimuthal(t: &Table, d: &mut Diagnostics) -> AzimuthalKeys {
         range: t.numbers("range"),
         is_split: t.text("splitting") == Some("full"),
         azimuth_deg: t.numbers("azimuth_deg"),
+        azimuth_bins: t.integer("azimuth_bins").map_or(1, |n| n as usize),
         polarization: t.number("polarization"),
         solid_angle: t.flag("solid_angle").unwrap_or(true),
         variance: t.flag("variance").unwrap_or(false),
@@ -342,7 +358,7 @@ mod tests {
     #[test]
     fn a_recipe_is_read() {
         let text = "[spots]\nmethod = \"dispersion\"\nhalf_window_px = [3, 2]\nd_min_angstrom = 2.0\n[hits]\nspots_min = 7\n\
-                    [azimuthal]\nbins = 500\nsplitting = \"full\"\nrange = [0.5, 4]\n[above]\nlevel = 3\n\
+                    [azimuthal]\nbins = 500\nsplitting = \"full\"\nrange = [0.5, 4]\n[above]\nlevel = 3\npixels_max = 7\non_overflow = \"none\"\n\
                     [[region]]\nname = \"a\"\nshape = \"box\"\ncorners_px = [1, 2, 3, 4]\n\
                     [[region]]\nname = \"b\"\nshape = \"sector\"\nradius_px = 9\nfrom_deg = -20\n";
         let recipe = check(text).unwrap();
@@ -351,6 +367,7 @@ mod tests {
         let azimuthal = recipe.azimuthal.unwrap();
         assert_eq!((azimuthal.bins, azimuthal.is_split, azimuthal.range), (500, true, Some([0.5, 4.0])));
         assert_eq!((recipe.level, recipe.hit_spots_min, recipe.veto), (Some(3), Some(7), None));
+        assert_eq!((recipe.above_pixels_max, recipe.above_none_on_overflow, azimuthal.azimuth_bins), (7, true, 1));
         let veto = check("[above]\nlevel = 3\n[veto]\nrule = \"pixels_above < 9\"\n").unwrap().veto.unwrap();
         assert_eq!((veto.rule.as_str(), veto.drops, veto.keep_one_in), ("pixels_above < 9", false, 100));
         let veto = check("[veto]\nrule = \"a\"\nmode = \"drop\"\nkeep_one_in = 0\n[hits]\nrule = \"b\"\n").unwrap();

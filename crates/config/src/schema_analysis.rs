@@ -65,6 +65,22 @@ pub(super) const KEYS: &[Key] = &[
     key("spots", "gain", Kind::Number(1e-6, 1e6), "1", "dispersion: value of a pixel for one photon"),
     key("spots", "extended", Kind::Flag, "true", "dispersion: the extended method, which is the default of DIALS"),
     key(
+        "spots",
+        "salt_spots_max",
+        Kind::Integer(0, 1_000_000),
+        "20",
+        "an image of salt has at most so many spots beside ice; 0 = never",
+    ),
+    key(
+        "spots",
+        "salt_snr_min",
+        Kind::Number(0.0, 1e9),
+        "100",
+        "least median of the signal-to-noise ratios of the spots on an image of salt",
+    ),
+    key("spots", "ice_spots_min", COUNT, "5", "an image of ice has at least so many spots on the rings of ice"),
+    key("spots", "ice_part_min", Kind::Number(0.0, 1.0), "0.25", "and at least this part of all its spots lies there"),
+    key(
         "azimuthal",
         "axis",
         Kind::Choice(&["q", "two_theta", "d"]),
@@ -87,6 +103,7 @@ pub(super) const KEYS: &[Key] = &[
         "all around",
         "only azimuths from the first angle to the second",
     ),
+    key("azimuthal", "azimuth_bins", Kind::Integer(1, 100_000), "1", "bins of the azimuth: 1 = a profile; more = a cake"),
     key(
         "azimuthal",
         "polarization",
@@ -118,6 +135,20 @@ pub(super) const KEYS: &[Key] = &[
     ),
     key("region", "width_deg", Kind::Number(0.0, 360.0), "360", "how far a sector reaches from there"),
     key("above", "level", Kind::Integer(0, 1 << 24), "required", "pixels above this value are counted"),
+    key(
+        "above",
+        "pixels_max",
+        Kind::Integer(0, 100_000_000),
+        "0",
+        "most of these pixels of an image that `analyse` stores; all are counted",
+    ),
+    key(
+        "above",
+        "on_overflow",
+        Kind::Choice(&["truncate", "none"]),
+        "truncate",
+        "of an image with more of them: truncate = its first ones are stored, row by row; none = none of them",
+    ),
     key("hits", "spots_min", Kind::Integer(1, 1_000_000), "15", "an image with so many spots, ice left out, is a hit"),
     key(
         "hits",

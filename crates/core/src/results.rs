@@ -170,6 +170,14 @@ pub mod analysis {
     /// Rejected by the rule of the veto or not.
     pub const IS_REJECTED: ResultKind =
         kind("is_rejected", U64, "", "1 if the rule of the veto rejects the image, whether it is dropped or not");
+    /// Salt or not.
+    pub const IS_SALT: ResultKind = kind("is_salt", U64, "", "1 if the image shows salt: few spots, all strong, none coarse");
+    /// Ice or not.
+    pub const IS_ICE: ResultKind =
+        kind("is_ice", U64, "", "1 if the image shows ice: more spots on its rings than lie there by chance");
+    /// Background beside the spots.
+    pub const BACKGROUND: ResultKind =
+        kind("background", F64, "pixel value", "mean of the valid pixels beside the spots; NaN without such a pixel");
     /// Spots in the lists; the name is that of CXI files.
     pub const STORED_SPOTS: ResultKind = kind("nPeaks", U64, "", "spots in the lists (CXI)");
     /// Column of each.
@@ -193,6 +201,11 @@ pub mod analysis {
         kind("profile_intensity", F64, "pixel value", "mean intensity of a pixel by bin of the profile");
     /// Its standard deviation.
     pub const PROFILE_SIGMA: ResultKind = kind("profile_sigma", F64, "pixel value", "standard deviation of profile_intensity");
+    /// The cake.
+    pub const CAKE: ResultKind =
+        kind("cake_intensity", F64, "pixel value", "mean intensity of a pixel by bin of the cake, one azimuth after the other");
+    /// Its standard deviation.
+    pub const CAKE_SIGMA: ResultKind = kind("cake_sigma", F64, "pixel value", "standard deviation of cake_intensity");
     /// Pixels of each region.
     pub const REGION_PIXELS: ResultKind = kind("region_pixels", U64, "pixel", "valid pixels of each region");
     /// Their sum.
@@ -210,11 +223,14 @@ pub mod analysis {
     pub const PIXELS_ABOVE: ResultKind = kind("pixels_above", U64, "pixel", "valid pixels above the level of the recipe");
 
     /// All of them.
-    pub const ALL: [ResultKind; 18] = [
+    pub const ALL: [ResultKind; 23] = [
         IS_ANALYSED,
         SPOTS,
         SPOTS_ON_ICE,
         RESOLUTION,
+        IS_SALT,
+        IS_ICE,
+        BACKGROUND,
         IS_HIT,
         IS_REJECTED,
         STORED_SPOTS,
@@ -223,6 +239,8 @@ pub mod analysis {
         SPOT_INTENSITY,
         PROFILE,
         PROFILE_SIGMA,
+        CAKE,
+        CAKE_SIGMA,
         REGION_PIXELS,
         REGION_SUM,
         REGION_MAX,

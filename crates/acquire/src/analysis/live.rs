@@ -75,7 +75,8 @@ pub fn prepare(
     // Where the beam meets the detector does not depend on the size of the image.
     let (size, pixel) = (announced.0.unwrap_or([1, 1]), announced.1.unwrap_or(PixelType::Uint16));
     let geometry = Geometry::of_run(size, &facts_of(size, pixel).metadata);
-    let tasks = tasks::of(&recipe, geometry.as_ref().ok()).map_err(wrong)?;
+    let mut tasks = tasks::of(&recipe, geometry.as_ref().ok()).map_err(wrong)?;
+    let stores_no_pixels = tasks.keep_above.take().is_some();
     let figures = Figures::of(&tasks, geometry.is_ok()).map_err(wrong)?;
     let kinds = figures.kinds().to_vec();
     let all: Vec<_> = before.iter().chain(&kinds).copied().collect();
@@ -92,6 +93,8 @@ pub fn prepare(
         texts.extend(analysers.first().map_or_else(Vec::new, LiveAnalyser::texts));
         notes.extend(geometry.err().filter(|_| !notes.is_empty()));
     }
+    let why = "pixels above the level are counted, and not stored: above.pixels_max is for `konkordia analyse --output`";
+    notes.extend(stores_no_pixels.then(|| why.to_owned()));
     let memory_bytes = workers as u64 * THREAD_PIXEL_BYTES * (size[0] * size[1]) as u64;
     let analysers = analysers.into_iter().map(|analyser| Box::new(analyser) as Box<dyn ImageAnalyser>).collect();
     let (metadata, queue_images) = (ImageMetadata::default(), options.queue_images);
@@ -229,7 +232,8 @@ impl LiveAnalyser {
         let regions = (!regions.is_empty()).then(|| text("regions", json!(regions)));
         let axis = analyser.profile_axis().zip(self.scene.tasks.profile_unit());
         let axis = axis.map(|(axis, unit)| [text("profile_axis", json!(axis)), text("profile_unit", json!(unit))]);
-        regions.into_iter().chain(axis.into_iter().flatten()).collect()
+        let azimuths = analyser.cake_azimuth_deg().map(|azimuths| text("cake_azimuth_deg", json!(azimuths)));
+        regions.into_iter().chain(axis.into_iter().flatten()).chain(azimuths).collect()
     }
 
     /// Makes the tables for images of this size and type. Returns what is left out.

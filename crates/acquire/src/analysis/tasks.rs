@@ -4,7 +4,9 @@ use konkordia_analysis::analyser::{SpotMethod, SpotTask, Tasks};
 use konkordia_analysis::azimuthal::{self, Splitting};
 use konkordia_analysis::geometry::{Geometry, Radial};
 use konkordia_analysis::regions::Shape;
-use konkordia_analysis::{dispersion, peakfinder8};
+use konkordia_analysis::resolution::{ICE_SETTINGS_VERSION, IceSettings};
+use konkordia_analysis::sparse::Overflow;
+use konkordia_analysis::{dispersion, peakfinder8, salt};
 use konkordia_config::recipe::{self, AzimuthalKeys, Recipe, RegionForm, RegionKeys, SpotKeys};
 use serde_json::{Value, json};
 
@@ -18,6 +20,10 @@ pub fn of(recipe: &Recipe, geometry: Option<&Geometry>) -> Result<Tasks, String>
         azimuthal: recipe.azimuthal.as_ref().map(azimuthal),
         regions: recipe.regions.iter().map(|keys| region(keys, geometry)).collect::<Result<_, String>>()?,
         level: recipe.level.map(|level| level as f32),
+        keep_above: (recipe.above_pixels_max > 0).then(|| {
+            let overflow = if recipe.above_none_on_overflow { Overflow::None } else { Overflow::Truncate };
+            (recipe.above_pixels_max, overflow)
+        }),
         hit_rule: recipe.hit_rule.clone(),
         veto_rule: recipe.veto.as_ref().map(|veto| veto.rule.clone()),
     })
@@ -55,7 +61,16 @@ fn spots(keys: &SpotKeys, hit_spots_min: u64) -> SpotTask {
         }
     };
     let d_angstrom = [keys.d_min_angstrom.unwrap_or(0.0), keys.d_max_angstrom.unwrap_or(f64::INFINITY)];
-    SpotTask { method, spots_max: keys.spots_max, d_angstrom, hit_spots_min }
+    let usual = SpotTask::new(method, keys.spots_max);
+    let salt = salt::Settings {
+        spots_max: keys.salt_spots_max.unwrap_or(usual.salt.spots_max),
+        snr_min: keys.salt_snr_min.unwrap_or(usual.salt.snr_min),
+    };
+    let ice = IceSettings {
+        spots_min: keys.ice_spots_min.unwrap_or(usual.ice.spots_min),
+        part_min: keys.ice_part_min.unwrap_or(usual.ice.part_min),
+    };
+    SpotTask { d_angstrom, hit_spots_min, salt, ice, ..usual }
 }
 
 fn azimuthal(keys: &AzimuthalKeys) -> azimuthal::Settings {
@@ -69,6 +84,7 @@ fn azimuthal(keys: &AzimuthalKeys) -> azimuthal::Settings {
         range: keys.range,
         splitting: if keys.is_split { Splitting::Full } else { Splitting::None },
         azimuth_deg: keys.azimuth_deg,
+        azimuth_bins: keys.azimuth_bins,
         polarization: keys.polarization,
         solid_angle: keys.solid_angle,
         variance: keys.variance,
@@ -116,7 +132,14 @@ pub fn to_json(tasks: &Tasks) -> Value {
         value["d_min_angstrom"] = json!(d_min);
         value["d_max_angstrom"] = json!(d_max.is_finite().then_some(d_max));
         value["hit_spots_min"] = json!(task.hit_spots_min);
+        let salt = json!({ "settings_version": salt::SETTINGS_VERSION, "spots_max": task.salt.spots_max, "snr_min": task.salt.snr_min });
+        let ice =
+            json!({ "settings_version": ICE_SETTINGS_VERSION, "spots_min": task.ice.spots_min, "part_min": task.ice.part_min });
+        (value["salt"], value["ice"]) = (salt, ice);
         value
     });
-    json!({ "spots": spots, "hit_rule": tasks.hit_rule, "veto_rule": tasks.veto_rule, "level": tasks.level, "regions": tasks.regions.iter().map(|(name, _)| name).collect::<Vec<_>>() })
+    let keep_above = tasks.keep_above.map(|(pixels_max, overflow)| {
+        json!({ "pixels_max": pixels_max, "on_overflow": if overflow == Overflow::None { "none" } else { "truncate" } })
+    });
+    json!({ "spots": spots, "hit_rule": tasks.hit_rule, "veto_rule": tasks.veto_rule, "level": tasks.level, "above_pixels": keep_above, "regions": tasks.regions.iter().map(|(name, _)| name).collect::<Vec<_>>() })
 }

@@ -275,6 +275,41 @@ fn all_azimuths_of_a_cake_are_the_profile() {
 }
 
 #[test]
+fn each_azimuth_of_a_cake_is_the_profile_of_its_sector() {
+    let g = Geometry::of_run([43, 57], &facts([24.3, 19.9], true)).unwrap();
+    let mut random = Random(11);
+    let pixels = pixels::<u16>(43 * 57, 20, &mut random);
+    let usable: Vec<bool> = (0..pixels.len()).map(|_| !random.next().is_multiple_of(9)).collect();
+    let plane = Plane::own(&pixels, 57);
+    // Shares of split pixels are numbers of single precision, and cut at other places.
+    for (splitting, tolerance) in [(Splitting::None, 0.0), (Splitting::BoundingBox, 3e-7), (Splitting::Full, 3e-7)] {
+        let base = Settings { splitting, range: Some([0.02, 0.5]), bins: 31, variance: true, ..Settings::default() };
+        let settings = Settings { azimuth_bins: 9, azimuth_deg: Some([-170.0, 190.0]), ..base.clone() };
+        let cake = integrated(&mut Integrator::new(&g, settings, &usable).unwrap(), &plane);
+        for sector in 0..9 {
+            let from_deg = -170.0 + 40.0 * sector as f64;
+            let settings = Settings { azimuth_deg: Some([from_deg, from_deg + 40.0]), ..base.clone() };
+            let profile = integrated(&mut Integrator::new(&g, settings, &usable).unwrap(), &plane);
+            let of_sector = sector * 31..(sector + 1) * 31;
+            // A mean over next to no pixel is known no better than its share.
+            for (of_cake, of_profile, tolerance) in [
+                (&cake.sum, &profile.sum, tolerance),
+                (&cake.pixels, &profile.pixels, tolerance),
+                (&cake.normalization, &profile.normalization, tolerance),
+                (&cake.variance, &profile.variance, tolerance),
+                (&cake.intensity, &profile.intensity, 1e3 * tolerance),
+            ] {
+                let is_known = |n: &usize| profile.pixels[*n] > 1e-3 || splitting == Splitting::None;
+                let known = |list: &[f64]| (0..31).filter(is_known).map(|n| list[n]).collect::<Vec<_>>();
+                near(&known(&of_cake[of_sector.clone()]), &known(of_profile), tolerance, &format!("{splitting:?}, {sector}"));
+            }
+            assert_eq!(profile.azimuth_deg.len(), 1);
+            assert!((cake.azimuth_deg[sector] - profile.azimuth_deg[0]).abs() < 1e-9);
+        }
+    }
+}
+
+#[test]
 fn pixels_in_a_bin_of_a_cake_lie_there() {
     let g = Geometry::of_run([60, 60], &facts([30.0, 30.0], false)).unwrap();
     // Only the pixels above the beam, to its right.

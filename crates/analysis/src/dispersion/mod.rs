@@ -21,7 +21,7 @@ use crate::spot::SpotList;
 use konkordia_kernels::Isa;
 use konkordia_kernels::dispersion::Value;
 use konkordia_kernels::stats::Measured;
-use rows::Rows;
+use rows::{Pixels, Rows};
 use std::sync::Arc;
 use strong::Strong;
 
@@ -41,6 +41,7 @@ pub struct Dispersion {
     runs: Vec<Run<Strong>>,
     components: Components<Strong>,
     ordered: Ordered,
+    background: Option<f64>,
 }
 
 impl Dispersion {
@@ -61,6 +62,7 @@ impl Dispersion {
             runs: Vec::with_capacity(columns / 2 + 1),
             components: Components::new(columns, Neighbours::Four),
             ordered: Ordered::default(),
+            background: None,
             settings,
         })
     }
@@ -79,16 +81,23 @@ impl Dispersion {
                 ordered.push(strong.first(), spot);
             }
         };
-        if P::TYPE.is_float() {
-            pass(isa, plane, settings, usable, float, runs, components, &mut done);
+        let beside = if P::TYPE.is_float() {
+            pass(isa, plane, settings, usable, float, runs, components, &mut done)
         } else {
-            pass(isa, plane, settings, usable, whole, runs, components, &mut done);
-        }
+            pass(isa, plane, settings, usable, whole, runs, components, &mut done)
+        };
         ordered.give(list);
+        self.background = (beside.count > 0).then(|| beside.sum / beside.count as f64);
+    }
+
+    /// Mean of the valid pixels below 2^24 of the last image that are not strong, in the unit of the pixels; `None`
+    /// before the first image and without such a pixel.
+    pub fn background(&self) -> Option<f64> {
+        self.background
     }
 }
 
-/// All rows of an image.
+/// All rows of an image. Gives the pixels that count and are not strong.
 #[expect(clippy::too_many_arguments, reason = "the parts of one object, for two types of rows")]
 fn pass<P: Measured, V: Value>(
     isa: Isa,
@@ -99,24 +108,28 @@ fn pass<P: Measured, V: Value>(
     runs: &mut Vec<Run<Strong>>,
     components: &mut Components<Strong>,
     done: &mut impl FnMut(&Strong),
-) {
+) -> Pixels {
     rows.clear();
+    let mut strong = Pixels::default();
     for step in 0..rows.steps() {
         if let Some(row) = rows.step(isa, plane, usable, step) {
-            find_runs(plane, settings, rows, row, runs);
+            find_runs(plane, settings, rows, row, runs, &mut strong);
             components.row(runs, done);
         }
     }
     components.finish(done);
+    let Pixels { count, sum } = rows.counted();
+    Pixels { count: count - strong.count, sum: sum - strong.sum }
 }
 
-/// Finds the strong pixels of a row.
+/// Finds the strong pixels of a row, and adds those that count to `counted`.
 fn find_runs<P: Measured, V: Value>(
     plane: &Plane<P>,
     settings: &Settings,
     rows: &Rows<V>,
     row: usize,
     runs: &mut Vec<Run<Strong>>,
+    counted: &mut Pixels,
 ) {
     runs.clear();
     let pixels = &plane.pixels[row * plane.columns..(row + 1) * plane.columns];
@@ -128,10 +141,13 @@ fn find_runs<P: Measured, V: Value>(
         for (n, _) in candidates.iter().enumerate().filter(|(_, candidate)| **candidate != 0) {
             let column = block * WORD + n;
             let around = rows.around(column);
-            let place = [row, column];
-            let Some(strong) = Strong::test(settings, pixels[column].to_f64(), around, place, plane.columns) else {
+            let (place, value) = ([row, column], pixels[column].to_f64());
+            let Some(strong) = Strong::test(settings, value, around, place, plane.columns) else {
                 continue;
             };
+            if Rows::<V>::counts(value) {
+                counted.add((1, value));
+            }
             match runs.last_mut() {
                 Some(run) if run.end == column => {
                     run.end += 1;

@@ -4,7 +4,7 @@ use super::settings::{FAR_PX, Settings};
 use crate::plane::Plane;
 use konkordia_kernels::Isa;
 use konkordia_kernels::dispersion::{
-    BLOCK, Bound, Columns, PAD, Range, Row, Value, Window, disperse, erode, load, padded, slide, slide_background,
+    BLOCK, Bound, Columns, PAD, Range, Row, Value, Window, add, disperse, erode, load, padded, slide, slide_background,
 };
 use konkordia_kernels::stats::Measured;
 
@@ -35,6 +35,8 @@ pub struct Rows<V> {
     far: Sliding,
     is_wide: Vec<u8>,
     slots: Vec<usize>,
+    /// The pixels so far that count.
+    counted: Pixels,
 }
 
 /// A window that slides down the image.
@@ -54,6 +56,23 @@ pub struct Around {
     pub count: f64,
     /// Their sum.
     pub sum: f64,
+}
+
+/// Number and sum of some pixels.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pixels {
+    /// Their number.
+    pub count: u64,
+    /// Their sum.
+    pub sum: f64,
+}
+
+impl Pixels {
+    /// With others.
+    pub fn add(&mut self, (count, sum): (u64, f64)) {
+        self.count += count;
+        self.sum += sum;
+    }
 }
 
 /// The part of `all` that belongs to a slot.
@@ -117,6 +136,7 @@ impl<V: Value> Rows<V> {
             far: Sliding::new(far, columns),
             is_wide: vec![0; blocks],
             slots: Vec::with_capacity(2 * far[0] + 1),
+            counted: Pixels::default(),
         }
     }
 
@@ -124,6 +144,17 @@ impl<V: Value> Rows<V> {
     pub fn clear(&mut self) {
         self.near.clear();
         self.far.clear();
+        self.counted = Pixels::default();
+    }
+
+    /// The pixels of the rows that were loaded which count in windows.
+    pub fn counted(&self) -> Pixels {
+        self.counted
+    }
+
+    /// True if a measurement of this value counts in windows.
+    pub fn counts(value: f64) -> bool {
+        value < f64::from(UNCOUNTED_FROM)
     }
 
     /// Number of steps of an image: one per row, and more until the last one is through.
@@ -188,6 +219,7 @@ impl<V: Value> Rows<V> {
         let (values, flags) = (&mut self.values[line.clone()], &mut self.flags[line]);
         let large = &mut self.large[slot * self.is_wide.len()..][..self.is_wide.len()];
         load(isa, pixels, usable, range, values, flags, large);
+        self.counted.add(add(isa, &values[..self.columns], &flags[..self.columns]));
     }
 
     fn slide_near(&mut self, isa: Isa, row: isize) {

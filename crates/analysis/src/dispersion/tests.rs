@@ -78,6 +78,14 @@ impl Naive<'_> {
         all.map(strong).collect()
     }
 
+    /// Mean of the valid pixels below 2^24 that are not strong.
+    fn background(&self) -> Option<f64> {
+        let strong = self.strong();
+        let counts = |n: &usize| self.valid[*n] && self.values[*n] < f64::from(1 << 24) && strong[*n].is_none();
+        let beside = || (0..self.values.len()).filter(counts).map(|n| self.values[n]);
+        (beside().count() > 0).then(|| beside().sum::<f64>() / beside().count() as f64)
+    }
+
     fn spots(&self) -> Vec<Spot> {
         let s = self.settings;
         let mut left = self.strong();
@@ -138,13 +146,19 @@ fn check<P: Measured>(settings: &Settings, [rows, columns]: [usize; 2], random: 
     let (pixels, usable) = image::<P>(rows, columns, random);
     let valid = pixels.iter().zip(&usable).map(|(pixel, usable)| *usable && pixel.is_number()).collect();
     let values = pixels.iter().map(|pixel| if pixel.is_number() { pixel.to_f64() } else { 0.0 }).collect();
-    let expected = Naive { settings, values, valid, rows, columns }.spots();
+    let naive = Naive { settings, values, valid, rows, columns };
+    let (expected, background) = (naive.spots(), naive.background());
     let mut finder = Dispersion::new(settings.clone(), &usable, rows, columns).unwrap();
     let mut first: Option<SpotList> = None;
     for isa in Isa::available().iter().chain(Isa::available()) {
         let mut list = SpotList::new(10_000);
         finder.find(*isa, &Plane::own(&pixels, columns), &mut list);
         let context = format!("{:?}, {rows} x {columns}, {isa}, {settings:?}", P::TYPE);
+        let is_close = match finder.background().zip(background) {
+            Some((is, should)) => (is - should).abs() <= 1e-9 * (1.0 + should.abs()),
+            None => finder.background() == background,
+        };
+        assert!(is_close, "{context}: {:?} instead of {background:?}", finder.background());
         let first = first.get_or_insert_with(|| list.clone());
         assert_eq!(first, &list, "{context}");
         assert_eq!(list.spots.len(), expected.len(), "{context}");

@@ -100,6 +100,12 @@ impl Peakfinder8 {
         &self.settings
     }
 
+    /// Mean of the pixels of the last image that do not stand out of their rings, of all rings together, in the unit of
+    /// the pixels; `None` before the first image and without such a pixel.
+    pub fn background(&self) -> Option<f64> {
+        self.statistics.background
+    }
+
     /// Replaces the spots in `spots` by those of the image, in the order of their first pixels that are not in the
     /// first or last row or column of a panel.
     ///
@@ -109,6 +115,7 @@ impl Peakfinder8 {
         assert_eq!((plane.rows, plane.columns), (self.rows, self.columns), "an image of another size");
         assert_eq!(plane.pixels.len(), self.rings.of_pixel.len(), "one ring for each pixel");
         spots.clear();
+        self.statistics.background = None;
         // False also for limits that are not numbers.
         let is_range = plane.low <= plane.high;
         if !is_range || self.rings.count == 1 {

@@ -38,16 +38,30 @@ impl<P: Measured> Oracle<'_, P> {
     }
 
     fn limits(&self) -> Limits {
+        self.values_of_rings().iter().map(|(&ring, values)| (ring, self.limits_of(values, 5))).collect()
+    }
+
+    /// Mean of the values of which the last limits were made.
+    pub fn background_of_all(&self) -> Option<f64> {
+        let mut inside = Vec::new();
+        for values in self.values_of_rings().values() {
+            let (_, above, below) = self.limits_of(values, 4);
+            inside.extend(values.iter().copied().filter(|&v| v > above && v < below));
+        }
+        (!inside.is_empty()).then(|| inside.iter().sum::<f64>() / inside.len() as f64)
+    }
+
+    fn values_of_rings(&self) -> BTreeMap<i64, Vec<f64>> {
         let mut rings: BTreeMap<i64, Vec<f64>> = BTreeMap::new();
         for n in (0..self.plane.pixels.len()).filter(|&n| self.is_used(n)) {
             rings.entry(self.ring(n)).or_default().push(self.value(n));
         }
-        rings.iter().map(|(&ring, values)| (ring, self.limits_of(values))).collect()
+        rings
     }
 
-    fn limits_of(&self, values: &[f64]) -> (f64, f64, f64) {
+    fn limits_of(&self, values: &[f64], iterations: usize) -> (f64, f64, f64) {
         let (mut mean, mut above, mut below) = (0.0, -1e9, 1e9);
-        for _ in 0..5 {
+        for _ in 0..iterations {
             let inside: Vec<f64> = values.iter().copied().filter(|&v| v > above && v < below).collect();
             if inside.is_empty() {
                 (mean, above, below) = (0.0, f64::from(f32::MIN_POSITIVE), f64::from(f32::MAX));

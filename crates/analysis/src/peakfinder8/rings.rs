@@ -100,6 +100,8 @@ pub struct RingStatistics {
     pub ranges: Vec<ValueRange>,
     /// Mean of each ring.
     pub means: Vec<f64>,
+    /// Mean of all pixels that do not stand out; `None` if there is none.
+    pub background: Option<f64>,
     counts: Vec<RingCounts>,
     /// Pixels that may stand out: those above the threshold, and a few others.
     listed: Vec<Listed>,
@@ -120,6 +122,7 @@ impl RingStatistics {
             snr_min: settings.snr_min,
             ranges: vec![ValueRange { above: 0.0, below: 0.0 }; count],
             means: vec![0.0; count],
+            background: None,
             counts: vec![RingCounts::default(); count],
             listed: Vec::with_capacity(listed_max),
             listed_max,
@@ -136,12 +139,15 @@ impl RingStatistics {
         self.ranges.fill(ValueRange { above: -VALUE_MAX, below: VALUE_MAX });
         if P::TYPE.is_float() {
             self.read_floats(plane, rings);
+            let all = self.real[1..].iter().fold((0, 0.0), |(count, sum), ring| (count + ring.count, sum + ring.sum));
+            self.background = (all.0 > 0).then(|| all.1 / all.0 as f64);
             return self.mark_all(plane, rings, marked);
         }
         let base = (plane.low.to_f64() as i64).max(LOWEST_SLOT);
         let window = Window::new(plane.low, plane.high, base, self.threshold);
         if self.count(isa, plane, rings, &window) {
             self.use_counts(base, &window);
+            self.set_whole_background();
             return self.mark_listed(&window, marked);
         }
         let window = Window::new(plane.low, plane.high, base, f64::INFINITY);
@@ -150,7 +156,13 @@ impl RingStatistics {
         } else {
             self.read_integers(plane, rings);
         }
+        self.set_whole_background();
         self.mark_all(plane, rings, marked);
+    }
+
+    fn set_whole_background(&mut self) {
+        let all = self.whole[1..].iter().fold((0, 0), |(count, sum), ring| (count + ring.count, sum + i128::from(ring.sum)));
+        self.background = (all.0 > 0).then(|| all.1 as f64 / all.0 as f64);
     }
 
     fn mark_listed(&self, window: &Window, marked: &mut Bits) {

@@ -63,15 +63,23 @@ fn settings() -> Settings {
 /// The spots that all instruction sets agree on.
 fn find<P: Measured>(settings: &Settings, radius: &[f32], usable: &[bool], panels: &[Panel], plane: &Plane<'_, P>) -> Vec<Spot> {
     let mut finder = Peakfinder8::new(*settings, radius, usable, plane.rows, plane.columns, panels).unwrap();
-    let mut first: Option<SpotList> = None;
+    let mut first: Option<(SpotList, Option<u64>)> = None;
     for &isa in Isa::available() {
         let mut spots = SpotList::new(100_000);
         finder.find(isa, plane, &mut spots);
         finder.find(isa, plane, &mut spots);
         assert_eq!(spots.dropped(), 0);
-        assert_eq!(*first.get_or_insert_with(|| spots.clone()), spots, "{:?} with {isa}", P::TYPE);
+        // Equal to the last bit.
+        let found = (spots, finder.background().map(f64::to_bits));
+        assert_eq!(*first.get_or_insert_with(|| found.clone()), found, "{:?} with {isa}", P::TYPE);
     }
-    first.unwrap().spots
+    let (spots, background) = first.unwrap();
+    let naive = Oracle { settings, radius_px: radius, usable, panels, plane }.background_of_all();
+    match (background.map(f64::from_bits), naive) {
+        (Some(is), Some(should)) => assert!((is - should).abs() <= 1e-9 * should.abs().max(1.0), "{is} instead of {should}"),
+        (is, should) => assert_eq!(is, should),
+    }
+    spots.spots
 }
 
 fn check<P: Measured>(scene: &Scene, settings: &Settings, panels: &[Panel], seed: u64) -> usize {

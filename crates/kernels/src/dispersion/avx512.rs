@@ -24,6 +24,7 @@ macro_rules! compiled {
 }
 
 compiled!(load [P: Measured, V: Value] (pixels: &[P], usable: &[u8], range: Range<P, V>, values: &mut [V], flags: &mut [u8], large: &mut [u8]));
+compiled!(add [V: Value] (values: &[V], flags: &[u8]) -> (u64, f64));
 compiled!(slide [V: Value] (enter: (&[V], &[u8]), leave: (&[V], &[u8]), columns: &mut Columns));
 compiled!(slide_background [V: Value] (enter: (&[V], &[u8]), leave: (&[V], &[u8]), columns: &mut Columns));
 compiled!(disperse [V: Value] (window: Window<V>, columns: &mut Columns, bound: &Bound, row: Row));

@@ -53,6 +53,15 @@ pub fn load<P: Measured, V: Value>(
     by_isa!(isa, load(pixels, usable, range, values, flags, large));
 }
 
+/// Number and sum of the pixels of a row that count, as [`load`] left them. Sums of integers are exact for up to 2^20
+/// pixels; those of floats are made in a fixed order.
+///
+/// # Panics
+/// If there is not one flag for each value.
+pub fn add<V: Value>(isa: Isa, values: &[V], flags: &[u8]) -> (u64, f64) {
+    by_isa!(isa, add(values, flags))
+}
+
 /// Values and flags of a row, as [`load`] left them, enter the window, those of another row leave it. Both rows, and
 /// all vectors of `columns`, are as long as a row in memory ([`padded`]).
 pub fn slide<V: Value>(isa: Isa, enter: (&[V], &[u8]), leave: (&[V], &[u8]), columns: &mut Columns) {

@@ -45,6 +45,30 @@ fn load_block<P: Measured, V: Value>(pixels: &[P], usable: &[u8], range: Range<P
     is_large
 }
 
+/// Sums of floats that are made side by side.
+const LANES: usize = 16;
+
+/// See [`super::add`].
+#[inline(always)]
+pub fn add<V: Value>(values: &[V], flags: &[u8]) -> (u64, f64) {
+    assert_eq!(values.len(), flags.len());
+    let (words, rest) = flags.as_chunks::<8>();
+    let ones = |word: u64| u64::from((word & 0x0101_0101_0101_0101).count_ones());
+    let count = words.iter().map(|word| ones(u64::from_le_bytes(*word))).sum::<u64>();
+    let count = count + rest.iter().map(|flag| u64::from(flag & 1)).sum::<u64>();
+    // Values of pixels that do not count are 0.
+    if V::IS_WHOLE {
+        return (count, values.iter().map(|value| i64::from(value.whole())).sum::<i64>() as f64);
+    }
+    let mut sums = [0.0; LANES];
+    let (wholes, rest) = values.as_chunks::<LANES>();
+    for block in wholes {
+        sums.iter_mut().zip(block).for_each(|(sum, value)| *sum += value.wide());
+    }
+    sums.iter_mut().zip(rest).for_each(|(sum, value)| *sum += value.wide());
+    (count, sums.iter().fold(0.0, |all, sum| all + sum))
+}
+
 /// See [`super::slide`].
 #[inline(always)]
 pub fn slide<V: Value>(enter: (&[V], &[u8]), leave: (&[V], &[u8]), columns: &mut Columns) {

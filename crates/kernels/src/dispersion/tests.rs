@@ -205,3 +205,24 @@ fn whole_sums_are_right_again_after_large_values() {
         assert_eq!((sums.counts[7], sums.sums[7], sums.squares[7]), (1, -3, 9));
     }
 }
+
+#[test]
+fn every_path_adds_the_pixels_that_count() {
+    let mut random = Random(77);
+    for length in [0, 1, 7, 8, 9, 15, 16, 17, 64, 65, 1000, 1001] {
+        let flags: Vec<u8> = (0..length).map(|_| random.below(3) as u8).collect();
+        let value = |flag: &u8, random: &mut Random| if *flag == 1 { random.below(1 << 25) as i32 - (1 << 24) } else { 0 };
+        let whole: Vec<i32> = flags.iter().map(|flag| value(flag, &mut random)).collect();
+        let float: Vec<f32> = whole.iter().map(|value| *value as f32 * 0.37).collect();
+        let count = flags.iter().filter(|flag| **flag == 1).count() as u64;
+        let sum = whole.iter().map(|value| i64::from(*value)).sum::<i64>() as f64;
+        let naive = float.iter().map(|value| f64::from(*value)).sum::<f64>();
+        let of_scalar = add(Isa::Scalar, &float, &flags);
+        for &isa in Isa::available() {
+            assert_eq!(add(isa, &whole, &flags), (count, sum), "{isa}, {length}");
+            let (counted, sum) = add(isa, &float, &flags);
+            assert_eq!((counted, sum.to_bits()), (count, of_scalar.1.to_bits()), "{isa}, {length}");
+            assert!((sum - naive).abs() <= 1e-9 * (1.0 + naive.abs()) + 1e-6, "{isa}, {length}");
+        }
+    }
+}

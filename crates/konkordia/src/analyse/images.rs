@@ -2,13 +2,13 @@
 
 use konkordia_analysis::geometry::Geometry;
 use konkordia_core::array::Element;
-use konkordia_core::experiment::Metadata;
+use konkordia_core::experiment::{KEV_ANGSTROM, Metadata};
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::pixel::PixelType;
 use konkordia_kernels::byte_offset;
 use konkordia_kernels::codec::decode;
-use konkordia_sinks::hdf5::Reader;
 use konkordia_sinks::hdf5::others::{OthersFile, is_ours};
+use konkordia_sinks::hdf5::{DetectorPlace, Reader};
 use konkordia_wire::cbf;
 use konkordia_wire::files::of_pilatus_lines;
 use konkordia_wire::stream::Bounds;
@@ -168,7 +168,8 @@ fn open_others(path: &Path) -> Result<Images, Failure> {
         Some(mask) => notes.push(format!("its mask has {} values for {} pixels and is not used", mask.len(), usable.len())),
         None => notes.push("it has no mask".into()),
     }
-    notes.push("the detector is taken as not tilted and the beam as meeting it straight; give --poni if it is not so".into());
+    let (geometry, note) = place_of_others(shape, &run, file.detector_place());
+    notes.extend(note);
     notes.extend(file.unreadable().map(|(path, why)| format!("{} cannot be read: {why}", path.display())));
     let facts = Facts {
         images: file.images(),
@@ -176,11 +177,54 @@ fn open_others(path: &Path) -> Result<Images, Failure> {
         pixel,
         valid: metadata.valid_range(pixel),
         usable,
-        geometry: Geometry::of_run(shape, &run),
+        geometry,
         writer: "another program",
         notes,
     };
     Ok(Images { facts, source: Source::Others(Box::new(file)) })
+}
+
+/// Pixels by which two beam centres may differ.
+const CENTER_DIFFERENCE_MAX_PX: f64 = 1.0;
+/// Part by which two distances may differ.
+const DISTANCE_DIFFERENCE_MAX: f64 = 0.01;
+
+/// The geometry by the transformations of a file of another program, otherwise by its beam centre and distance, and
+/// what a person should know of it.
+fn place_of_others(
+    shape: [usize; 2],
+    run: &Metadata,
+    place: Result<&DetectorPlace, &str>,
+) -> (Result<Geometry, String>, Option<String>) {
+    let flat = |why: &str| {
+        let note = "the detector is taken as not tilted and the beam as meeting it straight; give --poni if it is not so";
+        (Geometry::of_run(shape, run), Some(format!("{note} ({why})")))
+    };
+    let made = place.map_err(str::to_owned).and_then(|place| {
+        let mm = |vector: [f64; 3]| vector.map(|component| 1000.0 * component);
+        let wavelength = run.energy_kev.map(|energy| KEV_ANGSTROM / energy);
+        let geometry = Geometry::new(shape, mm(place.origin_m), mm(place.fast_m), mm(place.slow_m), wavelength)?;
+        Ok((geometry, place.moves))
+    });
+    let (geometry, moves) = match made {
+        Ok(made) => made,
+        Err(why) => return flat(&why),
+    };
+    let away = |a: [f64; 2], b: [f64; 2]| (a[0] - b[0]).hypot(a[1] - b[1]);
+    let beam = geometry.beam_center_px();
+    let straight = beam.zip(geometry.normal_point_px()).filter(|(beam, normal)| away(*beam, *normal) < 0.01);
+    // Where the beam meets a detector straight, centre and distance say the same as the transformations.
+    if beam.is_none() || straight.is_some() {
+        let stated = run.beam_center_x_px.zip(run.beam_center_y_px).map(|(x, y)| [x, y]);
+        let is_near = |stated: [f64; 2]| beam.is_some_and(|beam| away(beam, stated) <= CENTER_DIFFERENCE_MAX_PX);
+        let distance_mm = geometry.normal_distance_mm();
+        let is_as_far = |m: f64| (1000.0 * m - distance_mm).abs() <= DISTANCE_DIFFERENCE_MAX * distance_mm;
+        if stated.is_some_and(|stated| !is_near(stated)) || run.detector_distance_m.is_some_and(|m| !is_as_far(m)) {
+            return flat("beam centre and distance in the file contradict its transformations");
+        }
+    }
+    let note = "the detector moves; its place is that of the first image";
+    (Ok(geometry), moves.then(|| note.to_owned()))
 }
 
 fn is_cbf(path: &Path) -> Result<bool, Failure> {

@@ -34,7 +34,7 @@ pub fn command(args: &AnalyseArgs) -> Result<Exit, Failure> {
     let geometry = geometry(args, &images)?;
     let usage = |why: String| Failure::new(Exit::Usage, "this cannot be analysed", why, "correct the recipe or the geometry");
     let tasks = tasks::of(&recipe, geometry.as_ref().ok()).map_err(usage)?;
-    let fix = "set a smaller spots_max or fewer bins, or correct the rules of the recipe";
+    let fix = "set a smaller spots_max or fewer bins (of the cake, azimuth_bins x bins), or correct the rules of the recipe";
     let cannot = |why: String| Failure::new(Exit::Configuration, "this recipe cannot be followed", why, fix);
     let figures = Figures::of(&tasks, geometry.is_ok()).map_err(cannot)?;
     let decisions = Decisions::new(&tasks, figures.kinds()).map_err(cannot)?;
@@ -51,7 +51,7 @@ pub fn command(args: &AnalyseArgs) -> Result<Exit, Failure> {
     let mut report = Report::new(args.json, analyser.regions());
     report.begin(&images.facts, geometry.as_ref(), &tasks, &analyser, &left_out);
     let mut progress = Progress::new(args.quiet || args.json);
-    let output = args.output.as_deref().map(|path| Output::create(path, &args.files, &tasks, &figures, &analyser));
+    let output = args.output.as_deref().map(|path| Output::create(path, &args.files, &tasks, &figures, &analyser, shape));
     let mut output = output.transpose()?;
     let order = Order::new(from, workers);
     let rules = (&figures, &decisions);

@@ -15,7 +15,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Creates the file.
+    /// Creates the file, for images of `shape` (rows and columns).
     ///
     /// # Errors
     /// It cannot be created.
@@ -25,12 +25,15 @@ impl Output {
         tasks: &Tasks,
         figures: &Figures,
         analyser: &Analyser,
+        shape: [usize; 2],
     ) -> Result<Self, Failure> {
         let about = ResultsAbout {
             software: concat!("konkordia ", env!("CARGO_PKG_VERSION")).into(),
             source: files.iter().map(|file| file.display().to_string()).collect(),
             settings: tasks::to_json(tasks).to_string(),
             profile_axis: analyser.profile_axis().zip(tasks.profile_unit()),
+            cake_azimuth_deg: analyser.cake_azimuth_deg().unwrap_or_default(),
+            sparse_shape: tasks.keep_above.map(|_| shape),
             regions: analyser.regions().iter().map(|region| region.name.clone()).collect(),
         };
         let file = ResultsFile::create(path, figures.kinds(), &about)?;
@@ -42,11 +45,13 @@ impl Output {
     /// # Errors
     /// The disk does not take it.
     pub fn image(&mut self, image: u64, outcome: &Outcome) -> Result<(), Failure> {
-        let figures = match outcome {
-            Outcome::Done(done) => &done.figures,
-            Outcome::Absent | Outcome::Failed(_) => &self.nothing,
+        let (figures, pixels) = match outcome {
+            Outcome::Done(done) => (&done.figures, done.results.above_pixels.as_ref()),
+            Outcome::Absent | Outcome::Failed(_) => (&self.nothing, None),
         };
-        Ok(self.file.push(image, figures)?)
+        self.file.push(image, figures)?;
+        let (indices, values) = pixels.map_or((&[][..], &[][..]), |pixels| (&pixels.indices, &pixels.values));
+        Ok(self.file.push_pixels(indices, values)?)
     }
 
     /// Completes the file.

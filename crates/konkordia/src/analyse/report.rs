@@ -5,6 +5,7 @@ use super::order::{Done, Outcome};
 use crate::console;
 use konkordia_acquire::analysis::tasks;
 use konkordia_analysis::analyser::{Analyser, Results, SpotResults, Tasks};
+use konkordia_analysis::azimuthal::Profile;
 use konkordia_analysis::geometry::Geometry;
 use konkordia_analysis::regions::Region;
 use konkordia_core::failure::Exit;
@@ -62,6 +63,7 @@ impl Report {
                 "written_by": facts.writer, "settings": tasks::to_json(tasks), "notes": notes,
                 "beam_center_px": geometry.ok().and_then(Geometry::beam_center_px),
                 "profile_axis": analyser.profile_axis(), "profile_unit": tasks.profile_unit(),
+                "cake_azimuth_deg": analyser.cake_azimuth_deg(),
             });
             console::json(&start, true);
             return;
@@ -106,6 +108,10 @@ impl Report {
             let mean = values.mean().map_or("-".into(), |mean| format!("{mean:.2}"));
             format!("{name}: mean {mean}")
         });
+        let shown = results.spots.iter().flat_map(|spots| {
+            [(spots.shows_salt, "salt"), (spots.shows_ice, "ice")].into_iter().filter(|(is_shown, _)| *is_shown)
+        });
+        let shown = shown.map(|(_, what)| what.to_owned());
         let above = results.above.map(|above| format!("{} above the level", text::count(above)));
         Self::line(&[
             &number,
@@ -119,7 +125,12 @@ impl Report {
             } else {
                 "no"
             },
-            &regions.chain(above).chain(decision.is_rejected.then(|| "rejected".into())).collect::<Vec<_>>().join(", "),
+            &regions
+                .chain(shown)
+                .chain(above)
+                .chain(decision.is_rejected.then(|| "rejected".into()))
+                .collect::<Vec<_>>()
+                .join(", "),
         ])
     }
 
@@ -129,23 +140,30 @@ impl Report {
             Outcome::Absent => return json!({ "event": "image", "image": image, "status": "absent" }),
             Outcome::Failed(why) => return json!({ "event": "image", "image": image, "status": "failed", "why": why }),
         };
-        let Results { spots, profile, regions, above } = results;
+        let Results { spots, profile, regions, above, above_pixels } = results;
         let regions = self.regions.iter().zip(regions).map(|(name, values)| {
             json!({
                 "name": name, "pixels": values.pixels, "sum": values.sum, "mean": values.mean(), "maximum": values.maximum,
                 "center_px": values.center_px,
             })
         });
-        let profile = profile.as_ref().map(|profile| {
-            let sigma = (!profile.sigma.is_empty()).then_some(&profile.sigma);
-            json!({ "intensity": profile.intensity, "sigma": sigma, "pixels": profile.pixels })
+        let (cake, profile) = match profile {
+            Some(cake) if cake.azimuth_deg.len() > 1 => (Some(cake_json(cake)), None),
+            profile => (None, profile.as_ref().map(profile_json)),
+        };
+        let above_pixels = above_pixels.as_ref().map(|pixels| {
+            let not_stored = pixels.found - pixels.indices.len() as u64;
+            json!({ "index": pixels.indices, "value": pixels.values, "not_stored": not_stored })
         });
         json!({
             "event": "image", "image": image, "status": "analysed",
             "spots": spots.as_ref().map(|spots| spots_json(spots, decision.is_hit)),
             "is_hit": (spots.is_some() || self.summary.has_hits).then_some(decision.is_hit),
             "is_rejected": self.summary.has_veto.then_some(decision.is_rejected),
-            "regions": regions.collect::<Vec<_>>(), "above_level": above, "profile": profile,
+            "is_salt": spots.as_ref().map(|spots| spots.shows_salt), "is_ice": spots.as_ref().map(|spots| spots.shows_ice),
+            "background": spots.as_ref().and_then(|spots| spots.background),
+            "regions": regions.collect::<Vec<_>>(), "above_level": above, "above_pixels": above_pixels, "profile": profile,
+            "cake": cake,
         })
     }
 
@@ -200,16 +218,27 @@ impl Summary {
     }
 }
 
+fn profile_json(profile: &Profile) -> Value {
+    let sigma = (!profile.sigma.is_empty()).then_some(&profile.sigma);
+    json!({ "intensity": profile.intensity, "sigma": sigma, "pixels": profile.pixels })
+}
+
+/// A list for each azimuth.
+fn cake_json(cake: &Profile) -> Value {
+    let rows = |list: &[f64]| list.chunks(cake.radial.len()).map(|row| json!(row)).collect::<Vec<_>>();
+    let sigma = (!cake.sigma.is_empty()).then(|| rows(&cake.sigma));
+    json!({ "intensity": rows(&cake.intensity), "sigma": sigma, "pixels": rows(&cake.pixels) })
+}
+
 /// Spots as columns, so that lists stay short.
 fn spots_json(spots: &SpotResults, is_hit: bool) -> Value {
     let column = |value: fn(&konkordia_analysis::spot::Spot) -> f64| spots.list.spots.iter().map(value).collect::<Vec<_>>();
     let pixels: Vec<u32> = spots.list.spots.iter().map(|spot| spot.pixels).collect();
-    let is_ice: Vec<bool> = spots.d_angstrom.iter().map(|d| konkordia_analysis::resolution::is_ice(*d)).collect();
     json!({
         "found": spots.list.found, "not_stored": spots.list.dropped(), "on_ice": spots.on_ice,
         "resolution_angstrom": spots.resolution_angstrom, "is_hit": is_hit,
         "x_px": column(|spot| spot.x_px), "y_px": column(|spot| spot.y_px), "intensity": column(|spot| spot.intensity),
         "maximum": column(|spot| spot.maximum), "background": column(|spot| spot.background), "snr": column(|spot| spot.snr),
-        "pixels": pixels, "d_angstrom": spots.d_angstrom, "is_ice": is_ice,
+        "pixels": pixels, "d_angstrom": spots.d_angstrom, "is_ice": spots.is_ice,
     })
 }

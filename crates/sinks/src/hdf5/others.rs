@@ -10,6 +10,7 @@ use konkordia_core::pixel::PixelType;
 use super::bounded::zeros;
 use super::check::{Finding, Severity};
 use super::decode::Decode;
+use super::detector_place::{self, DetectorPlace};
 use super::error::{Error, ErrorKind};
 use super::low;
 use super::nexus::{read_attribute, read_number};
@@ -75,6 +76,7 @@ pub struct OthersFile {
     stacks: Vec<Placed>,
     problems: Vec<(PathBuf, Error)>,
     metadata: OthersMetadata,
+    detector_place: Result<DetectorPlace, String>,
 }
 
 /// Whether this program wrote the file; only then it holds more than [`OthersFile`] reads. `None` if it cannot be read.
@@ -90,7 +92,7 @@ impl OthersFile {
     /// files that it names are reported by [`Self::findings`].
     pub fn open(path: &Path) -> Result<Self, Error> {
         let main = Stacks::open(path)?;
-        let metadata = metadata(main.file());
+        let (metadata, detector_place) = (metadata(main.file()), detector_place::read(main.file(), DETECTOR));
         let (mut linked, mut problems, mut files) = (main.linked_files(), Vec::new(), vec![main]);
         let own = path.canonicalize().ok();
         linked.sort();
@@ -120,7 +122,7 @@ impl OthersFile {
                 Error::new(ErrorKind::Invalid, "read the file", path, "it holds no images and names no files with images");
             return Err(error.with_hint("give a master file, or a file with a stack of images (/entry/data/data)"));
         }
-        Ok(Self { path: path.to_owned(), files, stacks, problems, metadata })
+        Ok(Self { path: path.to_owned(), files, stacks, problems, metadata, detector_place })
     }
 
     /// All stacks: those of the file itself, then those of the files that it names, by name.
@@ -131,6 +133,11 @@ impl OthersFile {
     /// What it says of the experiment.
     pub fn metadata(&self) -> &OthersMetadata {
         &self.metadata
+    }
+
+    /// Where its detector lies; or, in words, why the file does not say so.
+    pub fn detector_place(&self) -> Result<&DetectorPlace, &str> {
+        self.detector_place.as_ref().map_err(String::as_str)
     }
 
     /// The mask of the detector, row by row: 0 = the pixel counts. `None` if the file has none that can be read.

@@ -7,11 +7,13 @@ use std::path::Path;
 use hdf5::{Dataset, File, Group};
 use konkordia_core::frame_header::ColumnType;
 use konkordia_core::results::ResultKind;
+use konkordia_core::results::analysis::{CAKE, CAKE_SIGMA};
 
 use super::columns::Column;
 use super::error::{Context, Error};
 use super::low::{self, Format};
 use super::nexus::{self, attribute_text};
+use super::results_sparse::SparseRows;
 use super::sealed::Part;
 
 const DOING: &str = "write the results";
@@ -29,8 +31,12 @@ pub struct ResultsAbout {
     pub settings: String,
     /// Centres of the bins of the profile, and their unit.
     pub profile_axis: Option<(Vec<f64>, &'static str)>,
+    /// Centres of the azimuthal bins of the cake, degrees; empty without one.
+    pub cake_azimuth_deg: Vec<f64>,
     /// Names of the regions, in the order of their columns.
     pub regions: Vec<String>,
+    /// Rows and columns of the images, if pixels above a level are stored ([`ResultsFile::push_pixels`]).
+    pub sparse_shape: Option<[usize; 2]>,
 }
 
 /// A file of results while it is written.
@@ -38,6 +44,7 @@ pub struct ResultsFile {
     part: Part,
     file: File,
     columns: Vec<(Column, Dataset)>,
+    sparse: Option<SparseRows>,
     /// For each column, what waits to be written.
     waiting: Vec<Vec<u8>>,
     rows: u64,
@@ -56,7 +63,8 @@ impl ResultsFile {
             let entry = nexus::group(&file, "entry_1", "NXentry")?;
             let group = nexus::group(&entry, "result_1", "NXprocess")?;
             describe(&group, about)?;
-            let columns = columns(kinds).into_iter().map(|(column, kind)| {
+            let sparse = about.sparse_shape.map(|shape| SparseRows::create(&group, shape)).transpose()?;
+            let columns = columns(kinds, about.cake_azimuth_deg.len()).into_iter().map(|(column, kind)| {
                 let set = low::create_column(&group, &column, 1024)?;
                 attribute_text(&set, "description", &column.description)?;
                 if !kind.unit.is_empty() {
@@ -64,11 +72,11 @@ impl ResultsFile {
                 }
                 Ok((column, set))
             });
-            columns.collect::<hdf5::Result<Vec<_>>>()
+            Ok((columns.collect::<hdf5::Result<Vec<_>>>()?, sparse))
         };
-        let columns = make().context(DOING, path)?;
+        let (columns, sparse) = make().context(DOING, path)?;
         let waiting = columns.iter().map(|(column, _)| Vec::with_capacity(TOGETHER as usize * column.bytes())).collect();
-        Ok(Self { part, file, columns, waiting, rows: 0, written: 0 })
+        Ok(Self { part, file, columns, sparse, waiting, rows: 0, written: 0 })
     }
 
     /// Appends an image: its number, and the bits of its results, kind after kind.
@@ -91,6 +99,19 @@ impl ResultsFile {
         if self.rows - self.written == TOGETHER { self.write() } else { Ok(()) }
     }
 
+    /// Appends the pixels of an image that are above the level: their numbers in the image, ascending, and their
+    /// values. It does nothing if the file was created without them.
+    ///
+    /// # Errors
+    /// The disk does not take them.
+    ///
+    /// # Panics
+    /// If there is not one value for each pixel.
+    pub fn push_pixels(&mut self, indices: &[u32], values: &[f64]) -> Result<(), Error> {
+        let Some(sparse) = &mut self.sparse else { return Ok(()) };
+        sparse.push(indices, values).context(DOING, self.part.target())
+    }
+
     fn write(&mut self) -> Result<(), Error> {
         let store = |(column, set): &(Column, Dataset), bytes: &[u8]| {
             low::set_extent(set, self.rows, &column.shape)?;
@@ -111,7 +132,8 @@ impl ResultsFile {
         if self.rows > self.written {
             self.write()?;
         }
-        let Self { part, file, columns, .. } = self;
+        let Self { part, file, columns, sparse, .. } = self;
+        sparse.map_or(Ok(()), SparseRows::finish).context(DOING, part.target())?;
         drop(columns);
         file.close().context(DOING, part.target())?;
         part.seal()?.publish()
@@ -125,11 +147,14 @@ fn describe(group: &Group, about: &ResultsAbout) -> hdf5::Result<()> {
     if let Some((axis, unit)) = &about.profile_axis {
         nexus::quantities(group, "profile_axis", axis, unit)?;
     }
+    if !about.cake_azimuth_deg.is_empty() {
+        nexus::quantities(group, "cake_azimuth_deg", &about.cake_azimuth_deg, "deg")?;
+    }
     if about.regions.is_empty() { Ok(()) } else { nexus::texts(group, "region_names", &about.regions) }
 }
 
-/// The number of the image, and one column for each kind.
-fn columns(kinds: &[ResultKind]) -> Vec<(Column, ResultKind)> {
+/// The number of the image, and one column for each kind. A cake has a dimension for its azimuths.
+fn columns(kinds: &[ResultKind], azimuths: usize) -> Vec<(Column, ResultKind)> {
     let image = ResultKind {
         name: "image",
         number: ColumnType::U64,
@@ -139,7 +164,12 @@ fn columns(kinds: &[ResultKind]) -> Vec<(Column, ResultKind)> {
         counted_by: None,
     };
     let column = |kind: ResultKind| {
-        let shape = if kind.is_single() { vec![] } else { vec![kind.length] };
+        let is_cake = [CAKE.name, CAKE_SIGMA.name].contains(&kind.name) && azimuths > 0;
+        let shape = match kind.length {
+            _ if kind.is_single() => vec![],
+            length if is_cake => vec![azimuths, length / azimuths],
+            length => vec![length],
+        };
         (Column { name: kind.name.into(), kind: kind.number, shape, offset: 0, description: kind.meaning.into() }, kind)
     };
     std::iter::once(image).chain(kinds.iter().copied()).map(column).collect()
@@ -166,6 +196,7 @@ mod tests {
             settings: "{}".into(),
             profile_axis: Some((vec![0.5, 1.5], "1/A")),
             regions: vec!["beam stop".into()],
+            ..ResultsAbout::default()
         };
         let mut file = ResultsFile::create(&path, &kinds(), &about).unwrap();
         for image in 0..TOGETHER + 3 {
@@ -187,6 +218,32 @@ mod tests {
         assert_eq!(nexus::read_attribute(&group.dataset("profile_axis").unwrap(), "units").unwrap(), "1/A");
         let again = ResultsFile::create(&path, &kinds(), &about).err().unwrap();
         assert!(again.kind == ErrorKind::Exists && again.hint.contains("another name"), "{again}");
+    }
+
+    #[test]
+    fn a_cake_has_azimuths_and_sparse_pixels_are_a_matrix() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("results.h5");
+        let about = ResultsAbout { cake_azimuth_deg: vec![-90.0, 90.0], sparse_shape: Some([3, 5]), ..ResultsAbout::default() };
+        let mut file = ResultsFile::create(&path, &[ResultKind { length: 6, ..CAKE }], &about).unwrap();
+        let rows: [(&[u32], &[f64]); 3] = [(&[2, 14], &[7.5, 8.0]), (&[], &[]), (&[0], &[9.0])];
+        let bits: Vec<u64> = (0..6).map(|n| f64::from(n).to_bits()).collect();
+        for (n, (indices, values)) in rows.into_iter().enumerate() {
+            file.push(n as u64, &bits).unwrap();
+            file.push_pixels(indices, values).unwrap();
+        }
+        file.finish().unwrap();
+        let read = low::open_file(&path).unwrap();
+        let group = read.group("entry_1/result_1").unwrap();
+        let cake = group.dataset("cake_intensity").unwrap();
+        assert_eq!((cake.shape(), cake.read_all::<f64>().unwrap()[9]), (vec![3, 2, 3], 3.0));
+        assert_eq!(group.dataset("cake_azimuth_deg").unwrap().read_all::<f64>().unwrap(), [-90.0, 90.0]);
+        let matrix = group.group("pixels_above_level").unwrap();
+        let whole = |name: &str| matrix.dataset(name).unwrap().read_all::<i64>().unwrap();
+        assert_eq!((whole("indptr"), whole("indices")), (vec![0, 2, 2, 3], vec![2, 14, 0]));
+        assert_eq!(matrix.dataset("data").unwrap().read_all::<f64>().unwrap(), [7.5, 8.0, 9.0]);
+        assert_eq!(matrix.attr("shape").unwrap().read_raw::<i64>().unwrap(), [3, 15]);
+        assert_eq!(matrix.attr("image_shape").unwrap().read_raw::<i64>().unwrap(), [3, 5]);
     }
 
     #[test]

@@ -98,6 +98,7 @@ fn columns(group: &Group) -> hdf5::Result<Vec<(ResultKind, Column, Dataset)>> {
         let (length, shape) = match set.shape()[..] {
             [_] => (1, vec![]),
             [_, length] if length > 0 => (length, vec![length]),
+            [_, azimuths, bins] if azimuths.saturating_mul(bins) > 0 => (azimuths.saturating_mul(bins), vec![azimuths, bins]),
             _ => continue,
         };
         let column = Column { name: name.clone(), kind: number, shape, offset: 0, description: String::new() };

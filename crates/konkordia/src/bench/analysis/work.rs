@@ -60,12 +60,7 @@ impl Tools {
         let shapes = shapes([x0, y0], [rows, columns]);
         let named = |shape: &Shape| (format!("{shape:?}"), *shape);
         let regions: Vec<Region> = shapes.iter().map(|shape| Region::new("", shape, columns, usable)).collect();
-        let spots = SpotTask {
-            method: SpotMethod::Peakfinder8(settings),
-            spots_max: SPOTS_MAX,
-            d_angstrom: [0.0, f64::INFINITY],
-            hit_spots_min: 15,
-        };
+        let spots = SpotTask::new(SpotMethod::Peakfinder8(settings), SPOTS_MAX);
         let tasks = Tasks {
             spots: Some(spots),
             azimuthal: Some(profile_settings(0)),
