@@ -3,9 +3,8 @@
 //! The number of reflections on an image grows with the volume of the unit cell, and no reflection is coarser than the
 //! longest repeat of the lattice. Crystals of inorganic salts have cells of a few angstrom (NaCl 5.6, ammonium sulphate
 //! up to 10.6), and they diffract strongly; those of macromolecules have cells of tens to hundreds of angstrom, and
-//! reflections beyond 10 angstrom (T. Bergfors, Protein Crystallization, 2nd edition, 2009, on salt and protein
-//! crystals). The limit of the signal-to-noise ratio is above the medians of a well diffracting protein: 25 to 70 on
-//! the two frames of thaumatin with which the spot finders are tested.
+//! reflections beyond 10 angstrom. The limit of the signal-to-noise ratio is above the medians of a well diffracting
+//! protein: 25 to 70 on the two frames of thaumatin with which the spot finders are tested.
 
 /// Version of what the settings mean.
 pub const SETTINGS_VERSION: &str = "salt-1";
