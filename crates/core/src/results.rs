@@ -34,6 +34,17 @@ impl ResultKind {
     }
 }
 
+/// Numbers of an image with results of these kinds.
+pub fn numbers(kinds: &[ResultKind]) -> usize {
+    kinds.iter().map(|kind| kind.length).sum()
+}
+
+/// Where the numbers of the result of this name begin among those of all `kinds`; `None` if it is not among them.
+pub fn place(kinds: &[ResultKind], name: &str) -> Option<usize> {
+    let before = kinds.iter().position(|kind| kind.name == name)?;
+    Some(numbers(&kinds[..before]))
+}
+
 /// Most numbers that the results of one image may have together.
 pub const RESULT_NUMBERS_MAX: usize = 16_384;
 
@@ -258,7 +269,7 @@ struct Numbers {
 impl ImageResults {
     /// Results of these kinds, none of them there yet.
     pub fn new(kinds: Arc<[ResultKind]>) -> Self {
-        let numbers: usize = kinds.iter().map(|kind| kind.length).sum();
+        let numbers = numbers(&kinds);
         Self((numbers > 0).then(|| Box::new(Numbers { kinds, bits: vec![0; numbers].into(), is_there: false })))
     }
 
