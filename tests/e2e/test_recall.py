@@ -1,22 +1,16 @@
 """Spots that are found among those that the simulator knows, through packets, conversion and file."""
 
-import importlib.machinery
-import importlib.util
 import json
-import pathlib
+import socket
 
 import pytest
-from driving import BINARY
+from driving import program
+from scripts_of_ours import script
 
 
 @pytest.fixture(scope="module")
 def recall():
-    loader = importlib.machinery.SourceFileLoader("recall", str(pathlib.Path(__file__).parents[2] / "scripts/recall"))
-    spec = importlib.util.spec_from_loader("recall", loader)
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    module.BINARY = BINARY
-    return module
+    return script("recall")
 
 
 def test_strong_reflections_are_found_and_empty_images_are_empty(tmp_path, monkeypatch, recall):
@@ -36,3 +30,12 @@ def test_strong_reflections_are_found_and_empty_images_are_empty(tmp_path, monke
 def test_the_page_has_the_tables_of_the_record(recall):
     figures = json.loads(recall.RECORD.read_text())
     assert recall.parts(recall.PAGE.read_text())[1] == recall.tables(figures)
+
+
+def test_dark_frames_have_no_reflections(tmp_path):
+    truth = tmp_path / "spots.json"
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sink:
+        sink.bind(("127.0.0.1", 0))
+        to = f"127.0.0.1:{sink.getsockname()[1]}"
+        program("simulate", "jungfrau", "--to", to, "--images", 2, "--dark", "--write-spots", truth, "-q", check=0)
+    assert json.loads(truth.read_text())["images"] == [[], []]

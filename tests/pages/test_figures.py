@@ -1,7 +1,5 @@
 """Figures of speed and size: README and docs/ state those in benches/record/ and no others."""
 
-import importlib.machinery
-import importlib.util
 import pathlib
 import re
 import subprocess
@@ -9,11 +7,10 @@ import sys
 import tomllib
 
 import pytest
+from scripts_of_ours import script
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-loader = importlib.machinery.SourceFileLoader("figures", str(ROOT / "scripts/figures"))
-figures = importlib.util.module_from_spec(importlib.util.spec_from_loader("figures", loader))
-loader.exec_module(figures)
+figures = script("figures")
 
 MEASURED = re.compile(r"\b[0-9][0-9 .,±]*\s?(GB/s|MB/s|images/s|Hz|MB resident|% of a core)|\b[0-9.]+ (x|of) (plain|the peer)")
 # Rates of a detector, not of this program.

@@ -4,7 +4,7 @@
 use crate::analyser::{Results, Tasks};
 use crate::rule::Rule;
 use konkordia_core::results::analysis as kinds;
-use konkordia_core::results::{ANALYSIS_NUMBERS_MAX, ResultKind};
+use konkordia_core::results::{self, ANALYSIS_NUMBERS_MAX, ResultKind};
 
 /// Which numbers there are. Their order is that of [`Self::kinds`]; floats are given by their bits.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,7 +67,7 @@ impl Figures {
 
     /// How many numbers there are together.
     pub fn numbers(&self) -> usize {
-        self.kinds.iter().fold(0, |all, kind| all.saturating_add(kind.length))
+        results::numbers(&self.kinds)
     }
 
     /// Writes the results of an image; entries of lists that are not used are 0. Whether the image is a hit is that of
@@ -145,11 +145,7 @@ impl Decisions {
     /// # Errors
     /// A rule is wrong; in words.
     pub fn new(tasks: &Tasks, kinds_of_all: &[ResultKind]) -> Result<Self, String> {
-        let place = |kind: ResultKind| {
-            let before = kinds_of_all.iter().take_while(|other| other.name != kind.name);
-            let at = before.map(|kind| kind.length).sum::<usize>();
-            kinds_of_all.iter().any(|other| other.name == kind.name).then_some(at)
-        };
+        let place = |kind: ResultKind| results::place(kinds_of_all, kind.name);
         let (hit_at, rejected_at) = (place(kinds::IS_HIT), place(kinds::IS_REJECTED));
         let rule = |of: &str, text: &Option<String>, at: Option<usize>| {
             let Some((text, at)) = text.as_deref().zip(at) else { return Ok(None) };

@@ -2,8 +2,6 @@
 
 use super::schema_key::{Key, Kind, key};
 
-const PLACE: &str = "`pulse_id`: where the number of the pulse is said. Streams: a JSON pointer (RFC 6901) into what the sender says of an image, for example `/user_data/pulse`. Packets: the name of a column, for example `bunch_id`";
-
 /// The keys, in the order of the documentation.
 pub(super) const KEYS: &[Key] = &[
     key(
@@ -21,13 +19,43 @@ pub(super) const KEYS: &[Key] = &[
         "`raster_column`, `raster_row`: images of a row of the raster, which is scanned row by row",
     ),
     key("image_metadata", "raster_is_snake", Kind::Flag, "false", "every second row of the raster is scanned backwards"),
-    key("image_metadata", "pulse_id", Kind::Text, "not known", PLACE),
-    key("image_metadata", "energy_kev", Kind::Text, "not known", "`energy_kev`: the same of the photon energy, in keV"),
-    key("image_metadata", "energy_ev", Kind::Text, "not known", "`energy_kev`: the same of the photon energy, in eV"),
-    key("image_metadata", "sample_x_um", Kind::Text, "not known", "the same of the position of the sample, in micrometres"),
-    key("image_metadata", "sample_x_mm", Kind::Text, "not known", "`sample_x_um`: the same in millimetres"),
-    key("image_metadata", "sample_y_um", Kind::Text, "not known", "the same of the position of the sample, in micrometres"),
-    key("image_metadata", "sample_y_mm", Kind::Text, "not known", "`sample_y_um`: the same in millimetres"),
+    key(
+        "image_metadata",
+        "pulse_id",
+        Kind::Text,
+        "not known",
+        "`pulse_id`: where the number of the pulse is said. Streams: a JSON pointer (RFC 6901) into what the sender says of an image, for example `/user_data/pulse`. Packets: the name of a column, for example `bunch_id`",
+    ),
+    key(
+        "image_metadata",
+        "energy_kev",
+        Kind::Text,
+        "not known",
+        "`energy_kev`: where the photon energy is said, in keV (a place as of `pulse_id`)",
+    ),
+    key(
+        "image_metadata",
+        "energy_ev",
+        Kind::Text,
+        "not known",
+        "`energy_kev`: where the photon energy is said, if that is in eV",
+    ),
+    key(
+        "image_metadata",
+        "sample_x_um",
+        Kind::Text,
+        "not known",
+        "`sample_x_um`: where the position of the sample along x is said, in micrometres",
+    ),
+    key("image_metadata", "sample_x_mm", Kind::Text, "not known", "`sample_x_um`: where it is said, if that is in millimetres"),
+    key(
+        "image_metadata",
+        "sample_y_um",
+        Kind::Text,
+        "not known",
+        "`sample_y_um`: where the position of the sample along y is said, in micrometres",
+    ),
+    key("image_metadata", "sample_y_mm", Kind::Text, "not known", "`sample_y_um`: where it is said, if that is in millimetres"),
     key(
         "analysis",
         "recipe",

@@ -47,6 +47,11 @@ impl Axis {
         self.increment_deg.unwrap_or(0.0)
     }
 
+    /// Angle after so many frames.
+    pub fn angle_deg(&self, frames: f64) -> f64 {
+        self.start() + frames * self.increment()
+    }
+
     /// True if the axis turns, or stands at another angle than 0.
     pub fn is_turned(&self) -> bool {
         self.start() != 0.0 || self.increment() != 0.0

@@ -57,6 +57,11 @@ impl ImageMetadata {
         self.list.iter().map(|(kind, _)| *kind)
     }
 
+    /// The results of images that have `before` already, and then these.
+    pub fn behind(&self, before: &[ResultKind]) -> Vec<ResultKind> {
+        before.iter().copied().chain(self.kinds()).collect()
+    }
+
     /// True if there is none.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
@@ -97,7 +102,7 @@ impl ImageMetadata {
 fn value(number: ColumnType, origin: &Origin, image: &CommittedImage, said: &Value) -> Option<u64> {
     let bits = |value: f64| if number == ColumnType::F64 { value.to_bits() } else { value as u64 };
     match origin {
-        Origin::Axis(axis) => Some(bits(axis.increment().mul_add(image.number as f64, axis.start()))),
+        Origin::Axis(axis) => Some(bits(axis.angle_deg(image.number as f64))),
         Origin::RasterColumn(raster) => Some(raster.place(image.number)[0]),
         Origin::RasterRow(raster) => Some(raster.place(image.number)[1]),
         Origin::Packet(column, factor) => {

@@ -12,7 +12,7 @@ use crate::image::TileRecord;
 use crate::ledger::MissingPolicy;
 use crate::pixel::PixelType;
 pub use crate::process::{Arithmetic, CommonMode, Negative, Processing, TrackedFrames, Tracking};
-use crate::results::{PIXEL_RESULTS, RESULT_NUMBERS_MAX, ResultKind, pixel_results};
+use crate::results::{self, PIXEL_RESULTS, RESULT_NUMBERS_MAX, ResultKind, pixel_results};
 use crate::setup::SetupRules;
 use std::ops::Range;
 
@@ -289,7 +289,7 @@ impl Plan {
     pub fn result_kinds(&self) -> Vec<ResultKind> {
         let of_pixels = if self.has_pixel_results() { &pixel_results(self.pixel)[..] } else { &[] };
         let kinds: Vec<_> = of_pixels.iter().chain(&self.analysis.kinds).copied().collect();
-        assert!(kinds.iter().map(|kind| kind.length).sum::<usize>() <= RESULT_NUMBERS_MAX);
+        assert!(results::numbers(&kinds) <= RESULT_NUMBERS_MAX);
         kinds
     }
 

@@ -34,6 +34,17 @@ impl ResultKind {
     }
 }
 
+/// Numbers of an image with results of these kinds; the largest number if that is more.
+pub fn numbers(kinds: &[ResultKind]) -> usize {
+    kinds.iter().fold(0, |all, kind| all.saturating_add(kind.length))
+}
+
+/// Where the numbers of the result of this name begin among those of all `kinds`; `None` if it is not among them.
+pub fn place(kinds: &[ResultKind], name: &str) -> Option<usize> {
+    let before = kinds.iter().position(|kind| kind.name == name)?;
+    Some(numbers(&kinds[..before]))
+}
+
 /// Most numbers that the results of one image may have together.
 pub const RESULT_NUMBERS_MAX: usize = 16_384;
 
@@ -276,7 +287,7 @@ struct Numbers {
 impl ImageResults {
     /// Results of these kinds, none of them there yet.
     pub fn new(kinds: Arc<[ResultKind]>) -> Self {
-        let numbers: usize = kinds.iter().map(|kind| kind.length).sum();
+        let numbers = numbers(&kinds);
         Self((numbers > 0).then(|| Box::new(Numbers { kinds, bits: vec![0; numbers].into(), is_there: false })))
     }
 

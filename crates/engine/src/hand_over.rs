@@ -16,7 +16,7 @@ use konkordia_core::analysis_counts::AnalysisCounts;
 use konkordia_core::image::CommittedImage;
 use konkordia_core::image_metadata::ImageMetadata;
 use konkordia_core::ledger::ImageStatus;
-use konkordia_core::results::{ImageResults, ResultKind};
+use konkordia_core::results::{ImageResults, ResultKind, numbers};
 use konkordia_core::series::SeriesStart;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -207,7 +207,6 @@ impl HandOver {
         let Some(SeriesAnalysis { kinds, metadata, analysers, queue_images, veto, counter }) = analysis else { return };
         let all: Arc<[ResultKind]> = start.results.clone().into();
         if !metadata.is_empty() {
-            let numbers = |kinds: &[ResultKind]| kinds.iter().map(|kind| kind.length).sum::<usize>();
             let (at, missing) = (numbers(&all) - numbers(&kinds), vec![0; metadata.kinds().count()]);
             let (kinds, counter) = (Arc::clone(&all), Arc::clone(&counter));
             self.label = Some(Label { metadata, kinds, at, missing, counter });

@@ -1,7 +1,7 @@
 //! What alarms need of the results of images: sums since the run began, and extremes since the last look.
 
 use konkordia_core::image::CommittedImage;
-use konkordia_core::results::{OfPixels, PixelPlace, analysis};
+use konkordia_core::results::{self, OfPixels, PixelPlace, ResultKind, analysis};
 use konkordia_core::series::SeriesStart;
 use konkordia_engine::output_queue::ImageObserver;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -66,17 +66,13 @@ impl ResultsTally {
 
 impl ImageObserver for ResultsTally {
     fn start(&self, start: &SeriesStart) {
-        let place = |name: &str| {
-            let before = start.results.iter().take_while(|kind| kind.name != name);
-            let at = before.map(|kind| kind.length).sum::<usize>();
-            start.results.iter().any(|kind| kind.name == name).then_some(at)
-        };
+        let place = |kind: ResultKind| results::place(&start.results, kind.name);
         let places = Places {
             pixels: PixelPlace::find(&start.results),
-            is_analysed: place(analysis::IS_ANALYSED.name),
-            is_hit: place(analysis::IS_HIT.name),
-            spots: place(analysis::STORED_SPOTS.name),
-            ice_spots: place(analysis::SPOTS_ON_ICE.name),
+            is_analysed: place(analysis::IS_ANALYSED),
+            is_hit: place(analysis::IS_HIT),
+            spots: place(analysis::STORED_SPOTS),
+            ice_spots: place(analysis::SPOTS_ON_ICE),
         };
         let pixels = start.image_size.map_or(0, |[rows, columns]| rows.saturating_mul(columns));
         *lock(&self.0) = State { places, pixels, unusable_min: u64::MAX, ..State::default() };

@@ -13,7 +13,7 @@ use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::image_metadata::ImageMetadata;
 use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::AnalysisPlan;
-use konkordia_core::results::ResultKind;
+use konkordia_core::results::{self, ResultKind};
 use konkordia_core::series::SeriesStart;
 use konkordia_engine::hand_over::{ImageAnalyser, Looked, SeriesAnalysis, Veto};
 use konkordia_engine::plane::PixelPlane;
@@ -81,7 +81,7 @@ pub fn prepare(
     let kinds = figures.kinds().to_vec();
     let all: Vec<_> = before.iter().chain(&kinds).copied().collect();
     let decisions = Decisions::new(&tasks, &all).map_err(wrong)?;
-    let own_at = before.iter().map(|kind| kind.length).sum();
+    let own_at = results::numbers(before);
     let veto = recipe.veto.as_ref().map_or_else(Veto::default, |keys| Veto { drops: keys.drops, keep_one_in: keys.keep_one_in });
     let scene = Arc::new(Scene { tasks, figures, decisions, own_at, facts_of });
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -102,25 +102,16 @@ pub fn prepare(
     Ok(Prepared { analysis, notes, texts, memory_bytes })
 }
 
-/// Adds what is known of each image, before the results of the analysis that `prepare` makes. Images have the results
-/// `before` already.
-///
-/// # Errors
-/// As `prepare`.
-pub fn with_metadata(
-    metadata: ImageMetadata,
-    before: &[ResultKind],
-    prepare: impl FnOnce(&[ResultKind]) -> Result<Option<Prepared>, Failure>,
-) -> Result<Option<Prepared>, Failure> {
-    let own: Vec<_> = metadata.kinds().collect();
-    let prepared = prepare(&[before, &own].concat())?;
-    if own.is_empty() {
-        return Ok(prepared);
+/// Adds what is known of each image, in front of the results of the analysis, which was prepared for images that have
+/// these values already.
+pub fn with_metadata(metadata: ImageMetadata, analysis: Option<Prepared>) -> Option<Prepared> {
+    if metadata.is_empty() {
+        return analysis;
     }
-    let mut prepared = prepared.unwrap_or_default();
-    prepared.analysis.kinds.splice(..0, own);
+    let mut prepared = analysis.unwrap_or_default();
+    prepared.analysis.kinds.splice(..0, metadata.kinds());
     prepared.analysis.metadata = metadata;
-    Ok(Some(prepared))
+    Some(prepared)
 }
 
 fn refused(recipe: &Path, why: String) -> Failure {
@@ -150,40 +141,36 @@ pub struct OfSeries {
 }
 
 impl OfSeries {
-    /// Prepares a series.
-    fn prepare(&self, start: &SeriesStart, warnings: &mut Vec<String>) -> Result<Option<Prepared>, Failure> {
-        let (given, of_series) = ((self.given)(), start.clone());
-        let facts = move |size: [usize; 2]| SeriesFacts::new(&given, &of_series, size.map(|edge| edge as u64));
+    /// Prepares a series. What is left out is said in its warnings.
+    fn prepare(&self, start: &mut SeriesStart) -> Option<Prepared> {
+        let given = (self.given)();
         // The goniometer does not depend on the size of the image.
-        let goniometer = facts([1, 1]).metadata.experiment.goniometer.in_steps_of(self.sum_frames);
+        let goniometer = SeriesFacts::new(&given, start, [1, 1]).metadata.experiment.goniometer.in_steps_of(self.sum_frames);
         let known = metadata::of(&self.metadata, &goniometer, None).unwrap_or_else(|why| {
-            warnings.push(why);
+            start.warnings.push(why);
             ImageMetadata::default()
         });
-        let of_series = start.clone();
-        let facts_of = move |size: [usize; 2], pixel| {
-            let SeriesFacts { metadata, pixel_mask } = facts(size);
-            let (underload, saturation) = limits_of_series(&of_series, pixel);
-            ImageFacts { metadata, pixel_mask, valid: pixel.valid_range(underload, saturation) }
-        };
-        let size = start.image_size.map(|size| size.map(|edge| usize::try_from(edge).unwrap_or(usize::MAX)));
-        let announced = (size, start.element.and_then(|element| element.pixel()));
-        with_metadata(known, &start.results, |before| {
-            let Some(options) = &self.options else { return Ok(None) };
-            let analysis = prepare(options, announced, before, Box::new(facts_of));
-            Ok(analysis
-                .map_err(|Failure { what, why, .. }| warnings.push(format!("images are not analysed: {what}: {why}")))
-                .ok())
-        })
+        let analysis = self.options.as_ref().and_then(|options| {
+            let of_series = start.clone();
+            let facts_of = move |size: [usize; 2], pixel| {
+                let SeriesFacts { metadata, pixel_mask } = SeriesFacts::new(&given, &of_series, size.map(|edge| edge as u64));
+                let (underload, saturation) = limits_of_series(&of_series, pixel);
+                ImageFacts { metadata, pixel_mask, valid: pixel.valid_range(underload, saturation) }
+            };
+            let size = start.image_size.map(|size| size.map(|edge| usize::try_from(edge).unwrap_or(usize::MAX)));
+            let announced = (size, start.element.and_then(|element| element.pixel()));
+            let before = known.behind(&start.results);
+            let prepared = prepare(options, announced, &before, Box::new(facts_of));
+            let warn = |Failure { what, why, .. }| start.warnings.push(format!("images are not analysed: {what}: {why}"));
+            prepared.map_err(warn).ok()
+        });
+        with_metadata(known, analysis)
     }
 
     /// Prepares each series.
     pub fn factory(self) -> AnalysisFactory {
         Arc::new(move |start: &mut SeriesStart| {
-            let mut warnings = Vec::new();
-            let prepared = self.prepare(start, &mut warnings);
-            start.warnings.extend(warnings);
-            let Prepared { analysis, notes, texts, .. } = prepared.ok().flatten()?;
+            let Prepared { analysis, notes, texts, .. } = self.prepare(start)?;
             start.results.extend(&analysis.kinds);
             start.analysis = analysis.counts();
             start.warnings.extend(notes);

@@ -17,7 +17,7 @@ pub fn of(keys: &ImageMetadataKeys, goniometer: &Goniometer, columns: Option<&[F
     if keys.angle {
         let turning = goniometer.axes().into_iter().find(|(name, axis)| *name != "two_theta" && axis.increment() != 0.0);
         let (_, axis) =
-            turning.ok_or("image_metadata.angle: no axis of the sample turns; give [goniometer] omega_increment_deg")?;
+            turning.ok_or("image_metadata.angle: no axis of the sample turns evenly from image to image; give [goniometer] omega_increment_deg, and let every n-th frame become an image")?;
         list.push((metadata::ANGLE, Origin::Axis(axis)));
     }
     if let Some(raster) = keys.raster {
@@ -56,7 +56,7 @@ mod tests {
         let names: Vec<&str> = of(&keys, &turned, Some(&COLUMNS)).unwrap().kinds().map(|kind| kind.name).collect();
         assert_eq!(names, ["angle_deg", "raster_column", "raster_row", "pulse_id"]);
         turned.phi = Axis::default();
-        assert!(of(&keys, &turned, Some(&COLUMNS)).unwrap_err().contains("no axis of the sample turns"));
+        assert!(of(&keys, &turned, Some(&COLUMNS)).unwrap_err().contains("no axis of the sample turns evenly"));
         let keys = ImageMetadataKeys { said: vec![pulse("bunch")], ..ImageMetadataKeys::default() };
         let why = of(&keys, &turned, Some(&COLUMNS)).unwrap_err();
         assert!(why.contains("no \"bunch\", only timestamp, bunch_id"), "{why}");

@@ -201,14 +201,15 @@ fn analysis(config: &Config, plan: &Plan, loaded: &Loaded) -> Result<Option<live
         let what = "images cannot have the values of [image_metadata]";
         Failure::new(Exit::Configuration, what, why, "correct [image_metadata] in the configuration")
     })?;
-    live::with_metadata(known, &plan.result_kinds(), |before| {
-        let Some(options) = &config.analysis else { return Ok(None) };
+    let before = known.behind(&plan.result_kinds());
+    let analysis = config.analysis.as_ref().map(|options| {
         let (metadata, pixel_mask) = (config.metadata.clone(), loaded.mask.clone());
         let valid = plan.pixel.valid_range(recorded::underload(plan), None);
         let facts_of = move |_, _| ImageFacts { metadata: metadata.clone(), pixel_mask: pixel_mask.clone(), valid };
         let size = [plan.geometry.rows() as usize, plan.geometry.columns() as usize];
-        live::prepare(options, (Some(size), Some(plan.pixel)), before, Box::new(facts_of)).map(Some)
-    })
+        live::prepare(options, (Some(size), Some(plan.pixel)), &before, Box::new(facts_of))
+    });
+    Ok(live::with_metadata(known, analysis.transpose()?))
 }
 
 /// Creates the files of a run: in the spool, if it has one.

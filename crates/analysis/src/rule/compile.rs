@@ -3,7 +3,7 @@
 use super::tree::{Calculate, Compare, Flag, Number, OfList, Place};
 use cel::common::ast::{CallExpr, Expr, IdedExpr, LiteralValue, operators as op};
 use cel::parser::Parser;
-use konkordia_core::results::ResultKind;
+use konkordia_core::results::{self, ResultKind};
 
 /// Most characters of a rule.
 pub const RULE_CHARACTERS_MAX: usize = 2000;
@@ -86,22 +86,14 @@ impl Compiler<'_> {
     }
 
     fn result(&self, name: &str) -> Result<Value, String> {
-        let mut at = 0;
-        let place_of = |name: &str| {
-            let before = self.kinds.iter().take_while(|kind| kind.name != name);
-            let at: usize = before.map(|kind| kind.length).sum();
-            self.kinds.iter().any(|kind| kind.name == name).then_some(at)
+        let place = |name: &str| results::place(self.kinds, name);
+        let Some((kind, at)) = self.kinds.iter().find(|kind| kind.name == name).zip(place(name)) else {
+            let names: Vec<&str> = self.kinds.iter().map(|kind| kind.name).collect();
+            return Err(format!("there is no result '{name}'; there are: {}", names.join(", ")));
         };
-        for kind in self.kinds {
-            if kind.name == name {
-                let counted_at = kind.counted_by.and_then(place_of);
-                let place = Place { at, length: kind.length, number: kind.number, counted_at };
-                return Ok(if kind.is_single() { Value::Number(Number::Single(place)) } else { Value::List(place) });
-            }
-            at += kind.length;
-        }
-        let names: Vec<&str> = self.kinds.iter().map(|kind| kind.name).collect();
-        Err(format!("there is no result '{name}'; there are: {}", names.join(", ")))
+        let counted_at = kind.counted_by.and_then(place);
+        let place = Place { at, length: kind.length, number: kind.number, counted_at };
+        Ok(if kind.is_single() { Value::Number(Number::Single(place)) } else { Value::List(place) })
     }
 
     fn number(&self, expr: &IdedExpr, of: &str) -> Result<Number, String> {

@@ -16,7 +16,7 @@ mod compile;
 mod tree;
 
 pub use compile::RULE_CHARACTERS_MAX;
-use konkordia_core::results::ResultKind;
+use konkordia_core::results::{self, ResultKind};
 use tree::{Flag, Results};
 
 /// A rule over the results of an image.
@@ -33,7 +33,7 @@ impl Rule {
     /// # Errors
     /// What is wrong with it and what is possible, in words.
     pub fn new(text: &str, kinds: &[ResultKind]) -> Result<Self, String> {
-        let numbers = kinds.iter().map(|kind| kind.length).sum();
+        let numbers = results::numbers(kinds);
         Ok(Self { text: text.into(), flag: compile::compile(text, kinds)?, numbers })
     }
 

@@ -99,6 +99,7 @@ fn synthetic_feed(args: &JungfrauArgs, model: &JungfrauModel) -> Result<Feed, Fa
     let packetiser = jungfrau_packetiser(args, model)?;
     if s.dark {
         let detector = SyntheticJungfrau::new(model).map_err(|e| wrong(&e.to_string()))?;
+        args.sample.write(detector.scene(), args.send.images.unwrap_or(IMAGES_DEFAULT), |_| Vec::new())?;
         let stage = if s.high_gain { 3 } else { s.force_gain.map_or(0, usize::from) };
         return Ok(Feed::generated(packetiser, Box::new(move |image| dark_frame(&detector, image, stage, s.stray))));
     }

@@ -1,5 +1,6 @@
 //! What a synthetic detector sees, and the truth about it.
 
+use super::feed::SYNTHETIC_IMAGES;
 use clap::Args;
 use konkordia_core::failure::Failure;
 use konkordia_sim::scene::{Crystal, Scene, SceneModel, Spot};
@@ -21,7 +22,7 @@ pub struct SampleArgs {
     #[arg(long, value_name = "PHOTONS", default_value_t = 0.0, help_heading = HEADING, conflicts_with = "raw")]
     pub ice: f64,
     /// Different images that are made; they are sent in a loop
-    #[arg(long, value_name = "N", default_value_t = 32, help_heading = HEADING, conflicts_with = "raw", value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = SYNTHETIC_IMAGES, help_heading = HEADING, conflicts_with = "raw", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub distinct: u64,
     /// Write what reflections there are on these images (JSON): positions and expected photons
     #[arg(long, value_name = "FILE", help_heading = HEADING, conflicts_with = "raw")]

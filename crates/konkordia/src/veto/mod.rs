@@ -8,7 +8,7 @@ use konkordia_analysis::rule::Rule;
 use konkordia_config::recipe::Recipe;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::ledger::ImageStatus;
-use konkordia_core::results::{ResultKind, analysis};
+use konkordia_core::results::{self, analysis};
 use konkordia_core::text;
 use konkordia_sinks::hdf5::StoredResults;
 use serde_json::{Value, json};
@@ -53,11 +53,7 @@ fn replay(args: &ReplayArgs) -> Result<Exit, Failure> {
     let compiled = Rule::new(&rule, &kinds).map_err(|why| {
         Failure::new(Exit::Usage, format!("the rule \"{rule}\" cannot be followed"), why, "correct the rule (docs/analysis.md)")
     })?;
-    let place = |kind: ResultKind| {
-        let at = kinds.iter().take_while(|other| other.name != kind.name).map(|kind| kind.length).sum::<usize>();
-        kinds.iter().any(|other| other.name == kind.name).then_some(at)
-    };
-    let places = [analysis::IS_ANALYSED, analysis::IS_HIT, analysis::IS_REJECTED].map(place);
+    let places = [analysis::IS_ANALYSED, analysis::IS_HIT, analysis::IS_REJECTED].map(|kind| results::place(&kinds, kind.name));
     let mut replay = Replay { images: stored.images() as u64, ..Replay::default() };
     for first in (0..stored.images()).step_by(TOGETHER) {
         let rows = stored.rows(first, TOGETHER.min(stored.images() - first))?;

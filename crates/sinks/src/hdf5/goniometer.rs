@@ -153,7 +153,7 @@ fn forwards(axis: Axis, [x, y, z]: [f64; 3]) -> (Axis, [f64; 3]) {
 
 /// Writes the angles of an axis as they were given, if the chain has other angles or none.
 fn as_given(old: &Group, name: &str, axis: &Axis, frames: &Frames, images: u64) -> Result<()> {
-    let angle = |frames: f64| axis.start() + frames * axis.increment();
+    let angle = |frames: f64| axis.angle_deg(frames);
     let begin = angles(old, name, images, |image| angle(frames.span(image).0))?;
     attribute_text(&begin, "units", "deg")?;
     let end = angles(old, &format!("{name}_end"), images, |image| angle(frames.span(image).1))?;
@@ -196,7 +196,7 @@ fn rotation(
         field.write_raw(&[axis.start()])?;
         return transformation(&field, "rotation", "deg", vector, [0.0; 3], depends_on);
     };
-    let angle = |frames: f64| axis.start() + frames * axis.increment();
+    let angle = |frames: f64| axis.angle_deg(frames);
     let begin = angles(moves, name, images, |image| angle(frames.span(image).0))?;
     transformation(&begin, "rotation", "deg", vector, [0.0; 3], depends_on)?;
     let end = angles(moves, &format!("{name}_end"), images, |image| angle(frames.span(image).1))?;
