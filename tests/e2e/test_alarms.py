@@ -1,15 +1,17 @@
 """Alarms: each is raised by a simulated cause, told to everybody who wants to know, and ends after the cause."""
 
 import json
+import re
 import time
 import urllib.request
 
 import numpy as np
 import zmq
-from driving import free_ports, program
+from driving import free_ports, program, simulate
 from service import Service, free_port, write_config
 from streams import Stins
 from test_analyse import DIALS, recipe
+from test_calibration import take, truth
 from test_results import calibration
 
 
@@ -120,8 +122,83 @@ def test_empty_images_of_a_stream(tmp_path, serve):
     service.until_logged(lambda line: "alarms.program" in line and "/no/such/program" in line)
 
 
+def test_a_beam_beside_its_centre(tmp_path, serve):
+    facts = "energy_kev = 12.4\ndetector_distance_mm = 100.0\nbeam_center_x_px = 150.0\nbeam_center_y_px = 130.0\npixel_size_um = 172.0\n"
+    cake = {"bins": 80, "range": [0.5, 1.5], "azimuth_bins": 16, "beam_ring": [0.7, 1.3]}
+    by = recipe(tmp_path, azimuthal=cake, veto={"rule": "beam_shift_x_px > 3.0"})
+    service = serve(detector=facts, extra=f'[analysis]\nrecipe = "{by}"\n[alarms]\nwindow_s = 1.0\nbeam_shift_px = 2.0\n', run="stall_timeout_s = 20")
+    rng, (rows, columns) = np.random.default_rng(5), np.indices((260, 300))
+    stins, numbers = Stins(), iter(range(10**6))
+
+    def send(seconds, beam_x, beam_y, ring=30.0):
+        radius = np.hypot(columns + 0.5 - beam_x, rows + 0.5 - beam_y)
+        mean = 2 + ring * np.exp(-0.5 * ((radius - 95) / 4) ** 2)
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            service.send(stins.image(next(numbers), rng.poisson(mean).astype("uint16")))
+            time.sleep(0.02)
+
+    service.send(stins.start())
+    send(1.5, 150.0, 130.0)
+    send(0.5, 150.0, 130.0, ring=0.0)
+    assert not alarms(service)["beam_shift"]["raised"]
+    send(2.0, 154.0, 127.0)
+    message = until(service, "beam_shift", True)["message"]
+    assert re.search(r"the beam is \d\.\d pixels from its centre \(\+\d\.\d along x, -\d\.\d along y\)", message), message
+    send(4.0, 150.0, 130.0)
+    until(service, "beam_shift", False)
+    service.send(stins.end())
+    service.taken(1)
+    [master] = tmp_path.glob("*_master.h5")
+    analysed = program("analyse", master, "--recipe", by, "--json", check=0, timeout=120).stdout.splitlines()
+    shifts = [line["beam_shift_px"] for line in map(json.loads, analysed) if line["event"] == "image"]
+    assert None in shifts, "images without a ring say nothing"
+    far = np.array([shift for shift in shifts if shift and shift[0] > 2])
+    assert np.abs(far.mean(0) - [4, -3]).max() < 0.3 and len(far) > 20
+
+
+def test_old_and_drifting_pedestals(bench):
+    gain = truth(bench)[0] / "gain_adu_per_kev.f32"
+    config = bench.config(
+        detector={"type": "jungfrau", "energy_kev": 12.4},
+        calibration={"kind": "konkordia", "file": "cal.h5"},
+        tracking={"frames": "all", "window_frames": 8, "snapshot_images": 10},
+        alarms={"pedestal_age_hours": 1000.0, "pedestal_drift_adu": 20.0},
+        run={"stall_timeout_s": 30},
+    )
+    take(bench, config, 100, "--stage", "g0", "-o", "cal.h5", "--gain", gain, sender=["--dark"])
+
+    def measure(*options):
+        service.command("start")
+        simulate("jungfrau", "--to", bench.to, "--dark", "--images", 150, "--rate", 60, *options)
+
+    service = Service(config)
+    try:
+        measure()
+        assert not any(alarm["raised"] for alarm in alarms(service).values())
+        service.command("stop")
+        service.wait()
+        measure("--drift-adu", 60, "--drift-s", 2)
+        assert "ADU since the run began" in until(service, "pedestal_drift", True)["message"]
+        service.command("stop")
+        service.wait()
+        until(service, "pedestal_drift", False)
+    finally:
+        service.end()
+    config.write_text(config.read_text().replace("pedestal_age_hours = 1000.0", "pedestal_age_hours = 0.0001"))
+    service = Service(config)
+    try:
+        measure()
+        assert "hours old" in until(service, "pedestal_age", True)["message"]
+        service.command("stop")
+        service.wait()
+        until(service, "pedestal_age", False)
+    finally:
+        service.end()
+
+
 def test_limits_that_make_no_sense_are_refused(tmp_path):
-    for line, words in [("loss_ratio = 2.0", "loss_ratio"), ("window_s = 0.1", "window_s"), ("empty_s = 3", "unknown key 'empty_s'")]:
+    for line, words in [("loss_ratio = 2.0", "loss_ratio"), ("window_s = 0.1", "window_s"), ("empty_s = 3", "unknown key 'empty_s'"), ("pedestal_age_hours = 3", "without such a calibration"), ("pedestal_drift_adu = 3", "without [tracking]")]:
         path = tmp_path / "run.toml"
         path.write_text(f'[detector]\ntype = "stream"\n[source]\nprotocol = "stins"\nupstreams = "tcp://127.0.0.1:1"\n[output]\ndirectory = "{tmp_path}"\nprefix = "s"\n[alarms]\n{line}\n')
         done = program("serve", "-c", path, "--listen", "127.0.0.1:0", check=3)

@@ -2,6 +2,7 @@
 //! regions, and pixels above a level. What cannot be done without a geometry is left out, and said once.
 
 use crate::azimuthal::{self, Integrator, Profile};
+use crate::beam::BeamRing;
 use crate::dispersion::{self, Dispersion};
 use crate::geometry::Geometry;
 use crate::peakfinder8::{self, Peakfinder8};
@@ -94,6 +95,9 @@ pub struct Results {
     pub spots: Option<SpotResults>,
     /// The profile; `None` if none was made.
     pub profile: Option<Profile>,
+    /// The true beam centre minus that of the geometry, x and y in pixels ([`crate::beam`]); NaN if it is not
+    /// known; `None` if it is not asked for.
+    pub beam_shift_px: Option<[f64; 2]>,
     /// Of each region, in their order.
     pub regions: Vec<RegionValues>,
     /// Usable pixels above the level.
@@ -131,6 +135,7 @@ pub struct Analyser {
     usable: Vec<bool>,
     finder: Option<(Finder, SpotTask)>,
     integrator: Option<Integrator>,
+    beam_ring: Option<BeamRing>,
     regions: Vec<Region>,
     level: Option<f32>,
     keep_above: Option<(usize, Overflow)>,
@@ -169,10 +174,15 @@ impl Analyser {
             }
             (None, _) => None,
         };
+        let beam_ring = integrator.as_ref().zip(geometry).and_then(|(integrator, geometry)| {
+            let settings = integrator.settings();
+            settings.beam_ring.map(|ring| BeamRing::new(settings, ring, &integrator.profile(), geometry))
+        });
+        let beam_ring = beam_ring.transpose()?;
         let regions = tasks.regions.iter().map(|(name, shape)| Region::new(name, shape, columns, usable)).collect();
         let (usable, geometry) = (usable.to_vec(), geometry.cloned());
         let (level, keep_above) = (tasks.level, tasks.keep_above.filter(|_| tasks.level.is_some()));
-        Ok((Self { usable, finder, integrator, regions, level, keep_above, geometry }, left_out))
+        Ok((Self { usable, finder, integrator, beam_ring, regions, level, keep_above, geometry }, left_out))
     }
 
     /// Room for the results of an image.
@@ -185,9 +195,17 @@ impl Analyser {
             ..SpotResults::default()
         });
         let profile = self.integrator.as_ref().map(Integrator::profile);
+        let beam_shift_px = self.beam_ring.as_ref().map(|_| [f64::NAN; 2]);
         let above_pixels =
             self.keep_above.map(|(pixels_max, overflow)| SparsePixels::new(pixels_max.min(self.usable.len()), overflow));
-        Results { spots, profile, regions: vec![RegionValues::default(); self.regions.len()], above: None, above_pixels }
+        Results {
+            spots,
+            profile,
+            beam_shift_px,
+            regions: vec![RegionValues::default(); self.regions.len()],
+            above: None,
+            above_pixels,
+        }
     }
 
     /// Centres of the radial bins of the profile, in [`Tasks::profile_unit`]; `None` if none is made.
@@ -238,6 +256,7 @@ impl Analyser {
         }
         if let (Some(integrator), Some(profile)) = (&mut self.integrator, &mut out.profile) {
             integrator.integrate(isa, plane, profile)?;
+            out.beam_shift_px = self.beam_ring.as_ref().map(|ring| ring.shift_px(profile).unwrap_or([f64::NAN; 2]));
         }
         for (region, values) in self.regions.iter().zip(&mut out.regions) {
             *values = region.look(plane);

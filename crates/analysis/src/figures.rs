@@ -40,6 +40,7 @@ impl Figures {
                 if is_cake { [kinds::CAKE, kinds::CAKE_SIGMA] } else { [kinds::PROFILE, kinds::PROFILE_SIGMA] };
             list.push(ResultKind { length, ..intensity });
             list.extend(settings.variance.then_some(ResultKind { length, ..sigma }));
+            list.extend(settings.beam_ring.iter().flat_map(|_| [kinds::BEAM_SHIFT_X, kinds::BEAM_SHIFT_Y]));
         }
         if !tasks.regions.is_empty() {
             let of_regions = [kinds::REGION_PIXELS, kinds::REGION_SUM, kinds::REGION_MAX, kinds::REGION_X, kinds::REGION_Y];
@@ -104,6 +105,9 @@ impl Figures {
         if let Some(profile) = &results.profile {
             put(&mut profile.intensity.iter().map(|value| value.to_bits()), profile.intensity.len());
             put(&mut profile.sigma.iter().map(|value| value.to_bits()), profile.sigma.len());
+        }
+        for number in results.beam_shift_px.into_iter().flatten() {
+            put(&mut one(number.to_bits()), 1);
         }
         if !results.regions.is_empty() {
             let (regions, length) = (&results.regions, results.regions.len());

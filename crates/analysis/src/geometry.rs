@@ -154,6 +154,13 @@ impl Geometry {
         self.on_plane_px(self.normal)
     }
 
+    /// Where light of this scattering angle and azimuth (as [`Self::azimuth_rad`]) meets the plane of the detector, x
+    /// and y in pixels; `None` if it does not.
+    pub fn on_detector_px(&self, two_theta_rad: f64, azimuth_rad: f64) -> Option<[f64; 2]> {
+        let ((sin, cos), (up, right)) = (two_theta_rad.sin_cos(), azimuth_rad.sin_cos());
+        self.on_plane_px([-sin * right, sin * up, cos])
+    }
+
     /// Where a ray from the sample meets the plane of the detector.
     fn on_plane_px(&self, direction: Vector) -> Option<[f64; 2]> {
         let towards = dot(self.normal, direction);

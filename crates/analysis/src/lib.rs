@@ -23,6 +23,7 @@
 
 pub mod analyser;
 pub mod azimuthal;
+pub mod beam;
 pub mod components;
 pub mod dispersion;
 pub mod figures;

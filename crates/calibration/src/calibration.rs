@@ -32,6 +32,8 @@ pub struct Calibration {
     /// "sha256:" and 64 hex digits, over pedestals, gains and masks. The RMS is included only for files of `konkordia
     /// pedestal`.
     pub hash: String,
+    /// When the oldest pedestals of the first stage were taken, seconds since 1970; `None` if the source does not say.
+    pub taken_s: Option<u64>,
     /// Summary for people.
     pub report: String,
     /// Module ids by module; empty if the source has none.
@@ -88,7 +90,7 @@ impl Calibration {
             CellPlanes { cell: source.cell, pedestals: source.pedestals, rms_g0: source.rms_g0, unusable }
         };
         let cells = sources.into_iter().map(judge).collect();
-        Self { cells, high_gain, gains, mask, hash, report: String::new(), module_ids: Vec::new() }
+        Self { cells, high_gain, gains, mask, hash, taken_s: None, report: String::new(), module_ids: Vec::new() }
     }
 
     /// Number of pixels that are not masked but not usable in a stage.

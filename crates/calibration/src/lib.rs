@@ -41,6 +41,8 @@ pub struct Loaded {
     pub mask: Vec<u32>,
     /// Hash of the calibration; empty without one.
     pub hash: String,
+    /// When the oldest pedestals of the first stage were taken, seconds since 1970; `None` if that is not known.
+    pub taken_s: Option<u64>,
     /// Summary for people; empty without calibration.
     pub report: String,
     /// Module ids that the packets must have, by module; empty if the calibration has none.
@@ -91,6 +93,7 @@ pub fn for_config(config: &Config) -> Result<Loaded, Failure> {
         constants,
         mask: mask(geometry, &calibration.mask),
         hash: calibration.hash,
+        taken_s: calibration.taken_s,
         report,
         module_ids: calibration.module_ids,
         levels,
@@ -105,7 +108,16 @@ fn without(config: &Config) -> Loaded {
         Recipe::Counts => PixelConstants::Mask(mask.iter().map(|m| u8::from(*m != 0)).collect()),
         _ => PixelConstants::None,
     };
-    Loaded { constants, mask, hash: String::new(), report: String::new(), module_ids: Vec::new(), high_gain: None, levels: None }
+    Loaded {
+        constants,
+        mask,
+        hash: String::new(),
+        taken_s: None,
+        report: String::new(),
+        module_ids: Vec::new(),
+        high_gain: None,
+        levels: None,
+    }
 }
 
 /// The mask of the file: gaps, bad pixels of the calibration, and double pixels that the configuration masks.

@@ -80,6 +80,8 @@ fn own(config: &Config, files: &CalibrationFiles) -> Result<Calibration, Failure
     check_detector(config, &file, path)?;
     check_age(files, &file, first, path)?;
     let hash_of_file = file.hash();
+    let of_first = file.pedestals.iter().filter(|(key, _)| key.1 == first);
+    let taken_s = of_first.map(|(_, planes)| moment::unix_s(&planes.taken)).min().flatten();
     let gains = own_gains(config, files, &mut file, first, path)?;
     let gain_files = if files.gain.is_empty() { path.display().to_string() } else { names(&files.gain) };
     judge_gains(&gains, &gain_files)?;
@@ -119,7 +121,7 @@ fn own(config: &Config, files: &CalibrationFiles) -> Result<Calibration, Failure
         return Err(Failure::new(Exit::Configuration, what, format!("it has {}", contents(&file)), fix));
     }
     let mut calibration = Calibration::new(sources, gains, files.high_gain, hash);
-    calibration.module_ids = module_ids;
+    (calibration.module_ids, calibration.taken_s) = (module_ids, taken_s);
     calibration.report = own_report(&calibration, &lacking);
     Ok(calibration)
 }

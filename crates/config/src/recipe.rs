@@ -88,6 +88,7 @@ pub struct AzimuthalKeys {
     pub is_split: bool,
     pub azimuth_deg: Option<[f64; 2]>,
     pub azimuth_bins: usize,
+    pub beam_ring: Option<[f64; 2]>,
     pub polarization: Option<f64>,
     pub solid_angle: bool,
     pub variance: bool,
@@ -272,7 +273,7 @@ fn read_spots(t: &Table, d: &mut Diagnostics) -> Option<SpotKeys> {
 }
 
 fn read_azimuthal(t: &Table, d: &mut Diagnostics) -> AzimuthalKeys {
-    for key in ["range", "azimuth_deg"] {
+    for key in ["range", "azimuth_deg", "beam_ring"] {
         if let Some([first, second]) = t.numbers::<2>(key)
             && first >= second
         {
@@ -291,6 +292,7 @@ fn read_azimuthal(t: &Table, d: &mut Diagnostics) -> AzimuthalKeys {
         is_split: t.text("splitting") == Some("full"),
         azimuth_deg: t.numbers("azimuth_deg"),
         azimuth_bins: t.integer("azimuth_bins").map_or(1, |n| n as usize),
+        beam_ring: t.numbers("beam_ring"),
         polarization: t.number("polarization"),
         solid_angle: t.flag("solid_angle").unwrap_or(true),
         variance: t.flag("variance").unwrap_or(false),

@@ -106,6 +106,13 @@ pub(super) const KEYS: &[Key] = &[
     key("azimuthal", "azimuth_bins", Kind::Integer(1, 100_000), "1", "bins of the azimuth: 1 = a profile; more = a cake"),
     key(
         "azimuthal",
+        "beam_ring",
+        Kind::Numbers(2, 0.0, 1e6),
+        "nothing",
+        "ends, on the axis, of the one ring from which the shift of the beam centre is taken; needs at least 8 azimuth_bins",
+    ),
+    key(
+        "azimuthal",
         "polarization",
         Kind::Number(-1.0, 1.0),
         "no correction",

@@ -350,6 +350,27 @@ pub const KEYS: &[Key] = &[
     key("alarms", "unanalysed_ratio", RATIO, "off", "alarm when a larger share of the images passes without analysis"),
     key(
         "alarms",
+        "beam_shift_px",
+        Kind::Number(0.0, 1e6),
+        "off",
+        "alarm when the beam is further from its centre, by the ring of the recipe's azimuthal.beam_ring",
+    ),
+    key(
+        "alarms",
+        "pedestal_age_hours",
+        Kind::Number(0.0, 1e6),
+        "off",
+        "alarm when pedestals are older; needs [calibration] kind = \"konkordia\"",
+    ),
+    key(
+        "alarms",
+        "pedestal_drift_adu",
+        Kind::Number(0.0, 16_384.0),
+        "off",
+        "alarm when a tenth of the pedestals have moved further since the run began; needs [tracking] with snapshots",
+    ),
+    key(
+        "alarms",
         "program",
         Kind::Texts,
         "nothing",

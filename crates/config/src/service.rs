@@ -270,6 +270,10 @@ fn detector(document: &Document, d: &mut Diagnostics, file: &Path, text: &str) -
     } else {
         DetectorKindConfig::Udp(Box::new(Config::read(document, d, file, text)?))
     };
+    if let Some(settings) = &alarms {
+        let run = if let DetectorKindConfig::Udp(config) = &kind { Some(config.as_ref()) } else { None };
+        settings.check(run, document.table("alarms"), d);
+    }
     Some(DetectorConfig {
         name,
         file: file.to_owned(),

@@ -217,6 +217,20 @@ pub mod analysis {
         kind("cake_intensity", F64, "pixel value", "mean intensity of a pixel by bin of the cake, one azimuth after the other");
     /// Its standard deviation.
     pub const CAKE_SIGMA: ResultKind = kind("cake_sigma", F64, "pixel value", "standard deviation of cake_intensity");
+    /// Shift of the beam, columns.
+    pub const BEAM_SHIFT_X: ResultKind = kind(
+        "beam_shift_x_px",
+        F64,
+        "pixel",
+        "true beam centre minus that of the geometry, along the fast axis; NaN if not known",
+    );
+    /// Shift of the beam, rows.
+    pub const BEAM_SHIFT_Y: ResultKind = kind(
+        "beam_shift_y_px",
+        F64,
+        "pixel",
+        "true beam centre minus that of the geometry, along the slow axis; NaN if not known",
+    );
     /// Pixels of each region.
     pub const REGION_PIXELS: ResultKind = kind("region_pixels", U64, "pixel", "valid pixels of each region");
     /// Their sum.
@@ -234,7 +248,7 @@ pub mod analysis {
     pub const PIXELS_ABOVE: ResultKind = kind("pixels_above", U64, "pixel", "valid pixels above the level of the recipe");
 
     /// All of them.
-    pub const ALL: [ResultKind; 23] = [
+    pub const ALL: [ResultKind; 25] = [
         IS_ANALYSED,
         SPOTS,
         SPOTS_ON_ICE,
@@ -252,6 +266,8 @@ pub mod analysis {
         PROFILE_SIGMA,
         CAKE,
         CAKE_SIGMA,
+        BEAM_SHIFT_X,
+        BEAM_SHIFT_Y,
         REGION_PIXELS,
         REGION_SUM,
         REGION_MAX,

@@ -84,6 +84,9 @@ pub struct SeriesStart {
     pub results: Vec<ResultKind>,
     /// Counts what becomes of its images at their analysis.
     pub analysis: AnalysisCounts,
+    /// When the oldest pedestals of the pixels were taken, seconds since 1970; `None` if there are none or that is not
+    /// known.
+    pub pedestals_taken_s: Option<u64>,
     /// Who brings an image of the series to a stage counts it here.
     pub meter: Meter,
 }

@@ -12,7 +12,7 @@ use konkordia_engine::output_queue::OutputQueues;
 use konkordia_sinks::clock;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tally::ResultsTally;
 use tell::Teller;
 use watch::{Alarm, Change, Measured, Watch};
@@ -86,7 +86,8 @@ impl Alarms {
             return Vec::new();
         }
         self.looked = Some(now);
-        let measured = Measured { tally: self.tally.take(), ..measure() };
+        let unix_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let measured = Measured { tally: self.tally.take(), unix_s, ..measure() };
         let changes = self.watch.look(now.duration_since(self.began), measured);
         changes.into_iter().map(|change| self.report(&change, measured.run)).collect()
     }

@@ -14,6 +14,9 @@ fn settings() -> AlarmSettings {
         invalid_max: Some(7),
         ice_ratio: Some(0.25),
         unanalysed_ratio: Some(0.5),
+        beam_shift_px: Some(2.0),
+        pedestal_age: Some(Duration::from_secs(3600)),
+        pedestal_drift_adu: Some(5.0),
         program: Vec::new(),
         timeout: Duration::ZERO,
         address: None,
@@ -39,7 +42,9 @@ impl Bench {
             self.now += Duration::from_millis(100);
             self.measured.images += 10;
             let extremes = Tally { value_max: Some(20.0), saturated_max: Some(0), invalid_max: Some(0), ..self.measured.tally };
-            self.measured.tally = Tally { with_analysis: extremes.with_analysis + 10, ..extremes };
+            self.measured.tally =
+                Tally { with_analysis: extremes.with_analysis + 10, pedestals_taken_s: Some(6_400), ..extremes };
+            self.measured.unix_s = 10_000;
             change(&mut self.measured);
             for Change { alarm, message } in self.watch.look(self.now, self.measured) {
                 found.push((alarm.name(), message.is_some()));
@@ -54,12 +59,14 @@ fn well(measured: &mut Measured) {
     measured.tally.analysed += 10;
     measured.tally.hits += 5;
     measured.tally.spots += 100;
+    measured.tally.beam_images += 1;
+    measured.tally.pedestal_drift_adu = Some(5.0);
 }
 
 #[test]
 fn each_alarm_begins_with_its_cause_and_ends_after_it() {
     type Cause = fn(&mut Measured);
-    let causes: [(Alarm, Cause); 7] = [
+    let causes: [(Alarm, Cause); 10] = [
         (Alarm::Loss, |m| m.bad_images += 2),
         (Alarm::Strong, |m| m.tally.value_max = Some(1001.0)),
         (Alarm::Saturated, |m| m.tally.saturated_max = Some(4)),
@@ -67,6 +74,9 @@ fn each_alarm_begins_with_its_cause_and_ends_after_it() {
         (Alarm::Ice, |m| m.tally.ice_spots += 60),
         (Alarm::Unanalysed, |m| m.tally.analysed -= 9),
         (Alarm::HitDrop, |m| m.tally.hits -= 4),
+        (Alarm::BeamShift, |m| m.tally.beam_shifts_px[1] -= 3.0),
+        (Alarm::PedestalAge, |m| m.unix_s = 10_001),
+        (Alarm::PedestalDrift, |m| m.tally.pedestal_drift_adu = Some(5.1)),
     ];
     for (alarm, cause) in causes {
         let mut bench = Bench::new();

@@ -33,12 +33,29 @@ pub enum Alarm {
     Ice,
     /// Images pass without analysis.
     Unanalysed,
+    /// The beam is off its centre.
+    BeamShift,
+    /// Old pedestals.
+    PedestalAge,
+    /// The pedestals move.
+    PedestalDrift,
 }
 
 impl Alarm {
     /// All of them.
-    pub const ALL: [Self; 8] =
-        [Self::Loss, Self::NoHits, Self::HitDrop, Self::Strong, Self::Saturated, Self::Invalid, Self::Ice, Self::Unanalysed];
+    pub const ALL: [Self; 11] = [
+        Self::Loss,
+        Self::NoHits,
+        Self::HitDrop,
+        Self::Strong,
+        Self::Saturated,
+        Self::Invalid,
+        Self::Ice,
+        Self::Unanalysed,
+        Self::BeamShift,
+        Self::PedestalAge,
+        Self::PedestalDrift,
+    ];
 
     /// Its name, for programs.
     pub const fn name(self) -> &'static str {
@@ -51,6 +68,9 @@ impl Alarm {
             Self::Invalid => "invalid",
             Self::Ice => "ice",
             Self::Unanalysed => "unanalysed",
+            Self::BeamShift => "beam_shift",
+            Self::PedestalAge => "pedestal_age",
+            Self::PedestalDrift => "pedestal_drift",
         }
     }
 
@@ -65,6 +85,9 @@ impl Alarm {
             Self::Invalid => "look at the state of the detector; take dark frames again when it is well",
             Self::Ice => "look at the cryo stream and the sample",
             Self::Unanalysed => "give the analysis more workers, or ask for less in the recipe",
+            Self::BeamShift => "steer the beam back, or correct beam_center_px in the configuration",
+            Self::PedestalAge => "take dark frames: konkordia pedestal, or the command `pedestal` of the service",
+            Self::PedestalDrift => "look at the temperature of the detector; take dark frames when it is stable",
         }
     }
 
@@ -79,6 +102,9 @@ impl Alarm {
             Self::Invalid => settings.invalid_max.is_some(),
             Self::Ice => settings.ice_ratio.is_some(),
             Self::Unanalysed => settings.unanalysed_ratio.is_some(),
+            Self::BeamShift => settings.beam_shift_px.is_some(),
+            Self::PedestalAge => settings.pedestal_age.is_some(),
+            Self::PedestalDrift => settings.pedestal_drift_adu.is_some(),
         }
     }
 }
@@ -94,6 +120,8 @@ pub struct Measured {
     pub images: u64,
     /// Those that are lost or partial.
     pub bad_images: u64,
+    /// Seconds since 1970.
+    pub unix_s: u64,
     /// Of their results.
     pub tally: Tally,
 }
@@ -206,13 +234,44 @@ impl Watch {
                 let (share, limit) = (self.share(now, measured, missed)?, settings.unanalysed_ratio?);
                 (share > limit).then(|| format!("{} of the images of the last {window_s} s were not analysed", percent(share)))
             }
+            Alarm::BeamShift => self.beam_shift(now, measured),
+            Alarm::PedestalAge => measured.is_running.then(|| self.pedestal_age(measured)).flatten(),
+            Alarm::PedestalDrift => {
+                let (limit, drift) = (settings.pedestal_drift_adu?, tally.pedestal_drift_adu?);
+                let has_moved = measured.is_running && drift > limit;
+                has_moved.then(|| format!("a tenth of the pedestals have moved by more than {drift:.1} ADU since the run began"))
+            }
         }
     }
 
     /// The share `of.0` of `of.1` in the last window; `None` for too few.
     fn share(&self, now: Duration, measured: &Measured, of: impl Fn(&Measured) -> (u64, u64)) -> Option<f64> {
-        let before = self.samples.iter().rev().find(|(at, _)| now - *at >= self.settings.window).or(self.samples.front())?;
-        Self::between(&before.1, measured, of)
+        Self::between(self.before(now)?, measured, of)
+    }
+
+    /// What was measured at the beginning of the last window, or of the run.
+    fn before(&self, now: Duration) -> Option<&Measured> {
+        let is_before = |(at, _): &&(Duration, Measured)| now - *at >= self.settings.window;
+        self.samples.iter().rev().find(is_before).or(self.samples.front()).map(|(_, before)| before)
+    }
+
+    fn beam_shift(&self, now: Duration, measured: &Measured) -> Option<String> {
+        let (limit, before, after) = (self.settings.beam_shift_px?, self.before(now)?.tally, measured.tally);
+        let images = after.beam_images.checked_sub(before.beam_images)?;
+        let [x, y] = [0, 1].map(|axis| (after.beam_shifts_px[axis] - before.beam_shifts_px[axis]) / images as f64);
+        (measured_enough(images) && x.hypot(y) > limit).then(|| {
+            let images = format!("by the ring in {images} images");
+            format!("the beam is {:.1} pixels from its centre ({x:+.1} along x, {y:+.1} along y) {images}", x.hypot(y))
+        })
+    }
+
+    fn pedestal_age(&self, measured: &Measured) -> Option<String> {
+        let limit = self.settings.pedestal_age?;
+        let Some(taken_s) = measured.tally.pedestals_taken_s else {
+            return Some("it is not known when the pedestals were taken".into());
+        };
+        let age = Duration::from_secs(measured.unix_s.saturating_sub(taken_s));
+        (age > limit).then(|| format!("the pedestals are {:.1} hours old", age.as_secs_f64() / 3600.0))
     }
 
     fn between(before: &Measured, after: &Measured, of: impl Fn(&Measured) -> (u64, u64)) -> Option<f64> {

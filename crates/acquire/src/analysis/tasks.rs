@@ -85,6 +85,7 @@ fn azimuthal(keys: &AzimuthalKeys) -> azimuthal::Settings {
         splitting: if keys.is_split { Splitting::Full } else { Splitting::None },
         azimuth_deg: keys.azimuth_deg,
         azimuth_bins: keys.azimuth_bins,
+        beam_ring: keys.beam_ring,
         polarization: keys.polarization,
         solid_angle: keys.solid_angle,
         variance: keys.variance,

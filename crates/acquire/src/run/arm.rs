@@ -129,6 +129,7 @@ pub fn prepare_with(config: &Config, ports: Ports, additions: &Additions<'_>) ->
     let RunInputs { mut plan, loaded, mut notes } = run_inputs(config)?;
     notes.extend(placement::place(config, &mut plan));
     let mut consumers = (additions.consumers)();
+    consumers.start.pedestals_taken_s = loaded.taken_s;
     let analysis = analysis(config, &plan, &loaded)?;
     let mut analysis_texts = Vec::new();
     if let Some(live) = analysis {

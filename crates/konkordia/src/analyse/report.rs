@@ -140,7 +140,7 @@ impl Report {
             Outcome::Absent => return json!({ "event": "image", "image": image, "status": "absent" }),
             Outcome::Failed(why) => return json!({ "event": "image", "image": image, "status": "failed", "why": why }),
         };
-        let Results { spots, profile, regions, above, above_pixels } = results;
+        let Results { spots, profile, beam_shift_px, regions, above, above_pixels } = results;
         let regions = self.regions.iter().zip(regions).map(|(name, values)| {
             json!({
                 "name": name, "pixels": values.pixels, "sum": values.sum, "mean": values.mean(), "maximum": values.maximum,
@@ -161,6 +161,7 @@ impl Report {
             "is_hit": (spots.is_some() || self.summary.has_hits).then_some(decision.is_hit),
             "is_rejected": self.summary.has_veto.then_some(decision.is_rejected),
             "is_salt": spots.as_ref().map(|spots| spots.shows_salt), "is_ice": spots.as_ref().map(|spots| spots.shows_ice),
+            "beam_shift_px": beam_shift_px.filter(|shift| shift[0].is_finite()),
             "background": spots.as_ref().and_then(|spots| spots.background),
             "regions": regions.collect::<Vec<_>>(), "above_level": above, "above_pixels": above_pixels, "profile": profile,
             "cake": cake,
