@@ -35,7 +35,20 @@ def of_file(folder, master, recipe, name="again.h5", *options):
     program("analyse", master, "--recipe", recipe, "--output", folder / name, "--quiet", *options, check=0, timeout=120)
     with h5py.File(folder / name) as file:
         group = file["/entry_1/result_1"]
-        return {key: group[key][()] for key in group if group[key].ndim and group[key].dtype.kind in "uf" and key not in ("image", "profile_axis")}
+        arrays = {key: value for key, value in group.items() if isinstance(value, h5py.Dataset)}
+        return {key: group[key][()] for key in arrays if group[key].ndim and group[key].dtype.kind in "uf" and key not in ("image", "profile_axis")}
+
+
+def has_pixels(columns, path):
+    """The lists of pixels above a level are the rows of the sparse matrix of a file of results."""
+    with h5py.File(path) as file:
+        group = file["/entry_1/result_1/pixels_above_level"]
+        data, indices, starts = (group[name][()] for name in ("data", "indices", "indptr"))
+    assert columns["pixels_above_stored"].tolist() == np.diff(starts).tolist() and len(data)
+    for n, (start, end) in enumerate(zip(starts, starts[1:])):
+        for name, expected in ("index", indices[start:end]), ("value", data[start:end]):
+            stored = columns[f"pixels_above_{name}"][n]
+            assert stored[: end - start].tolist() == expected.tolist() and not stored[end - start :].any()
 
 
 def same_bits(live, again):
@@ -86,7 +99,7 @@ STREAM = {
     "hits": {"spots_min": 3},
     "azimuthal": {"bins": 12},
     "region": [REGIONS[0]],
-    "above": {"level": 20},
+    "above": {"level": 20, "pixels_max": 50},
 }
 PLACE = "energy_kev = 12.4\ndetector_distance_mm = 100.0\nbeam_center_x_px = 40.5\nbeam_center_y_px = 32.5\npixel_size_um = 75.0\n"
 
@@ -111,6 +124,8 @@ def test_a_stream_has_the_numbers_that_its_file_gives(tmp_path, serve, workers):
     assert {"spots", "peakXPosRaw", "profile_intensity", "region_sum", "pixels_above"} <= set(again)
     for name, column in again.items():
         assert same_bits(live[name], column), name
+    has_pixels(live, tmp_path / "again.h5")
+    assert (live["pixels_above"] > 50).any() and (live["pixels_above"] <= 50).any(), "some lists are cut"
     assert live["is_analysed"].all() and live["is_hit"].any()
     ledger = service.statistics()["ledger"]
     assert {name: ledger[f"analysis_images_{name}"] for name in ("analysed", "skipped", "failed", "hits")} == dict(
@@ -141,7 +156,7 @@ def take(context, port):
 
 
 def test_consumers_http_and_metrics_have_the_numbers_of_the_file(tmp_path):
-    by = recipe(tmp_path, spots=DIALS | {"spots_max": 5}, hits={"spots_min": 1}, region=REGIONS[:1], above={"level": 10})
+    by = recipe(tmp_path, spots=DIALS | {"spots_max": 5}, hits={"spots_min": 1}, region=REGIONS[:1], above={"level": 10, "pixels_max": 9})
     service, ports, udp = eiger(tmp_path, by)
     context = zmq.Context()
     takers = {kind: take(context, port) for kind, port in ports.items()}
@@ -152,11 +167,15 @@ def test_consumers_http_and_metrics_have_the_numbers_of_the_file(tmp_path):
         columns = Master(tmp_path / "run_000001_master.h5").columns
         again = of_file(tmp_path, tmp_path / "run_000001_master.h5", by)
         assert all(same_bits(columns[name], column) for name, column in again.items())
+        has_pixels(columns, tmp_path / "again.h5")
+        again |= {name: columns[name] for name in columns if name.startswith("pixels_above_")}
+        used = {name: columns["nPeaks"] for name in again if name.startswith("peak")}
+        used |= dict.fromkeys(("pixels_above_index", "pixels_above_value"), columns["pixels_above_stored"])
         takers["stins"].recv_multipart()
         takers["stream2"].recv()
         for n in range(8):
             expected = {
-                name: column[n].item() if column.ndim == 1 else column[n][: columns["nPeaks"][n] if name.startswith("peak") else None].tolist()
+                name: column[n].item() if column.ndim == 1 else column[n][: used[name][n] if name in used else None].tolist()
                 for name, column in again.items()
             }
             stins = json.loads(takers["stins"].recv_multipart()[0])

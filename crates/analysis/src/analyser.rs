@@ -27,7 +27,7 @@ pub struct Tasks {
     /// Pixels above this value are counted: a whole number, 0 to 2^24.
     pub level: Option<f32>,
     /// Most of these pixels of an image that are kept, and what becomes of an image with more; `None`: they are only
-    /// counted. Files of results take them; [`crate::figures::Figures`] do not have them.
+    /// counted.
     pub keep_above: Option<(usize, Overflow)>,
     /// An image is a hit if this rule holds, instead of by its spots.
     pub hit_rule: Option<String>,

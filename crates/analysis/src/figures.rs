@@ -12,6 +12,8 @@ pub struct Figures {
     kinds: Vec<ResultKind>,
     /// How many of them are decisions, behind the first.
     decisions: usize,
+    /// Pixels above the level that have a place among them; `None`: they have none.
+    above_max: Option<usize>,
 }
 
 impl Figures {
@@ -49,13 +51,17 @@ impl Figures {
         if tasks.level.is_some() {
             list.push(kinds::PIXELS_ABOVE);
         }
-        let figures = Self { kinds: list, decisions };
+        let above_max = tasks.keep_above.filter(|_| tasks.level.is_some()).map(|(length, _)| length);
+        if let Some(length) = above_max {
+            let lists = [kinds::ABOVE_INDEX, kinds::ABOVE_VALUE].map(|kind| ResultKind { length, ..kind });
+            list.extend([kinds::STORED_ABOVE].into_iter().chain(lists));
+        }
+        let figures = Self { kinds: list, decisions, above_max };
         let numbers = figures.numbers();
         if numbers > ANALYSIS_NUMBERS_MAX {
             return Err(format!(
                 "{numbers} numbers for each image (three for each spot of spots_max, one or two for each bin of the profile or \
-                 cake); at most \
-                 {ANALYSIS_NUMBERS_MAX} are possible"
+                 cake, two for each of above.pixels_max); at most {ANALYSIS_NUMBERS_MAX} are possible"
             ));
         }
         Ok(figures)
@@ -120,6 +126,11 @@ impl Figures {
         }
         if let Some(above) = results.above {
             put(&mut one(above), 1);
+        }
+        if let Some((length, pixels)) = self.above_max.zip(results.above_pixels.as_ref()) {
+            put(&mut one(pixels.indices.len() as u64), 1);
+            put(&mut pixels.indices.iter().map(|index| u64::from(*index)), length);
+            put(&mut pixels.values.iter().map(|value| value.to_bits()), length);
         }
         assert!(rest.is_empty(), "the figures and the results are those of one analyser");
     }

@@ -246,9 +246,21 @@ pub mod analysis {
         kind("region_y_px", F64, "pixel", "centre of mass of each region along the slow axis; NaN without counts");
     /// Pixels above the level.
     pub const PIXELS_ABOVE: ResultKind = kind("pixels_above", U64, "pixel", "valid pixels above the level of the recipe");
+    /// Those in the lists.
+    pub const STORED_ABOVE: ResultKind = kind("pixels_above_stored", U64, "pixel", "pixels above the level in the lists");
+    /// Where each is.
+    pub const ABOVE_INDEX: ResultKind = ResultKind {
+        counted_by: Some(STORED_ABOVE.name),
+        ..kind("pixels_above_index", U64, "", "each pixel above the level: row * columns + column, ascending")
+    };
+    /// The value of each.
+    pub const ABOVE_VALUE: ResultKind = ResultKind {
+        counted_by: Some(STORED_ABOVE.name),
+        ..kind("pixels_above_value", F64, "pixel value", "value of each pixel above the level")
+    };
 
     /// All of them.
-    pub const ALL: [ResultKind; 25] = [
+    pub const ALL: [ResultKind; 28] = [
         IS_ANALYSED,
         SPOTS,
         SPOTS_ON_ICE,
@@ -274,6 +286,9 @@ pub mod analysis {
         REGION_X,
         REGION_Y,
         PIXELS_ABOVE,
+        STORED_ABOVE,
+        ABOVE_INDEX,
+        ABOVE_VALUE,
     ];
 }
 

@@ -75,8 +75,7 @@ pub fn prepare(
     // Where the beam meets the detector does not depend on the size of the image.
     let (size, pixel) = (announced.0.unwrap_or([1, 1]), announced.1.unwrap_or(PixelType::Uint16));
     let geometry = Geometry::of_run(size, &facts_of(size, pixel).metadata);
-    let mut tasks = tasks::of(&recipe, geometry.as_ref().ok()).map_err(wrong)?;
-    let stores_no_pixels = tasks.keep_above.take().is_some();
+    let tasks = tasks::of(&recipe, geometry.as_ref().ok()).map_err(wrong)?;
     let figures = Figures::of(&tasks, geometry.is_ok()).map_err(wrong)?;
     let kinds = figures.kinds().to_vec();
     let all: Vec<_> = before.iter().chain(&kinds).copied().collect();
@@ -93,8 +92,6 @@ pub fn prepare(
         texts.extend(analysers.first().map_or_else(Vec::new, LiveAnalyser::texts));
         notes.extend(geometry.err().filter(|_| !notes.is_empty()));
     }
-    let why = "pixels above the level are counted, and not stored: above.pixels_max is for `konkordia analyse --output`";
-    notes.extend(stores_no_pixels.then(|| why.to_owned()));
     let memory_bytes = workers as u64 * THREAD_PIXEL_BYTES * (size[0] * size[1]) as u64;
     let analysers = analysers.into_iter().map(|analyser| Box::new(analyser) as Box<dyn ImageAnalyser>).collect();
     let (metadata, queue_images) = (ImageMetadata::default(), options.queue_images);

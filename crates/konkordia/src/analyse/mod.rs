@@ -36,7 +36,8 @@ pub fn command(args: &AnalyseArgs) -> Result<Exit, Failure> {
     let tasks = tasks::of(&recipe, geometry.as_ref().ok()).map_err(usage)?;
     let fix = "set a smaller spots_max or fewer bins (of the cake, azimuth_bins x bins), or correct the rules of the recipe";
     let cannot = |why: String| Failure::new(Exit::Configuration, "this recipe cannot be followed", why, fix);
-    let figures = Figures::of(&tasks, geometry.is_ok()).map_err(cannot)?;
+    // Files of results have the pixels above the level as a sparse matrix beside the other numbers.
+    let figures = Figures::of(&Tasks { keep_above: None, ..tasks.clone() }, geometry.is_ok()).map_err(cannot)?;
     let decisions = Decisions::new(&tasks, figures.kinds()).map_err(cannot)?;
     let shape = images.facts.shape;
     let (analyser, left_out) = Analyser::new(&tasks, geometry.as_ref().ok(), &images.facts.usable, shape).map_err(usage)?;
