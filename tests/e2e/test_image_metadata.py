@@ -65,6 +65,11 @@ def test_what_a_sender_says_of_its_images(tmp_path, serve):
     assert columns["is_hit"].tolist() == [0, 1, 0, 0, 0, 1, 0, 1]
     assert columns["status"].tolist() == [1, 1, 1, 1, 1, 4, 4, 4]
     assert replayed(done["file"])["stored"]["differ"] == 0
+    rate = service.request("GET", "hit_rate")
+    assert (sum(rate["analysed"]), sum(rate["hits"]), rate["bin_s"]) == (8, 3, 1.0), "dropped images count too"
+    raster = rate["raster"]
+    assert (raster["row"], raster["column"]) == ([0] * 4 + [1] * 4, [0, 1, 2, 3] * 2)
+    assert (raster["analysed"], raster["hits"], raster["not_counted"]) == ([1] * 8, columns["is_hit"].tolist(), 0)
     assert replayed(done["file"], "--rule", "raster_row == 1 && sample_x_um < 1600.0")["rejected"] == 3
     newest = service.request("GET", "images/latest", format="json")["results"]
     assert (newest["pulse_id"], newest["raster_row"]) == (0, 1), "the newest that was kept"

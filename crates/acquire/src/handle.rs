@@ -93,7 +93,8 @@ pub struct DetectorStatus {
 /// One alarm of a detector (`[alarms]` in its configuration).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AlarmStatus {
-    /// `loss`, `no_hits`, `hit_drop`, `strong`, `saturated`, `invalid`, `ice` or `unanalysed`.
+    /// `loss`, `no_hits`, `hit_drop`, `strong`, `saturated`, `invalid`, `ice`, `unanalysed`, `beam_shift`,
+    /// `pedestal_age` or `pedestal_drift`.
     pub name: String,
     /// Its cause is there, or was within the last two seconds.
     pub raised: bool,
@@ -357,6 +358,38 @@ impl FileEntry {
     }
 }
 
+/// Hits of the newest run or series over time and over the raster, as data for plots. Only analysed images count.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct HitRate {
+    /// The detector.
+    pub detector: String,
+    /// Number of the run, or of the series as its sender counts it.
+    pub series: u64,
+    /// Width of a bin of time, seconds. It doubles when 600 bins do not reach any more.
+    pub bin_s: f64,
+    /// Images of each bin; the first one begins when the first image was received. Empty without analysis.
+    pub analysed: Vec<u64>,
+    /// Hits among them.
+    pub hits: Vec<u64>,
+    /// Over the raster, if images have a place in one (`[image_metadata]`).
+    pub raster: Option<RasterHits>,
+}
+
+/// Hits over a raster: one entry of each list for each place of which an image came, row by row.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RasterHits {
+    /// Row of the place, from 0.
+    pub row: Vec<u64>,
+    /// Column of the place, from 0.
+    pub column: Vec<u64>,
+    /// Images there.
+    pub analysed: Vec<u64>,
+    /// Hits among them.
+    pub hits: Vec<u64>,
+    /// Images at further places, beyond the 65536 that are counted.
+    pub not_counted: u64,
+}
+
 /// An image of the ring.
 #[derive(Clone)]
 pub struct RingImage {
@@ -394,6 +427,8 @@ pub trait Detector: Send + Sync {
     fn status(&self) -> Arc<DetectorStatus>;
     /// The current rates and counters.
     fn statistics(&self) -> DetectorStatistics;
+    /// Hits over time and over the raster.
+    fn hit_rate(&self) -> HitRate;
     /// The configuration in force, as JSON, without secrets.
     fn configuration(&self) -> Value;
     /// Carries out a command. Blocks until it is done or refused, at most as long as an arm may take: not for async

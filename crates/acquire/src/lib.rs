@@ -92,6 +92,7 @@ mod detector;
 mod events;
 mod fanout;
 pub mod handle;
+mod hit_rate;
 mod hooks;
 pub mod machine;
 pub mod paths;

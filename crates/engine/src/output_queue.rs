@@ -123,7 +123,7 @@ pub struct OutputQueues {
     /// The current series, for consumers that are added during it. Its lock also guards changes of the list.
     current: Mutex<Option<Arc<SeriesStart>>>,
     preview: Option<Arc<PreviewBuffer>>,
-    observer: OnceLock<Arc<dyn ImageObserver>>,
+    observers: OnceLock<Vec<Arc<dyn ImageObserver>>>,
 }
 
 /// The reading side of one consumer. Dropping it removes the consumer.
@@ -289,12 +289,12 @@ impl OutputQueue {
 impl OutputQueues {
     /// Without consumers at first. `preview` is the preview buffer.
     pub fn new(preview: Option<Arc<PreviewBuffer>>) -> Self {
-        Self { list: ArcSwap::default(), current: Mutex::new(None), preview, observer: OnceLock::new() }
+        Self { list: ArcSwap::default(), current: Mutex::new(None), preview, observers: OnceLock::new() }
     }
 
     /// Sets who sees every image, once.
-    pub fn observe(&self, observer: Arc<dyn ImageObserver>) {
-        let _ = self.observer.set(observer);
+    pub fn observe(&self, observers: Vec<Arc<dyn ImageObserver>>) {
+        let _ = self.observers.set(observers);
     }
 
     /// The preview buffer, if there is one.
@@ -361,9 +361,7 @@ impl OutputQueues {
         if let Some(preview) = &self.preview {
             preview.start(start);
         }
-        if let Some(observer) = self.observer.get() {
-            observer.start(start);
-        }
+        self.observers.get().into_iter().flatten().for_each(|observer| observer.start(start));
         list.iter().for_each(|output_queue| output_queue.start(start, give_up));
     }
 
@@ -381,9 +379,7 @@ impl OutputQueues {
 
     fn hand_over(&self, image: &Arc<CommittedImage>, is_lent: bool, give_up: &dyn Fn() -> bool) {
         let (bytes, mut copy) = (image.packed_bytes(), None);
-        if let Some(observer) = self.observer.get() {
-            observer.image(image);
-        }
+        self.observers.get().into_iter().flatten().for_each(|observer| observer.image(image));
         if let Some(preview) = &self.preview {
             preview.image(image, bytes, is_lent);
         }

@@ -8,7 +8,7 @@ use crate::events::EventLog;
 use crate::handle::{AlarmStatus, Severity};
 use konkordia_config::alarms::AlarmSettings;
 use konkordia_core::failure::Failure;
-use konkordia_engine::output_queue::OutputQueues;
+use konkordia_engine::output_queue::ImageObserver;
 use konkordia_sinks::clock;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -56,23 +56,22 @@ impl AlarmBoard {
 }
 
 impl Alarms {
-    /// Watches what goes through these queues.
+    /// Watches what [`Self::observer`] sees.
     ///
     /// # Errors
     /// The address of the ZeroMQ messages cannot be used.
-    pub fn new(
-        settings: &AlarmSettings,
-        detector: &str,
-        (queues, events): (&OutputQueues, &EventLog),
-        board: AlarmBoard,
-    ) -> Result<Self, Failure> {
+    pub fn new(settings: &AlarmSettings, detector: &str, events: &EventLog, board: AlarmBoard) -> Result<Self, Failure> {
         let tally = Arc::<ResultsTally>::default();
-        queues.observe(Arc::clone(&tally) as _);
         let is_on = Alarm::ALL.into_iter().filter(|alarm| alarm.is_on(settings));
         *lock(&board.0) = is_on.map(|alarm| AlarmStatus { name: alarm.name().into(), ..AlarmStatus::default() }).collect();
         let teller = Teller::open(settings, detector, events)?;
         let watch = Watch::new(settings.clone());
         Ok(Self { watch, tally, teller, board, began: Instant::now(), looked: None })
+    }
+
+    /// Who must see the images.
+    pub fn observer(&self) -> Arc<dyn ImageObserver> {
+        Arc::clone(&self.tally) as _
     }
 
     /// True while an alarm has not ended, so that somebody must go on looking.

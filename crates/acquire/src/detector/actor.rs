@@ -14,6 +14,7 @@ use konkordia_config::settings::ServiceSettings;
 use konkordia_core::failure::{Exit, Failure, reason};
 use konkordia_core::state::{Action, Event, Refused, State};
 use konkordia_engine::contain::{Panic, contain};
+use konkordia_engine::output_queue::ImageObserver;
 use serde_json::json;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
@@ -204,11 +205,15 @@ pub fn spawn<D: Driver>(
     let (outbox, inbox) = bounded(INBOX_MAX);
     let driver = make(&base, Outbox(outbox.clone()))?;
     let (name, requests) = (format!("det-{}", base.config.name), outbox.clone());
-    let alarms = base.config.alarms.as_ref().map(|settings| {
-        let (queues, board) = (&base.fanout.output_queues, base.machine.shared.alarms.clone());
-        Alarms::new(settings, &base.config.name, (queues, &base.machine.events), board)
-    });
+    let alarms = base
+        .config
+        .alarms
+        .as_ref()
+        .map(|settings| Alarms::new(settings, &base.config.name, &base.machine.events, base.machine.shared.alarms.clone()));
     let alarms = alarms.transpose()?;
+    let hits = Arc::clone(&base.machine.shared.hits);
+    let observers = [hits as Arc<dyn ImageObserver>].into_iter().chain(alarms.iter().map(Alarms::observer));
+    base.fanout.output_queues.observe(observers.collect());
     let cancels = Vec::new();
     let actor = Actor {
         base,

@@ -11,7 +11,9 @@ pub mod udp;
 mod udp_dark;
 mod udp_parts;
 
-use super::handle::{Command, Detector, DetectorStatistics, DetectorStatus, FileEntry, ImageRing, Refusal, RefusalCode, Reply};
+use super::handle::{
+    Command, Detector, DetectorStatistics, DetectorStatus, FileEntry, HitRate, ImageRing, Refusal, RefusalCode, Reply,
+};
 use crossbeam_channel::{Sender, bounded};
 use serde_json::Value;
 use status::Shared;
@@ -90,6 +92,10 @@ impl Detector for Handle {
 
     fn statistics(&self) -> DetectorStatistics {
         self.shared.statistics()
+    }
+
+    fn hit_rate(&self) -> HitRate {
+        self.shared.hits.read(&self.shared.name)
     }
 
     fn configuration(&self) -> Value {

@@ -5,6 +5,7 @@ use crate::alarms::watch::Measured;
 use crate::events::EventLog;
 use crate::fanout::Fanout;
 use crate::handle::{DetectorStatistics, DetectorStatus, FileEntry, PublicState, Refusal, RefusalCode, Severity};
+use crate::hit_rate::HitTally;
 use crate::spool::{News, Spool};
 use crate::statistics::{Rates, Totals};
 use konkordia_config::service::DetectorConfig;
@@ -152,6 +153,8 @@ pub struct Shared {
     spool: OnceLock<Arc<Spool>>,
     /// Closed files of which some are still in the spool. They are listed as being written.
     spooled: Mutex<Vec<FileEntry>>,
+    /// Its hits.
+    pub hits: Arc<HitTally>,
     /// Its alarms.
     pub alarms: AlarmBoard,
     /// Set for detectors that also receive while there is no run.
@@ -200,6 +203,7 @@ impl Shared {
             files: Mutex::default(),
             spool: OnceLock::new(),
             spooled: Mutex::default(),
+            hits: Arc::default(),
             alarms: AlarmBoard::default(),
             between: OnceLock::new(),
         }

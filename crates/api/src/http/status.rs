@@ -5,7 +5,7 @@ use super::problem::Problem;
 use super::state::{Shared, WAIT_S_MAX};
 use axum::Json;
 use axum::extract::State;
-use konkordia_acquire::handle::{DetectorState, DetectorStatistics, DetectorStatus, FileEntry};
+use konkordia_acquire::handle::{DetectorState, DetectorStatistics, DetectorStatus, FileEntry, HitRate};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -61,6 +61,15 @@ pub async fn statistics(
     Query(query): Query<DetectorQuery>,
 ) -> Result<Json<DetectorStatistics>, Problem> {
     Ok(Json(shared.detector(query.detector.as_deref())?.statistics()))
+}
+
+/// Hits of the newest run over time and over the raster.
+#[utoipa::path(get, path = "/api/v1/hit_rate", tag = "state", params(DetectorQuery), responses((status = 200, description = "Counts of analysed images and hits, for plots", body = HitRate, example = json!({
+    "detector": "jungfrau", "series": 3, "bin_s": 1.0, "analysed": [500, 498, 500], "hits": [21, 35, 30],
+    "raster": {"row": [0, 0], "column": [0, 1], "analysed": [750, 748], "hits": [80, 6], "not_counted": 0}
+}))))]
+pub async fn hit_rate(State(shared): State<Arc<Shared>>, Query(query): Query<DetectorQuery>) -> Result<Json<HitRate>, Problem> {
+    Ok(Json(shared.detector(query.detector.as_deref())?.hit_rate()))
 }
 
 /// Files of one detector.

@@ -4,7 +4,7 @@ use crate::simulate::feed::Feed;
 use crate::simulate::send::{Pace, Senders, Sent, send};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use konkordia_acquire::handle::{
-    Command, Detector, DetectorState, DetectorStatistics, DetectorStatus, FileEntry, ImageRing, Reply,
+    Command, Detector, DetectorState, DetectorStatistics, DetectorStatus, FileEntry, HitRate, ImageRing, Reply,
 };
 use konkordia_core::failure::{Exit, Failure, reason};
 use serde_json::Value;
@@ -48,6 +48,10 @@ impl Detector for DrivenDetector {
 
     fn statistics(&self) -> DetectorStatistics {
         self.inner.statistics()
+    }
+
+    fn hit_rate(&self) -> HitRate {
+        self.inner.hit_rate()
     }
 
     fn configuration(&self) -> Value {

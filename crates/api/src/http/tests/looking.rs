@@ -9,13 +9,15 @@ async fn one_detector_needs_no_name() {
     assert_eq!(status.status, 200);
     assert_eq!((status.json()["detector"].as_str(), status.json()["state"].as_str()), (Some("eiger"), Some("idle")));
     assert_eq!(status.json()["file"], Value::Null, "what is not known is absent, not invented");
-    for path in ["configuration", "statistics", "files", "images", "status"] {
+    for path in ["configuration", "statistics", "hit_rate", "files", "images", "status"] {
         assert_eq!(bench.get(&format!("/api/v1/{path}?detector=eiger")).await.status, 200, "{path}");
         let problem = bench.get(&format!("/api/v1/{path}?detector=jungfrau")).await.is_problem(404, "unknown_detector");
         assert!(problem["detail"].as_str().unwrap().contains("this service has: eiger"));
     }
     assert_eq!(bench.get("/api/v1/files").await.json()["files"][0]["bytes"], 1u64 << 40);
     assert_eq!(bench.get("/api/v1/statistics").await.json()["consumers"][0]["skipped"], 2);
+    let rate = bench.get("/api/v1/hit_rate").await.json();
+    assert_eq!((&rate["hits"], &rate["raster"]), (&json!([1, 2]), &Value::Null));
     let version = bench.get("/api/v1/version").await.json();
     assert_eq!((version["api"].as_str(), version["version"].as_str()), (Some("v1"), Some(env!("CARGO_PKG_VERSION"))));
 }

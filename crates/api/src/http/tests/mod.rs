@@ -18,7 +18,7 @@ use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, Request, StatusCode};
 use konkordia_acquire::handle::{
     AlarmStatus, Command, ConsumerStatistics, Detector, DetectorState, DetectorStatistics, DetectorStatus, EventLog, FileEntry,
-    FileState, Fleet, ImageRing, Refusal, RefusalCode, Reply, RingImage, Severity, SharedPlanes, SpoolStatus,
+    FileState, Fleet, HitRate, ImageRing, Refusal, RefusalCode, Reply, RingImage, Severity, SharedPlanes, SpoolStatus,
 };
 use konkordia_core::image::CommittedImage;
 use konkordia_core::results::ImageResults;
@@ -175,6 +175,10 @@ impl Detector for Fake {
             }],
             totals: totals.map(|(name, count)| (name.to_string(), count)).into(),
         }
+    }
+
+    fn hit_rate(&self) -> HitRate {
+        HitRate { detector: self.name.clone(), bin_s: 2.0, analysed: vec![5, 4], hits: vec![1, 2], ..HitRate::default() }
     }
 
     fn configuration(&self) -> Value {
