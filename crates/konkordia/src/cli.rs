@@ -171,6 +171,12 @@ pub enum Command {
   konkordia veto replay run01_master.h5 --rule 'spots<10'
   konkordia veto replay results.h5 --rule 'is_hit==0' --json")]
     Veto(crate::veto::args::VetoCommand),
+    /// Compares the trigger numbers of the images of several detectors
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia coincide left_master.h5 right_master.h5
+  konkordia coincide jungfrau_master.h5 eiger_master.h5 --by pulse_id
+  konkordia coincide a_master.h5 b_master.h5 c_master.h5 --json")]
+    Coincide(crate::coincide::args::CoincideArgs),
     /// Recompresses files of Konkordia, of DECTRIS detectors and other NXmx; pixels keep their values, except with sz3.
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia repack run01_master.h5 -o archive/ --compression bszstd --verify

@@ -6,6 +6,7 @@ mod bench;
 mod calibration_verbs;
 mod choice;
 mod cli;
+mod coincide;
 mod config_verb;
 mod console;
 mod contained;
@@ -90,6 +91,7 @@ fn dispatch(command: &Command) -> Result<Exit, Failure> {
         Command::Pedestal(args) => pedestal::command(args),
         Command::Analyse(args) => analyse::command(args),
         Command::Veto(which) => veto::command(which),
+        Command::Coincide(args) => coincide::command(args),
         Command::Inspect(args) => files::inspect::command(args),
         Command::Convert(args) => convert::command(args),
         Command::Repack(args) => repack_verb::command(args),

@@ -32,6 +32,7 @@ impl Task {
                 ..Self::read(args.files.iter().chain(&args.recipe).chain(&args.poni))
             }),
             Command::Veto(VetoCommand::Replay(args)) => Some(Self::read([&args.file])),
+            Command::Coincide(args) => Some(Self::read(&args.files)),
             Command::Check(args) => Some(Self::read([&args.file])),
             Command::Inspect(args) => {
                 // If the picture is a link, the folder of its target is written.
@@ -129,8 +130,14 @@ mod tests {
 
     #[test]
     fn verbs_that_read_files_are_tasks_and_others_are_not() {
-        for line in ["check a.h5", "inspect a.h5", "doctor --run a.h5", "calibration show a.h5", "calibration compare a.h5 b.h5"]
-        {
+        for line in [
+            "check a.h5",
+            "inspect a.h5",
+            "doctor --run a.h5",
+            "calibration show a.h5",
+            "calibration compare a.h5 b.h5",
+            "coincide a.h5 b.h5",
+        ] {
             let task = task(&format!("konkordia {line}")).expect(line);
             assert!(task.folders.is_empty() && task.files[0] == Path::new("a.h5") && !task.deletes_originals, "{line}");
         }
