@@ -25,6 +25,7 @@ pub mod analyser;
 pub mod azimuthal;
 pub mod beam;
 pub mod components;
+pub mod crystfel;
 pub mod dispersion;
 pub mod figures;
 pub mod geometry;

@@ -149,7 +149,7 @@ pub enum Command {
     /// image.
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia inspect run01_master.h5
-  konkordia inspect run01_master.h5 --image 0
+  konkordia inspect run01_master.h5 --geom run01.geom
   konkordia inspect run01_master.h5 --json | jq .ledger")]
     Inspect(InspectArgs),
     /// Converts raw frames from files: runs of the slsReceiver or of SwissFEL, records with headers, plain 16-bit

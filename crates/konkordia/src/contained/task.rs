@@ -37,7 +37,8 @@ impl Task {
             Command::Inspect(args) => {
                 // If the picture is a link, the folder of its target is written.
                 let picture = args.png.as_ref().map(|path| path.canonicalize().unwrap_or_else(|_| path.clone()));
-                Some(Self { folders: picture.iter().map(|path| folder_of(path)).collect(), ..Self::read([&args.file]) })
+                let written = picture.iter().chain(&args.geom);
+                Some(Self { folders: written.map(|path| folder_of(path)).collect(), ..Self::read([&args.file]) })
             }
             // Without a file it works on a spool, where only files of this program lie.
             Command::Repair(args) => args.file.as_ref().map(|file| Self {
@@ -159,6 +160,7 @@ mod tests {
     fn each_writes_where_its_results_go() {
         let folders = |line: &str| task(&format!("konkordia {line}")).expect(line).folders;
         assert_eq!(folders("inspect in/a.h5 --png b.png"), [Path::new(".")]);
+        assert_eq!(folders("inspect in/a.h5 --geom out/b.geom"), [Path::new("out")]);
         assert_eq!(folders("repair in/a_master.h5"), [Path::new("in")]);
         assert_eq!(folders("repack in/a.h5 -o out/run --compression lz4"), [Path::new("out")]);
         assert_eq!(folders("pedestal a.raw --into cal/b.h5"), [Path::new("cal")]);

@@ -6,12 +6,17 @@ use super::others;
 use super::picture::draw;
 use super::statistics::Statistics;
 use crate::console;
+use konkordia_analysis::crystfel;
+use konkordia_analysis::geometry::Geometry;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::text;
 use konkordia_kernels::codec::decode;
 use konkordia_sinks::hdf5::others::is_ours;
 use konkordia_sinks::hdf5::{FileSpec, ImageStatus, Reader, Summary};
 use serde_json::{Map, Value, json};
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
 
 /// `konkordia inspect FILE`
 pub fn command(args: &InspectArgs) -> Result<Exit, Failure> {
@@ -27,6 +32,9 @@ pub fn command(args: &InspectArgs) -> Result<Exit, Failure> {
     if let Some(path) = &args.png {
         let pixels = reader.read_image(args.image.unwrap_or(0), &decode)?;
         draw(path, Some(summary.pixel), summary.columns as usize, &pixels)?;
+    }
+    if let Some(path) = &args.geom {
+        write_geometry(&reader, path)?;
     }
     if args.json {
         let mut value = to_json(summary);
@@ -45,6 +53,34 @@ pub fn command(args: &InspectArgs) -> Result<Exit, Failure> {
         }
     }
     Ok(Exit::Complete)
+}
+
+/// Writes what CrystFEL must know of the file.
+fn write_geometry(reader: &Reader, path: &Path) -> Result<(), Failure> {
+    let (summary, places) = (reader.summary(), reader.places());
+    let refused = |why: String, fix: &str| {
+        let what = format!("there is no geometry for CrystFEL of {}", summary.path.display());
+        Failure::new(Exit::Usage, what, why, fix)
+    };
+    let Some(spec) = &summary.spec else {
+        return Err(refused("it has no description of its run".into(), "give the master file"));
+    };
+    let Some(images) = &places.images else {
+        let why = "a master whose layout is links has no stack of all images".into();
+        return Err(refused(why, "give a data file (FILE_data_000001.h5)"));
+    };
+    let shape = [summary.rows as usize, summary.columns as usize];
+    let of_file = crystfel::Places {
+        images,
+        mask: places.mask,
+        spots: places.spots,
+        valid: summary.pixel.valid_range(spec.underload, spec.saturation),
+    };
+    let text = Geometry::of_run(shape, &spec.metadata).and_then(|geometry| crystfel::geometry_text(&geometry, &of_file));
+    let fix = "give beam centre, distance and energy in the configuration of the next run (docs/configuration.md)";
+    let text = text.map_err(|why| refused(why, fix))?;
+    let mut file = File::create_new(path).map_err(|error| Failure::io("cannot create", path, &error))?;
+    file.write_all(text.as_bytes()).map_err(|error| Failure::io("cannot write", path, &error))
 }
 
 fn one_image(reader: &Reader, n: u64) -> Result<(Option<&'static str>, Statistics), Failure> {

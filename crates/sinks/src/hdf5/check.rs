@@ -18,7 +18,7 @@ use super::nexus::{read_attribute, read_text};
 use super::packing;
 use super::paths::{COLUMNS, OWN, STACK};
 use super::pedestals::{PEDESTALS, Snapshots};
-use super::reader::Reader;
+use super::reader::{Reader, virtual_name};
 use super::spec::{FileSpec, Layout};
 use super::unknown;
 use super::xds::xds_problems_of;
@@ -525,11 +525,6 @@ impl Report<'_> {
             self.error(format!("and {more} more of this kind"), place, fix);
         }
     }
-}
-
-/// The name of the virtual data set of a master, from its link alone.
-pub(super) fn virtual_name(master: &File) -> Option<String> {
-    ["/entry/data/images", "/entry/data/data"].into_iter().find(|name| master.link_exists(name)).map(str::to_owned)
 }
 
 /// Evaluates "a = b + c"; the error says what does not add up.

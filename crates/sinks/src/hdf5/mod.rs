@@ -85,7 +85,7 @@ pub use file_sink::{FileSink, SeriesTarget, SeriesTargets};
 pub use handoff::ChunkWrites;
 pub use names::{data_file_name, journal_path, master_file_name, master_path, pedestal_file_name};
 pub use pedestals::Snapshots;
-pub use reader::{Reader, Summary, inspect};
+pub use reader::{Places, Reader, Summary, inspect};
 pub use repair::{MissingImages, RepairReport, repair};
 pub use results_file::{ResultsAbout, ResultsFile};
 pub use run_files::RunFiles;

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use super::bounded::ReadAll;
-use super::check::{needs_repair, virtual_name};
+use super::check::needs_repair;
 use super::datafile::Closed;
 use super::ledger::{FILE_MISSING, NOT_RESCUED, read_ledger};
 use super::look::bytes_that_differ;
@@ -15,6 +15,7 @@ use super::nexus::{read_number, read_text};
 use super::paths::MASK;
 use super::paths::{COLUMNS, DESCRIPTION, OWN};
 use super::pedestals::PEDESTALS;
+use super::reader::virtual_name;
 use super::spec::{FileSpec, LedgerRecord};
 use super::xds::readable_mask;
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use hdf5::types::{FloatSize, IntSize, TypeDescriptor};
 use hdf5::{Dataset, File};
 use konkordia_core::pixel::PixelType;
+use konkordia_core::results::analysis;
 
 use super::bounded::{BYTES_MAX, ReadAll};
 use super::columns::ImageStatus;
@@ -136,6 +137,22 @@ struct Part {
 /// If it cannot be opened or holds no images of a known kind.
 pub fn inspect(path: &Path) -> Result<Summary, Error> {
     Reader::open(path).map(|reader| reader.summary)
+}
+
+/// The name of the stack of all images: of a master that of its virtual data set, from its link alone.
+pub(super) fn virtual_name(master: &File) -> Option<String> {
+    ["/entry/data/images", "/entry/data/data"].into_iter().find(|name| master.link_exists(name)).map(str::to_owned)
+}
+
+/// Where things are in a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Places {
+    /// All images as one stack; a master whose layout is links has none.
+    pub images: Option<String>,
+    /// The mask.
+    pub mask: Option<&'static str>,
+    /// The group of the lists of spots.
+    pub spots: Option<&'static str>,
 }
 
 impl Reader {
@@ -286,6 +303,17 @@ impl Reader {
         };
         // Data files keep the mask at another place.
         [MASK, MASK_OF_DATA].into_iter().find_map(read)
+    }
+
+    /// Where in the file images, mask and lists of spots are, for programs that must be told; `None` for what it has not.
+    pub fn places(&self) -> Places {
+        let has = |name: &&str| self.file.link_exists(name);
+        let spots = format!("{COLUMNS}/{}", analysis::STORED_SPOTS.name);
+        Places {
+            images: virtual_name(&self.file),
+            mask: self.pixel_mask().and([MASK, MASK_OF_DATA].into_iter().find(has)),
+            spots: Some(COLUMNS).filter(|_| has(&spots.as_str())),
+        }
     }
 
     pub(crate) fn file(&self) -> &File {
