@@ -24,6 +24,10 @@ pub const SIGMA_MAX: f64 = 2.0;
 
 /// A pixel type of whole numbers.
 pub trait Whole: Pixel {
+    /// The lowest number of the type.
+    const LOWEST: i64;
+    /// The highest number of the type.
+    const HIGHEST: i64;
     /// As a signed number, exact.
     fn wide(self) -> i64;
     /// From a number that the type can hold.
@@ -33,6 +37,8 @@ pub trait Whole: Pixel {
 macro_rules! whole {
     ($($t:ty)*) => { $(
         impl Whole for $t {
+            const LOWEST: i64 = <$t>::MIN as i64;
+            const HIGHEST: i64 = <$t>::MAX as i64;
             fn wide(self) -> i64 {
                 self.into()
             }

@@ -52,6 +52,7 @@ pub fn make(
     }
     let settings = Settings {
         compression: Compression::Sz3 { bound: archive_copy.bound },
+        spots: None,
         workers: std::thread::available_parallelism().map_or(1, usize::from),
         verify: false,
         delete_source: false,

@@ -3,6 +3,7 @@
 use super::compare::Compared;
 use super::recode::Recoded;
 use super::settings::Settings;
+use super::spot_totals::SpotTotals;
 use konkordia_core::plan::Compression;
 use konkordia_core::text;
 use konkordia_sinks::hdf5::mirror::{RecordValue, StackLayout};
@@ -39,6 +40,8 @@ pub struct Totals {
     error_max: f64,
     sum_before: f64,
     sum_after: f64,
+    /// With a coarser background.
+    spots: Option<SpotTotals>,
 }
 
 /// The compression as it stands in the record.
@@ -66,7 +69,7 @@ pub fn folder(path: &Path) -> String {
 
 impl Totals {
     /// Adds one image.
-    pub fn image(&mut self, layout: &StackLayout, image: &Recoded) {
+    pub fn image(&mut self, layout: &StackLayout, image: &Recoded, settings: &Settings) {
         self.images += 1;
         self.images_copied += u64::from(image.copied);
         self.pixels += (layout.rows * layout.columns) as u64;
@@ -79,6 +82,10 @@ impl Totals {
             self.error_max = self.error_max.max(loss.error_max);
             self.sum_before += loss.sum_before;
             self.sum_after += loss.sum_after;
+        }
+        if settings.spots.is_some() {
+            let bytes = image.chunk.as_ref().map_or(0, Vec::len) as u64;
+            self.spots.get_or_insert_default().image(image.spots.as_ref(), bytes);
         }
     }
 
@@ -95,6 +102,9 @@ impl Totals {
         self.error_max = self.error_max.max(other.error_max);
         self.sum_before += other.sum_before;
         self.sum_after += other.sum_after;
+        if let Some(spots) = &other.spots {
+            self.spots.get_or_insert_default().add(spots);
+        }
     }
 
     fn bits_per_pixel(&self, bytes: u64) -> f64 {
@@ -114,7 +124,7 @@ impl Totals {
             ("source", Text(name(source))),
             ("source_folder", Text(folder(source))),
             ("source_identity", Text(identity.into())),
-            ("compression", Text(words(settings.compression))),
+            ("compression", Text(settings.words())),
             ("images", Count(self.images)),
             ("images_copied", Count(self.images_copied)),
             ("chunk_bytes_before", Count(self.bytes_before)),
@@ -133,6 +143,9 @@ impl Totals {
                 ("images_lossless", Count(self.images_lossless)),
             ]);
         }
+        if let Some(copy) = &settings.spots {
+            record.extend(self.spots.clone().unwrap_or_default().record(copy));
+        }
         record
     }
 
@@ -148,6 +161,9 @@ impl Totals {
                 "error_max": self.error_max, "pixels": self.pixels, "pixels_changed": self.pixels_changed, "sum_before": self.sum_before,
                 "sum_after": self.sum_after, "sum_bias": self.bias(), "images_lossless": self.images_lossless,
             });
+        }
+        if let Some(spots) = &self.spots {
+            value["loss"] = spots.to_json();
         }
         value
     }
@@ -182,6 +198,7 @@ impl Totals {
         if matches!(compression, Compression::Sz3 { .. }) {
             lines.push(self.loss_text());
         }
+        lines.extend(self.spots.as_ref().map(SpotTotals::to_text));
         if self.images_copied > 0 && self.images_copied == self.images {
             lines.push("every chunk was copied unchanged: it already had this compression".into());
         }
