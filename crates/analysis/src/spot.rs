@@ -23,7 +23,7 @@ pub struct Spot {
 }
 
 /// A rectangle of pixels.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Rectangle {
     /// Column and row of the first pixel.
     pub first_px: [u32; 2],

@@ -13,7 +13,6 @@ pub struct SpotTotals {
     images_stored: [u64; 5],
     spots: u64,
     spots_unchanged: u64,
-    spots_new: u64,
     loss: Loss,
     lossless_bytes: u64,
     bytes: u64,
@@ -31,8 +30,7 @@ impl SpotTotals {
         self.of_images[1].push(spots);
         if let Some(report) = report {
             let own = Self { loss: report.loss, lossless_bytes: report.lossless_bytes, bytes, ..Self::default() };
-            let (spots_unchanged, spots_new) = (report.spots_unchanged, report.spots_new);
-            self.add(&Self { spots, spots_unchanged, spots_new, ..own });
+            self.add(&Self { spots, spots_unchanged: report.spots_unchanged, ..own });
         }
     }
 
@@ -42,7 +40,6 @@ impl SpotTotals {
         self.images_stored.iter_mut().zip(other.images_stored).for_each(|(own, other)| *own += other);
         self.spots += other.spots;
         self.spots_unchanged += other.spots_unchanged;
-        self.spots_new += other.spots_new;
         self.lossless_bytes += other.lossless_bytes;
         self.bytes += other.bytes;
         let (own, other) = (&mut self.loss, &other.loss);
@@ -76,7 +73,6 @@ impl SpotTotals {
             ("chunk_bytes_lossless", Count(self.lossless_bytes)),
             ("spots", Count(self.spots)),
             ("spots_unchanged", Count(self.spots_unchanged)),
-            ("spots_new", Count(self.spots_new)),
             ("pixels", Count(self.loss.pixels)),
             ("pixels_exact", Count(self.loss.pixels_exact)),
             ("pixels_changed", Count(self.loss.pixels_changed)),
@@ -99,7 +95,7 @@ impl SpotTotals {
         let Loss { pixels, pixels_exact, pixels_changed, error_max, error_sigma_max, sum_before, error_sum } = self.loss;
         json!({
             "chunk_bytes_lossless": self.lossless_bytes, "spots": self.spots, "spots_unchanged": self.spots_unchanged,
-            "spots_new": self.spots_new, "pixels": pixels, "pixels_exact": pixels_exact, "pixels_changed": pixels_changed,
+            "pixels": pixels, "pixels_exact": pixels_exact, "pixels_changed": pixels_changed,
             "error_max": error_max, "error_sigma_max": error_sigma_max, "error_sum": error_sum,
             "error_per_pixel": self.error_per_pixel(), "sum_before": sum_before, "images_lossless": self.images_lossless(),
             "images_too_many_spots": self.images_stored[Stored::TooManySpots as usize],
@@ -114,10 +110,9 @@ impl SpotTotals {
         let loss = &self.loss;
         let mut lines = vec![
             format!(
-                "{} spots, {} found again as they were, {} new ones; {:.1} % of pixels had to stay, {:.1} % changed",
+                "{} spots, {} found again as they were, and no others; {:.1} % of pixels had to stay, {:.1} % changed",
                 text::count(self.spots),
                 text::count(self.spots_unchanged),
-                text::count(self.spots_new),
                 part(loss.pixels_exact, loss.pixels),
                 part(loss.pixels_changed, loss.pixels)
             ),
@@ -132,7 +127,7 @@ impl SpotTotals {
         ];
         let why = [
             (Stored::TooManySpots, "have more spots than spots_max"),
-            (Stored::SpotsChanged, "would not have shown all their spots as before"),
+            (Stored::SpotsChanged, "would have shown other spots than before"),
             (Stored::NotSmaller, "would not have become smaller"),
         ];
         for (stored, why) in why {

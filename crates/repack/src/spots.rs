@@ -4,12 +4,14 @@
 //! 1. The spots of an image are found ([`Dispersion`]). Their rectangles, grown by the margin, stay; so do pixels that
 //!    are masked or no measurements.
 //! 2. All other counts are rounded within their Poisson error ([`Rounding`]).
-//! 3. The spots are found again. Each of them must be there as it was, and the packed image must be smaller. Otherwise
-//!    the image is stored as it is.
+//! 3. The spots are found again. Where one is there that was not there before, or one that is not as it was, its
+//!    surroundings have to stay too, and the image is rounded again, at most [`ROUNDS_MAX`] times.
+//! 4. In the end all spots must be as they were, without a new one, and the packed image must be smaller. Otherwise the
+//!    image is stored as it is.
 
 use konkordia_analysis::Plane;
 use konkordia_analysis::dispersion::{Dispersion, SETTINGS_VERSION, Settings};
-use konkordia_analysis::spot::SpotList;
+use konkordia_analysis::spot::{Rectangle, Spot, SpotList};
 use konkordia_core::pixel::PixelType;
 use konkordia_kernels::Isa;
 use konkordia_kernels::rounding::{Counts, Loss, Rounding, Whole};
@@ -17,9 +19,13 @@ use konkordia_kernels::stats::Measured;
 use konkordia_sinks::hdf5::mirror::StackLayout;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use std::collections::HashSet;
 
 /// The widest margin, pixels.
 pub const MARGIN_MAX_PX: usize = 1000;
+
+/// How often an image is rounded at most.
+pub const ROUNDS_MAX: usize = 10;
 
 /// What stays and how far the rest may change.
 #[derive(Clone, Debug)]
@@ -29,7 +35,7 @@ pub struct SpotCopy {
     /// An image with more spots is stored as it is.
     pub spots_max: usize,
     /// Pixels around the rectangle of a spot that stay, on each side; at most [`MARGIN_MAX_PX`]. With
-    /// [`Settings::reach_px`] or more every spot is found again as it was.
+    /// [`Settings::reach_px`] or more every spot is found again as it was when the image is rounded once.
     pub margin_px: usize,
     /// How many Poisson errors a count of the background may move: above 0, at most
     /// [`konkordia_kernels::rounding::SIGMA_MAX`].
@@ -52,7 +58,7 @@ pub enum Stored {
     Rounded = 0,
     /// As it is: more spots than [`SpotCopy::spots_max`].
     TooManySpots = 1,
-    /// As it is: not all spots were found again as they were.
+    /// As it is: the spots that are found were still others after [`ROUNDS_MAX`] rounds.
     SpotsChanged = 2,
     /// As it is: it did not become smaller.
     NotSmaller = 3,
@@ -69,8 +75,6 @@ pub struct SpotReport {
     pub spots: u64,
     /// Those of them that are found as they were in what is stored.
     pub spots_unchanged: u64,
-    /// Spots that are found in what is stored and were not there before.
-    pub spots_new: u64,
     /// What was lost.
     pub loss: Loss,
     /// Bytes of the packed image without loss.
@@ -82,7 +86,7 @@ impl SpotReport {
     pub(crate) fn without_loss(self, stored: Stored) -> Self {
         let Loss { pixels, pixels_exact, sum_before, .. } = self.loss;
         let loss = Loss { pixels, pixels_exact, sum_before, ..Loss::default() };
-        Self { stored, spots_unchanged: self.spots, spots_new: 0, loss, ..self }
+        Self { stored, spots_unchanged: self.spots, loss, ..self }
     }
 }
 
@@ -191,7 +195,9 @@ impl<'a> Keeper<'a> {
         let [before, after] = [before, after].map(|bytes| typed(bytes, &of));
         let range = self.look(&before, true);
         let counts = Counts { pixels: &before, columns: self.copy.shape[1], is_exact: &self.is_exact, range };
-        self.before.dropped() == 0 && self.rounding.compare(&counts, &after).is_some()
+        let is_within = self.before.dropped() == 0 && self.rounding.compare(&counts, &after).is_some();
+        self.look(&after, false);
+        is_within && self.before == self.after
     }
 
     fn coarsen_as<P: Measured + Whole, const N: usize>(
@@ -202,32 +208,42 @@ impl<'a> Keeper<'a> {
     ) -> (Option<Vec<u8>>, SpotReport) {
         let pixels: Vec<P> = typed(bytes, &of);
         let range = self.look(&pixels, true);
-        let counts = Counts { pixels: &pixels, columns: self.copy.shape[1], is_exact: &self.is_exact, range };
         let spots = self.before.found;
-        let unrounded = self.rounding.compare(&counts, &pixels).expect("an image equals itself");
-        let as_it_is = SpotReport {
-            stored: Stored::TooManySpots,
-            spots,
-            spots_unchanged: spots,
-            spots_new: 0,
-            loss: unrounded,
-            lossless_bytes: 0,
-        };
+        let loss = self.loss(&pixels, &pixels, range);
+        let stored = Stored::TooManySpots;
+        let as_it_is = SpotReport { stored, spots, spots_unchanged: spots, loss, lossless_bytes: 0 };
         if self.before.dropped() > 0 {
             return (None, as_it_is);
         }
         let mut rounded = vec![P::default(); pixels.len()];
-        self.rounding.round(&counts, &mut rounded);
-        let loss = self.rounding.compare(&counts, &rounded).expect("no pixel moves further than is allowed");
-        self.look(&rounded, false);
-        // Both lists are in the order of the first pixels of the spots.
-        let mut after = self.after.spots.iter();
-        if !self.before.spots.iter().all(|spot| after.any(|found| found == spot)) {
-            return (None, SpotReport { stored: Stored::SpotsChanged, ..as_it_is });
+        for _ in 0..ROUNDS_MAX {
+            let counts = Counts { pixels: &pixels, columns: self.copy.shape[1], is_exact: &self.is_exact, range };
+            self.rounding.round(&counts, &mut rounded);
+            self.look(&rounded, false);
+            if self.before == self.after {
+                let report = SpotReport { stored: Stored::Rounded, loss: self.loss(&pixels, &rounded, range), ..as_it_is };
+                return (Some(rounded.into_iter().flat_map(le).collect()), report);
+            }
+            self.keep_changed();
         }
-        let spots_new = self.after.found - spots;
-        let report = SpotReport { stored: Stored::Rounded, spots_new, loss, ..as_it_is };
-        (Some(rounded.into_iter().flat_map(le).collect()), report)
+        (None, SpotReport { stored: Stored::SpotsChanged, ..as_it_is })
+    }
+
+    /// What was lost.
+    fn loss<P: Measured + Whole>(&self, before: &[P], after: &[P], range: (P, P)) -> Loss {
+        let counts = Counts { pixels: before, columns: self.copy.shape[1], is_exact: &self.is_exact, range };
+        self.rounding.compare(&counts, after).expect("no pixel moves further than is allowed")
+    }
+
+    /// Marks the surroundings of spots that are in one list only.
+    fn keep_changed(&mut self) {
+        let [before, after] = [&self.before, &self.after].map(|list| list.spots.iter().map(bits).collect::<HashSet<_>>());
+        let lost = self.before.spots.iter().filter(|spot| !after.contains(&bits(spot)));
+        let new = self.after.spots.iter().filter(|spot| !before.contains(&bits(spot)));
+        let margin_px = self.copy.margin_px.max(self.copy.finder.reach_px());
+        for spot in lost.chain(new) {
+            spot.rectangle.grown(margin_px, self.copy.shape).mark(&mut self.is_exact, self.copy.shape[1]);
+        }
     }
 
     /// Finds spots, those of the image before or after; before, it also marks what must stay. Gives the lowest and
@@ -248,6 +264,12 @@ impl<'a> Keeper<'a> {
         }
         (plane.low, plane.high)
     }
+}
+
+/// All that is known of a spot, in numbers that can be compared exactly.
+fn bits(spot: &Spot) -> ([u64; 6], Rectangle, u32) {
+    let numbers = [spot.x_px, spot.y_px, spot.intensity, spot.maximum, spot.background, spot.snr];
+    (numbers.map(f64::to_bits), spot.rectangle, spot.pixels)
 }
 
 fn typed<P, const N: usize>(bytes: &[u8], of: impl Fn([u8; N]) -> P) -> Vec<P> {
