@@ -134,6 +134,20 @@ def test_images_that_cannot_be_changed_are_stored_as_they_are(tmp_path):
     assert record["pixels_changed"] == 0 and record["chunk_bytes"] == record["chunk_bytes_lossless"]
 
 
+def test_an_image_that_was_never_written_stays_so(tmp_path):
+    frames = crystals(np.uint16)
+    source = stack_file(tmp_path / "run.h5", frames[:1])
+    with h5py.File(source, "r+") as file:
+        data = file["/entry/data"]
+        del data["data"]
+        stack = data.create_dataset("data", frames.shape, frames.dtype, chunks=(1, *frames.shape[1:]))
+        stack[0], stack[2] = frames[0], frames[2]
+    program("repack", source, "-o", tmp_path / "copy.h5", "--compression", "spots", "--verify", check=0)
+    assert record_of(tmp_path / "copy.h5")["image_stored"].tolist() == [0, 4, 0]
+    with h5py.File(tmp_path / "copy.h5") as file:
+        assert file["/entry/data/data"].id.get_num_chunks() == 2 and not file["/entry/data/data"][1].any()
+
+
 def refused(source, out, *options, code, words):
     done = program("repack", source, "-o", out, *options, check=code)
     assert all(word in done.stderr for word in words) and "fix:" in done.stderr, done.stderr

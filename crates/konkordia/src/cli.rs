@@ -171,7 +171,7 @@ pub enum Command {
   konkordia veto replay run01_master.h5 --rule 'spots<10'
   konkordia veto replay results.h5 --rule 'is_hit==0' --json")]
     Veto(crate::veto::args::VetoCommand),
-    /// Recompresses files of Konkordia, of DECTRIS detectors and other NXmx; pixels keep their values, except with sz3 and spots.
+    /// Recompresses files of Konkordia, DECTRIS detectors and other NXmx; pixels stay, except with sz3 and spots.
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia repack run01_master.h5 -o archive/ --compression bszstd --verify
   konkordia repack run01_master.h5 -o travel/run01 --compression sz3 --error-bound 2

@@ -51,7 +51,8 @@ pub fn command(args: &RepackArgs) -> Result<Exit, Failure> {
 /// How spots are found without a recipe: as DIALS finds them.
 const RECIPE: &str = "[spots]\nmethod = \"dispersion\"\n";
 
-/// What `--compression spots` keeps: mask and valid values come from the file, the settings of the finder from the recipe.
+/// What `--compression spots` keeps. Mask and valid values come from the file, the settings of the finder from the
+/// recipe.
 fn spots(args: &RepackArgs) -> Result<SpotCopy, Failure> {
     let recipe = match &args.recipe {
         Some(path) => Recipe::load(path)?,

@@ -44,15 +44,6 @@ pub struct Totals {
     spots: Option<SpotTotals>,
 }
 
-/// The compression as it stands in the record.
-pub fn words(compression: Compression) -> String {
-    match (compression, compression.level()) {
-        (Compression::Sz3 { bound }, _) => format!("sz3, error at most {}", bound.value()),
-        (_, Some(level)) => format!("{} level {level}", compression.name()),
-        (_, None) => compression.name().into(),
-    }
-}
-
 /// The name of a file as it stands in the record.
 pub fn name(path: &Path) -> String {
     let name: String = path.file_name().unwrap_or_default().to_string_lossy().chars().filter(char::is_ascii).collect();

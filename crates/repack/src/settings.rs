@@ -1,6 +1,5 @@
 //! What a repacking is to do.
 
-use super::record;
 use super::spots::SpotCopy;
 use konkordia_core::plan::Compression;
 
@@ -21,7 +20,16 @@ pub struct Settings {
 impl Settings {
     /// What is done to the pixels, as it stands in the record of each file.
     pub fn words(&self) -> String {
-        let packed = record::words(self.compression);
+        let packed = words(self.compression);
         self.spots.as_ref().map_or(packed.clone(), |spots| format!("{}, {packed}", spots.words()))
+    }
+}
+
+/// The compression as it stands in the record.
+fn words(compression: Compression) -> String {
+    match (compression, compression.level()) {
+        (Compression::Sz3 { bound }, _) => format!("sz3, error at most {}", bound.value()),
+        (_, Some(level)) => format!("{} level {level}", compression.name()),
+        (_, None) => compression.name().into(),
     }
 }

@@ -1,5 +1,5 @@
-//! Copies in which the spots stay as they are, with what is around them, and the background gets coarser. The pixels are
-//! changed here; a lossless codec packs them afterwards, so every reader of that codec reads the copy.
+//! Copies in which the spots stay as they are, with what is around them, and the background gets coarser. The pixels
+//! are changed here; a lossless codec packs them afterwards, so every reader of that codec reads the copy.
 //!
 //! 1. The spots of an image are found ([`Dispersion`]). Their rectangles, grown by the margin, stay; so do pixels that
 //!    are masked or no measurements.

@@ -206,4 +206,9 @@ fn a_thaumatin_frame_keeps_its_spots_and_loses_its_lowest_bits() {
     assert!(loss.pixels_changed * 3 > loss.pixels && loss.pixels_exact * 5 < loss.pixels, "{loss:?}");
     assert!(loss.error_sum.abs() < 1000 && loss.error_sigma_max <= 1.0, "{loss:?}");
     assert!(Keeper::new(&copy, Isa::detect()).is_copy(&bytes, &out.unwrap()));
+    // With twice the error the finder sees so many new spots that ten rounds are not enough.
+    copy.background_sigma = 2.0;
+    let (out, report) = Keeper::new(&copy, Isa::detect()).coarsen(&bytes);
+    assert_eq!((out, report.stored, report.spots_unchanged), (None, Stored::SpotsChanged, 1104));
+    assert_eq!((report.loss.pixels_changed, report.loss.error_max), (0, 0));
 }

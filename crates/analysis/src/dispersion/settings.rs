@@ -75,8 +75,8 @@ impl Settings {
         Bound::new(height, width, count_min, self.sigma_background, self.gain)
     }
 
-    /// How far from the pixels of a spot other pixels have a say in whether they are strong, and whether their neighbours
-    /// are not. If nothing changes in the rectangle of a spot that is grown by this, the spot is found again as it was.
+    /// How far from the pixels of a spot other pixels decide whether these are strong and their neighbours are not. If
+    /// nothing changes in the rectangle of a spot that is grown by this, the spot is found again as it was.
     pub fn reach_px(&self) -> usize {
         let half = self.half_window_px[0].max(self.half_window_px[1]);
         let to_windows = if self.extended { half + FAR_PX + self.shrink_px() } else { 0 };
