@@ -194,6 +194,28 @@ def test_a_run_of_real_frames(tmp_path, recipe):
     program("check", copy, check=0)
 
 
+@needs_lyso
+def test_an_archive_copy_of_a_conversion(tmp_path, recipe):
+    (tmp_path / "home").mkdir()
+    keys = ["enabled=true", 'compression="spots"', "background_sigma=1.5", f'directory="{tmp_path / "home"}"']
+    settings = [word for key in keys for word in ("--set", f"travel.{key}")]
+    raw = sorted(LYSO.glob("raw_*.u16"))
+    done = program(
+        "convert", *raw, "-o", tmp_path / "run", "--calibration", LYSO, "--energy-kev", 12.4, "--json", *settings, check=0
+    )
+    [event] = [event for event in map(json.loads, done.stdout.splitlines()) if event.get("event") == "travel"]
+    copy, source = tmp_path / "home" / "run_travel_master.h5", tmp_path / "run_master.h5"
+    assert (event["master"], event["background_sigma"]) == (str(copy), 1.5) and "error_bound" not in event
+    loss = event["totals"]["loss"]
+    before, after = (pixels_of(path, "/entry/data/images").astype(int) for path in (source, copy))
+    error = after - before
+    assert (error**2 <= 1.5**2 * np.maximum(before, 0)).all() and error.sum() == loss["error_sum"]
+    assert loss["spots_unchanged"] == loss["spots"] > 1000 and spots_of(source, recipe) == spots_of(copy, recipe)
+    wrong = [*settings, "--set", "travel.error_bound=2"]
+    done = program("convert", *raw, "-o", tmp_path / "b", "--calibration", LYSO, "--energy-kev", 12.4, *wrong, check=3)
+    assert "travel.error_bound has no effect" in done.stderr and "fix:" in done.stderr
+
+
 @needs_thaumatin
 def test_frames_of_thaumatin(tmp_path, recipe):
     fabio = pytest.importorskip("fabio")

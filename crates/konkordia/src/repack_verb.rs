@@ -6,13 +6,12 @@ use crate::repack_args::RepackArgs;
 use crate::run::signals;
 use konkordia_acquire::analysis::tasks;
 use konkordia_analysis::analyser::SpotMethod;
-use konkordia_config::archive_copy::ArchiveCopy;
+use konkordia_config::archive_copy::{ArchiveCopy, ArchiveLoss};
 use konkordia_config::recipe::Recipe;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::output::Overwrite;
-use konkordia_core::plan::Compression;
 use konkordia_core::text;
-use konkordia_repack::archive_copy::make;
+use konkordia_repack::archive_copy::{compression, make};
 use konkordia_repack::spots::SpotCopy;
 use konkordia_repack::{Progress, Settings, repack};
 use serde_json::{Value, json};
@@ -106,9 +105,12 @@ fn text_of(progress: &Progress) -> String {
 /// Makes the copy and reports it. A failure changes neither the run nor its exit code.
 pub fn archive_copy(archive_copy: &ArchiveCopy, overwrite: Overwrite, master: &Path, quiet: bool, as_json: bool) {
     let made = shown(quiet || as_json, |show| make(archive_copy, overwrite, master, show));
-    let compression = Compression::Sz3 { bound: archive_copy.bound };
+    let compression = compression(archive_copy);
     let event = |rest: Value| {
-        let mut event = json!({"event": "travel", "error_bound": archive_copy.bound.value()});
+        let mut event = match archive_copy.loss {
+            ArchiveLoss::Sz3(bound) => json!({"event": "travel", "error_bound": bound.value()}),
+            ArchiveLoss::Spots(sigma) => json!({"event": "travel", "background_sigma": sigma}),
+        };
         if let (Some(event), Value::Object(rest)) = (event.as_object_mut(), rest) {
             event.extend(rest);
         }

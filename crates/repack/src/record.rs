@@ -161,6 +161,9 @@ impl Totals {
 
     /// What a lossy codec did, in a sentence.
     pub fn loss_text(&self) -> String {
+        if let Some(spots) = &self.spots {
+            return spots.to_text().replace('\n', "; ");
+        }
         let changed = 100.0 * self.pixels_changed as f64 / self.pixels.max(1) as f64;
         let lossless = match self.images_lossless {
             0 => String::new(),

@@ -12,20 +12,26 @@
 use konkordia_analysis::Plane;
 use konkordia_analysis::dispersion::{Dispersion, SETTINGS_VERSION, Settings};
 use konkordia_analysis::spot::{Rectangle, Spot, SpotList};
+use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::pixel::PixelType;
 use konkordia_kernels::Isa;
 use konkordia_kernels::rounding::{Counts, Loss, Rounding, Whole};
 use konkordia_kernels::stats::Measured;
+use konkordia_sinks::hdf5::Reader;
 use konkordia_sinks::hdf5::mirror::StackLayout;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::collections::HashSet;
+use std::path::Path;
 
 /// The widest margin, pixels.
 pub const MARGIN_MAX_PX: usize = 1000;
 
 /// How often an image is rounded at most.
 pub const ROUNDS_MAX: usize = 10;
+
+/// As many spots of an image are kept without a recipe, as with a recipe that says nothing about it.
+const SPOTS_MAX: usize = 2000;
 
 /// What stays and how far the rest may change.
 #[derive(Clone, Debug)]
@@ -91,6 +97,25 @@ impl SpotReport {
 }
 
 impl SpotCopy {
+    /// For the files of a run of this program, with spots as DIALS finds them.
+    ///
+    /// # Errors
+    /// The master cannot be read, or `background_sigma` is out of range.
+    pub fn of_run(master: &Path, background_sigma: f64) -> Result<Self, Failure> {
+        let reader = Reader::open(master)?;
+        let summary = reader.summary();
+        let shape = [summary.rows as usize, summary.columns as usize];
+        let mask = reader.pixel_mask();
+        let usable = mask.map_or_else(|| vec![true; shape[0] * shape[1]], |mask| mask.iter().map(|bits| *bits == 0).collect());
+        let (underload, saturation) = summary.spec.as_ref().map_or((None, None), |spec| (spec.underload, spec.saturation));
+        let (pixel, finder) = (summary.pixel, Settings::default());
+        let (spots_max, margin_px, valid) = (SPOTS_MAX, finder.reach_px(), pixel.valid_range(underload, saturation));
+        let copy = Self { finder, spots_max, margin_px, background_sigma, shape, pixel, usable, valid };
+        let fix = "correct travel.background_sigma";
+        copy.check().map_err(|why| Failure::new(Exit::Configuration, "spots cannot be kept so", why, fix))?;
+        Ok(copy)
+    }
+
     /// # Errors
     /// Says which setting is out of range.
     pub fn check(&self) -> Result<(), String> {
