@@ -43,7 +43,7 @@ pub fn read(
         d.add(t.span("enabled"), "travel.enabled: not with dtype = \"raw\"", why, "convert the words, or remove [travel]");
         return None;
     }
-    let loss = loss(&t, d, pixel)?;
+    let loss = loss(t, d, pixel)?;
     let directory = t.text("directory").map_or_else(|| directory.to_owned(), resolve);
     let name = t.text("prefix").map_or_else(|| format!("{prefix}_travel"), str::to_owned);
     let plain = !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\0']) && name.len() <= 200;
