@@ -1,8 +1,9 @@
-//! The geometry of a detector as CrystFEL reads it (its manual page `crystfel_geometry`), with the places in a file where
-//! images, mask and lists of spots are.
+//! The geometry of a detector as CrystFEL reads it (its manual page `crystfel_geometry`), with the places in a file
+//! where images, mask and lists of spots are.
 //!
-//! CrystFEL has the laboratory of [`crate::geometry`]: z along the beam, y up, x to the left when looking along the beam.
-//! It counts places on a panel from the corner of the first pixel, too, and adds the half pixel to lists of spots itself.
+//! CrystFEL has the laboratory of [`crate::geometry`]: z along the beam, y up, x to the left when looking along the
+//! beam. It counts places on a panel from the corner of the first pixel, too, and adds the half pixel to lists of spots
+//! itself.
 
 use crate::geometry::Geometry;
 use konkordia_core::experiment::KEV_ANGSTROM;

@@ -18,6 +18,51 @@ pub struct Spot {
     pub snr: f64,
     /// Number of pixels.
     pub pixels: u32,
+    /// The smallest rectangle around its pixels.
+    pub rectangle: Rectangle,
+}
+
+/// A rectangle of pixels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Rectangle {
+    /// Column and row of the first pixel.
+    pub first_px: [u32; 2],
+    /// Column and row of the last pixel.
+    pub last_px: [u32; 2],
+}
+
+impl Rectangle {
+    /// One pixel.
+    pub fn of_pixel(column: usize, row: usize) -> Self {
+        let at = [column as u32, row as u32];
+        Self { first_px: at, last_px: at }
+    }
+
+    /// The smallest rectangle around this one and another.
+    pub fn around(self, other: Self) -> Self {
+        let first = |n: usize| self.first_px[n].min(other.first_px[n]);
+        let last = |n: usize| self.last_px[n].max(other.last_px[n]);
+        Self { first_px: [first(0), first(1)], last_px: [last(0), last(1)] }
+    }
+
+    /// With so many pixels more on each side, but not beyond an image of these rows and columns.
+    pub fn grown(self, margin_px: usize, [rows, columns]: [usize; 2]) -> Self {
+        let margin = u32::try_from(margin_px).unwrap_or(u32::MAX);
+        let ends = [columns, rows].map(|length| (length as u32).saturating_sub(1));
+        let last = |n: usize| self.last_px[n].saturating_add(margin).min(ends[n]);
+        Self { first_px: self.first_px.map(|first| first.saturating_sub(margin)), last_px: [last(0), last(1)] }
+    }
+
+    /// Marks its pixels in an image of this number of columns.
+    ///
+    /// # Panics
+    /// If it is not inside the image.
+    pub fn mark(self, marks: &mut [u8], columns: usize) {
+        let [first, last] = [self.first_px, self.last_px].map(|at| at.map(|px| px as usize));
+        for row in first[1]..=last[1] {
+            marks[row * columns + first[0]..=row * columns + last[0]].fill(1);
+        }
+    }
 }
 
 /// The spots of an image, in the order of their first pixels (row by row). At most `spots_max` are kept; all are
@@ -65,6 +110,19 @@ impl SpotList {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rectangle_grows_and_stays_inside_the_image() {
+        let rectangle = [(4, 1), (3, 2), (5, 2)].map(|(x, y)| Rectangle::of_pixel(x, y)).into_iter().reduce(Rectangle::around);
+        let expected = Rectangle { first_px: [3, 1], last_px: [5, 2] };
+        assert_eq!(rectangle, Some(expected));
+        assert_eq!(expected.grown(2, [4, 9]), Rectangle { first_px: [1, 0], last_px: [7, 3] });
+        assert_eq!(expected.grown(usize::MAX, [4, 9]), Rectangle { first_px: [0, 0], last_px: [8, 3] });
+        let mut marks = [0; 28];
+        expected.mark(&mut marks, 7);
+        let marked: Vec<usize> = (0..28).filter(|n| marks[*n] != 0).collect();
+        assert_eq!(marked, [10, 11, 12, 17, 18, 19]);
+    }
 
     #[test]
     fn what_has_no_room_is_counted() {

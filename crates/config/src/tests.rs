@@ -1,10 +1,11 @@
 //! What people see when their configuration is wrong, word by word.
 
 use super::Config;
+use super::archive_copy::ArchiveLoss;
 use super::plan::plan;
 use konkordia_core::affinity::{Pins, Priority, cpus_text};
 use konkordia_core::backend::Receive;
-use konkordia_core::plan::{Compression, FirstFrame, Recipe};
+use konkordia_core::plan::{Compression, ErrorBound, FirstFrame, Recipe};
 use std::path::Path;
 
 /// A valid configuration to break.
@@ -393,14 +394,24 @@ fn archive_copies_have_a_bound_and_a_name_of_their_own() {
     assert_eq!(with("error_bound = 3").unwrap().archive_copy, None);
     let config = with("enabled = true").unwrap();
     let archive_copy = config.archive_copy.unwrap();
-    assert_eq!((archive_copy.bound.value(), &archive_copy.directory), (2.0, &config.directory));
+    let bound = |value| ArchiveLoss::Sz3(ErrorBound::new(value).unwrap());
+    assert_eq!((archive_copy.loss, &archive_copy.directory), (bound(2.0), &config.directory));
     assert_eq!(archive_copy.prefix, format!("{}_travel", config.prefix));
     let archive_copy =
         with("enabled = true\nerror_bound = 1.5\nprefix = \"home\"\ndirectory = \"/usb\"").unwrap().archive_copy.unwrap();
     assert_eq!(
-        (archive_copy.bound.value(), archive_copy.prefix.as_str(), archive_copy.directory.to_str()),
-        (1.5, "home", Some("/usb"))
+        (archive_copy.loss, archive_copy.prefix.as_str(), archive_copy.directory.to_str()),
+        (bound(1.5), "home", Some("/usb"))
     );
+    let spots = |keys: &str| with(&format!("enabled = true\ncompression = \"spots\"\n{keys}"));
+    assert_eq!(spots("").unwrap().archive_copy.unwrap().loss, ArchiveLoss::Spots(1.0));
+    assert_eq!(spots("background_sigma = 1.5").unwrap().archive_copy.unwrap().loss, ArchiveLoss::Spots(1.5));
+    for (keys, named) in [("background_sigma = 2.1", "travel.background_sigma"), ("error_bound = 2", "travel.error_bound")] {
+        let error = spots(keys).unwrap_err();
+        assert!(error.contains(named), "{error}");
+    }
+    let error = with("enabled = true\nbackground_sigma = 1").unwrap_err();
+    assert!(error.contains("travel.background_sigma has no effect"), "{error}");
     for bound in ["0", "0.0", "-1", "nan", "inf", "1e9"] {
         let error = with(&format!("enabled = true\nerror_bound = {bound}")).unwrap_err();
         assert!(error.contains("travel.error_bound"), "{bound}: {error}");

@@ -177,11 +177,11 @@ pub enum Command {
   konkordia coincide jungfrau_master.h5 eiger_master.h5 --by pulse_id
   konkordia coincide a_master.h5 b_master.h5 c_master.h5 --json")]
     Coincide(crate::coincide::args::CoincideArgs),
-    /// Recompresses files of Konkordia, of DECTRIS detectors and other NXmx; pixels keep their values, except with sz3.
+    /// Recompresses files of Konkordia, DECTRIS detectors and other NXmx; pixels stay, except with sz3 and spots.
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia repack run01_master.h5 -o archive/ --compression bszstd --verify
-  konkordia repack /dev/shm/run01_master.h5 -o /data/run01 --compression bslz4 --verify --delete-source
-  konkordia repack run01_master.h5 -o travel/run01 --compression sz3 --error-bound 2")]
+  konkordia repack run01_master.h5 -o travel/run01 --compression sz3 --error-bound 2
+  konkordia repack run01_master.h5 -o travel/run01 --compression spots --background-sigma 1 --verify")]
     Repack(crate::repack_args::RepackArgs),
     /// Checks a file. Exit code 0: it is valid, even if images in it are incomplete; 1: it is not, with the reasons.
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:

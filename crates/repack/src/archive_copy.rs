@@ -1,8 +1,9 @@
 //! The archive copy: a small lossy copy of a run. It is made when the run is over and its files are closed, so that it
 //! can never cost data.
 
+use super::spots::SpotCopy;
 use super::{Outcome, Progress, Settings, repack};
-use konkordia_config::archive_copy::ArchiveCopy;
+use konkordia_config::archive_copy::{ArchiveCopy, ArchiveLoss};
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::plan::Compression;
 use konkordia_sinks::hdf5::{Overwrite, data_file_name, master_path};
@@ -36,6 +37,14 @@ pub fn check(archive_copy: &ArchiveCopy, overwrite: Overwrite) -> Result<(), Fai
     }
 }
 
+/// How the copy is packed.
+pub fn compression(archive_copy: &ArchiveCopy) -> Compression {
+    match archive_copy.loss {
+        ArchiveLoss::Sz3(bound) => Compression::Sz3 { bound },
+        ArchiveLoss::Spots(_) => Compression::Bszstd { level: 1 },
+    }
+}
+
 /// Makes the copy of the run of `master`.
 ///
 /// # Errors
@@ -50,8 +59,13 @@ pub fn make(
     for path in older(archive_copy) {
         std::fs::remove_file(&path).map_err(|error| Failure::io("cannot remove", &path, &error))?;
     }
+    let spots = match archive_copy.loss {
+        ArchiveLoss::Sz3(_) => None,
+        ArchiveLoss::Spots(sigma) => Some(SpotCopy::of_run(master, sigma)?),
+    };
     let settings = Settings {
-        compression: Compression::Sz3 { bound: archive_copy.bound },
+        compression: compression(archive_copy),
+        spots,
         workers: std::thread::available_parallelism().map_or(1, usize::from),
         verify: false,
         delete_source: false,

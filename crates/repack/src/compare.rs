@@ -4,6 +4,7 @@ use super::pipeline;
 use super::progress::Show;
 use super::recode::{decode, fills};
 use super::settings::Settings;
+use super::spots::Keeper;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::Compression;
@@ -82,9 +83,9 @@ pub(crate) fn all(
         Ok(Some(Pair { stack, image, stored, bytes }))
     };
     let negative_is_exact = !source.is_ours();
-    let work = |pixels: &mut [Vec<u8>; 2], pair: Pair| {
+    let work = |(pixels, keeper): &mut ([Vec<u8>; 2], Option<Keeper<'_>>), pair: Pair| {
         let (before, after) = &layouts[pair.stack];
-        let same = equal(pixels, [before, after], &pair, settings.compression, negative_is_exact);
+        let same = equal(pixels, [before, after], &pair, settings.compression, negative_is_exact, keeper.as_mut());
         same.map(|()| before.image_bytes()).map_err(|why| {
             let what = format!("image {} of {} differs from the original", pair.image, target.display());
             Failure::new(Exit::Incomplete, what, why, fix)
@@ -93,7 +94,7 @@ pub(crate) fn all(
     pipeline::run(
         settings.workers,
         read,
-        || [Vec::new(), Vec::new()],
+        || ([Vec::new(), Vec::new()], settings.spots.as_ref().map(|spots| Keeper::new(spots, Isa::detect()))),
         work,
         |bytes| {
             show.image(bytes);
@@ -111,6 +112,7 @@ fn equal(
     pair: &Pair,
     compression: Compression,
     negative_is_exact: bool,
+    keeper: Option<&mut Keeper<'_>>,
 ) -> Result<(), String> {
     if pair.stored == [None, None] {
         return Ok(());
@@ -125,8 +127,9 @@ fn equal(
             _ => return Err("it exists in only one of the two files".into()),
         }
     }
-    let right = match (compression, layouts[0].pixel) {
-        (Compression::Sz3 { bound }, Some(pixel)) => {
+    let right = match (compression, layouts[0].pixel, keeper) {
+        (_, _, Some(keeper)) => keeper.is_copy(&pixels[0], &pixels[1]),
+        (Compression::Sz3 { bound }, Some(pixel), None) => {
             sz3::compare(pixel, &pixels[0], &pixels[1], bound, negative_is_exact).is_some()
         }
         _ => pixels[0] == pixels[1],

@@ -126,15 +126,26 @@ fn prefix_of(path: &Path) -> Result<String, Failure> {
     Ok(prefix.to_owned())
 }
 
+/// Why lossy copies of raw words are refused.
+const RAW_WORDS: &str = "its pixels are raw words of the detector, whose highest bits are the gain";
+
 /// Whether the settings fit the images.
 fn check(stacks: &Stacks, settings: &Settings) -> Result<(), Failure> {
     for layout in stacks.layouts() {
         let refuse = |why: String, fix: &str| {
-            let what = format!("cannot repack {} with {}", stacks.path().display(), record::words(settings.compression));
+            let what = format!("cannot repack {} with {}", stacks.path().display(), settings.words());
             Err(Failure::new(Exit::Configuration, what, why, fix))
         };
         if let Err(why) = super::recode::element(settings.compression, layout.element_bytes) {
             return refuse(why, "choose zstd, gzip, lz4 or none");
+        }
+        if let Some(spots) = &settings.spots {
+            if let Some(why) = spots.refuses(layout) {
+                return refuse(why, "choose bszstd, or for images of float32 sz3");
+            }
+            if stacks.is_raw_words() {
+                return refuse(RAW_WORDS.into(), "convert it to photons first");
+            }
         }
         let Compression::Sz3 { bound } = settings.compression else { continue };
         let whole_numbers = layout.pixel.is_some_and(|pixel| pixel.name() != "float32");
@@ -142,8 +153,7 @@ fn check(stacks: &Stacks, settings: &Settings) -> Result<(), Failure> {
             return refuse("sz3 takes images of int16, uint16, int32, uint32 and float32".into(), "choose a lossless codec");
         }
         if stacks.is_raw_words() {
-            let why = "its pixels are raw words of the detector, whose highest bits are the gain";
-            return refuse(why.into(), "convert it to photons first");
+            return refuse(RAW_WORDS.into(), "convert it to photons first");
         }
         if whole_numbers && bound.value() < 1.0 {
             let why = format!("its pixels are whole numbers: an error bound of {} allows no change", bound.value());
@@ -170,7 +180,7 @@ pub fn is_finished(source: &Path, target: &Path, settings: &Settings) -> Result<
     let record = Stacks::open(target)?.repacked();
     let why = match record {
         None => "it does not say of which file it is a copy".into(),
-        Some(record) if record.compression != record::words(settings.compression) => {
+        Some(record) if record.compression != settings.words() => {
             format!("it was made with {}", record.compression)
         }
         Some(record) if source.exists() => {

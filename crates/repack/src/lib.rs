@@ -1,5 +1,5 @@
-//! Writes files again with another compression. Pixels do not change (with sz3: within an error bound), and a copy that
-//! is not whole never has its final name.
+//! Writes files again with another compression. Pixels do not change (with sz3: within an error bound; with spots: only
+//! in the background), and a copy that is not whole never has its final name.
 //! Read [`repack`] first, then [`archive_copy::make`].
 //!
 //! ```no_run
@@ -8,7 +8,7 @@
 //! use std::sync::atomic::AtomicBool;
 //!
 //! let compression = Compression::from_name("bszstd").expect("a codec of this name");
-//! let settings = Settings { compression, workers: 2, verify: true, delete_source: false };
+//! let settings = Settings { compression, spots: None, workers: 2, verify: true, delete_source: false };
 //! let stop = AtomicBool::new(false);
 //! let outcome = repack("run_master.h5".as_ref(), "archive".as_ref(), &settings, &stop, &mut |_| ())?;
 //! println!("{}: {} images compared", outcome.master.display(), outcome.compared.images);
@@ -25,6 +25,8 @@ mod progress;
 mod recode;
 pub mod record;
 mod settings;
+mod spot_totals;
+pub mod spots;
 
 use compare::Compared;
 use files::Job;
@@ -182,14 +184,14 @@ fn one(
     pipeline::run(
         settings.workers,
         read,
-        || Recoder::new(settings.compression, negative_is_exact),
+        || Recoder::new(settings, negative_is_exact),
         |recoder, chunk: Chunk| recoder.recode(&layouts[chunk.stack], chunk).map_err(damaged),
         |recoded| {
             let layout = &layouts[recoded.stack];
             if let Some(chunk) = &recoded.chunk {
                 mirror.write(recoded.stack, recoded.image, chunk)?;
             }
-            totals.image(layout, &recoded);
+            totals.image(layout, &recoded, settings);
             show.image(layout.image_bytes());
             Ok(())
         },

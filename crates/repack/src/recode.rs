@@ -1,5 +1,7 @@
 //! The work on one chunk: decode it, encode it in another way, measure the loss.
 
+use super::settings::Settings;
+use super::spots::{Keeper, SpotReport, Stored};
 use konkordia_core::plan::Compression;
 use konkordia_kernels::codec::{self, Framing, Packer};
 use konkordia_kernels::sz3::{self, Loss};
@@ -35,11 +37,14 @@ pub struct Recoded {
     pub copied: bool,
     /// What a lossy codec changed.
     pub loss: Option<Loss>,
+    /// What was changed beside the spots.
+    pub spots: Option<SpotReport>,
 }
 
 /// The compressors of one worker.
-pub struct Recoder {
+pub struct Recoder<'a> {
     target: Compression,
+    keeper: Option<Keeper<'a>>,
     isa: Isa,
     packer: Option<Packer>,
     /// For images of this layout.
@@ -63,12 +68,14 @@ pub fn decode(layout: &StackLayout, isa: Isa, stored: bool, chunk: &[u8], out: &
     codec::decompress(compression, isa, chunk, element, out).map_err(|error| error.to_string())
 }
 
-impl Recoder {
+impl<'a> Recoder<'a> {
     /// With `negative_is_exact` lossy codecs keep pixels below 0 exactly.
-    pub fn new(target: Compression, negative_is_exact: bool) -> Self {
+    pub fn new(settings: &'a Settings, negative_is_exact: bool) -> Self {
+        let target = settings.compression;
+        let keeper = settings.spots.as_ref().map(|spots| Keeper::new(spots, Isa::detect()));
         let lossy = matches!(target, Compression::Sz3 { .. });
         let packer = (!lossy).then(|| Packer::new(target, Isa::detect(), piece_bytes(target)));
-        Self { target, isa: Isa::detect(), packer, sz3: None, negative_is_exact, pixels: Vec::new() }
+        Self { target, keeper, isa: Isa::detect(), packer, sz3: None, negative_is_exact, pixels: Vec::new() }
     }
 
     /// Encodes the chunk with the new compression.
@@ -78,20 +85,22 @@ impl Recoder {
     pub fn recode(&mut self, layout: &StackLayout, chunk: Chunk) -> Result<Recoded, String> {
         let Chunk { stack, image, stored, bytes } = chunk;
         let bytes_before = bytes.len();
-        let done = |chunk, copied, loss| Recoded { stack, image, bytes_before, chunk, copied, loss };
+        let done = |chunk, copied, loss| Recoded { stack, image, bytes_before, chunk, copied, loss, spots: None };
         let Some(stored) = stored else {
             let Some(fill) = layout.fill.as_deref().filter(|_| fills(self.target)) else { return Ok(done(None, true, None)) };
             self.pixels = fill.repeat(layout.image_bytes() / fill.len());
             return Ok(done(Some(self.pack(layout)?), true, None));
         };
-        if stored && layout.compression == self.target && has_form(self.target, layout.image_bytes(), &bytes) {
+        let is_kept = self.keeper.is_none() && stored && layout.compression == self.target;
+        if is_kept && has_form(self.target, layout.image_bytes(), &bytes) {
             return Ok(done(Some(bytes), true, None));
         }
         self.pixels.resize(layout.image_bytes(), 0);
         decode(layout, self.isa, stored, &bytes, &mut self.pixels)
             .map_err(|why| format!("image {image} of {}: {why}", layout.name))?;
         let Compression::Sz3 { bound } = self.target else {
-            return Ok(done(Some(self.pack(layout)?), false, None));
+            let (chunk, spots) = self.coarsened(layout)?;
+            return Ok(Recoded { spots, ..done(Some(chunk), false, None) });
         };
         if self.sz3.as_ref().is_none_or(|(of, _)| of != layout) {
             let pixel = layout.pixel.ok_or("sz3 cannot compress pixels of this type")?;
@@ -101,6 +110,21 @@ impl Recoder {
         let mut out = Vec::new();
         let loss = self.sz3.as_mut().map(|(_, encoder)| encoder.encode(&self.pixels, &mut out));
         Ok(done(Some(out), false, loss))
+    }
+
+    /// Packs the image, with a coarser background if that is asked for and makes it smaller.
+    fn coarsened(&mut self, layout: &StackLayout) -> Result<(Vec<u8>, Option<SpotReport>), String> {
+        let lossless = self.pack(layout)?;
+        let Some(keeper) = &mut self.keeper else { return Ok((lossless, None)) };
+        let (coarse, mut report) = keeper.coarsen(&self.pixels);
+        report.lossless_bytes = lossless.len() as u64;
+        let Some(coarse) = coarse else { return Ok((lossless, Some(report))) };
+        self.pixels = coarse;
+        let chunk = self.pack(layout)?;
+        if chunk.len() < lossless.len() {
+            return Ok((chunk, Some(report)));
+        }
+        Ok((lossless, Some(report.without_loss(Stored::NotSmaller))))
     }
 
     fn pack(&mut self, layout: &StackLayout) -> Result<Vec<u8>, String> {

@@ -3,6 +3,7 @@
 use super::compare::Compared;
 use super::recode::Recoded;
 use super::settings::Settings;
+use super::spot_totals::SpotTotals;
 use konkordia_core::plan::Compression;
 use konkordia_core::text;
 use konkordia_sinks::hdf5::mirror::{RecordValue, StackLayout};
@@ -39,15 +40,8 @@ pub struct Totals {
     error_max: f64,
     sum_before: f64,
     sum_after: f64,
-}
-
-/// The compression as it stands in the record.
-pub fn words(compression: Compression) -> String {
-    match (compression, compression.level()) {
-        (Compression::Sz3 { bound }, _) => format!("sz3, error at most {}", bound.value()),
-        (_, Some(level)) => format!("{} level {level}", compression.name()),
-        (_, None) => compression.name().into(),
-    }
+    /// With a coarser background.
+    spots: Option<SpotTotals>,
 }
 
 /// The name of a file as it stands in the record.
@@ -66,7 +60,7 @@ pub fn folder(path: &Path) -> String {
 
 impl Totals {
     /// Adds one image.
-    pub fn image(&mut self, layout: &StackLayout, image: &Recoded) {
+    pub fn image(&mut self, layout: &StackLayout, image: &Recoded, settings: &Settings) {
         self.images += 1;
         self.images_copied += u64::from(image.copied);
         self.pixels += (layout.rows * layout.columns) as u64;
@@ -79,6 +73,10 @@ impl Totals {
             self.error_max = self.error_max.max(loss.error_max);
             self.sum_before += loss.sum_before;
             self.sum_after += loss.sum_after;
+        }
+        if settings.spots.is_some() {
+            let bytes = image.chunk.as_ref().map_or(0, Vec::len) as u64;
+            self.spots.get_or_insert_default().image(image.spots.as_ref(), bytes);
         }
     }
 
@@ -95,6 +93,9 @@ impl Totals {
         self.error_max = self.error_max.max(other.error_max);
         self.sum_before += other.sum_before;
         self.sum_after += other.sum_after;
+        if let Some(spots) = &other.spots {
+            self.spots.get_or_insert_default().add(spots);
+        }
     }
 
     fn bits_per_pixel(&self, bytes: u64) -> f64 {
@@ -114,7 +115,7 @@ impl Totals {
             ("source", Text(name(source))),
             ("source_folder", Text(folder(source))),
             ("source_identity", Text(identity.into())),
-            ("compression", Text(words(settings.compression))),
+            ("compression", Text(settings.words())),
             ("images", Count(self.images)),
             ("images_copied", Count(self.images_copied)),
             ("chunk_bytes_before", Count(self.bytes_before)),
@@ -133,6 +134,9 @@ impl Totals {
                 ("images_lossless", Count(self.images_lossless)),
             ]);
         }
+        if let Some(copy) = &settings.spots {
+            record.extend(self.spots.clone().unwrap_or_default().record(copy));
+        }
         record
     }
 
@@ -149,11 +153,17 @@ impl Totals {
                 "sum_after": self.sum_after, "sum_bias": self.bias(), "images_lossless": self.images_lossless,
             });
         }
+        if let Some(spots) = &self.spots {
+            value["loss"] = spots.to_json();
+        }
         value
     }
 
     /// What a lossy codec did, in a sentence.
     pub fn loss_text(&self) -> String {
+        if let Some(spots) = &self.spots {
+            return spots.to_text().replace('\n', "; ");
+        }
         let changed = 100.0 * self.pixels_changed as f64 / self.pixels.max(1) as f64;
         let lossless = match self.images_lossless {
             0 => String::new(),
@@ -182,6 +192,7 @@ impl Totals {
         if matches!(compression, Compression::Sz3 { .. }) {
             lines.push(self.loss_text());
         }
+        lines.extend(self.spots.as_ref().map(SpotTotals::to_text));
         if self.images_copied > 0 && self.images_copied == self.images {
             lines.push("every chunk was copied unchanged: it already had this compression".into());
         }

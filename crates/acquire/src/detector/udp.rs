@@ -23,7 +23,7 @@ use konkordia_config::service::DetectorConfig;
 use konkordia_config::settings::ServiceSettings;
 use konkordia_core::backend::{Backend, Receive};
 use konkordia_core::failure::{Exit, Failure};
-use konkordia_core::plan::{Compression, FirstFrame, Plan};
+use konkordia_core::plan::{FirstFrame, Plan};
 use konkordia_core::setup::Finding;
 use konkordia_core::state::{Event, State};
 use konkordia_engine::contain::contain;
@@ -383,7 +383,7 @@ fn report_of_copy(
 ) -> (Severity, String, Value) {
     match made {
         Ok(outcome) => {
-            let compression = Compression::Sz3 { bound: archive_copy.bound };
+            let compression = archive_copy::compression(archive_copy);
             let message = format!("run {run}: archive copy {}: {}", outcome.master.display(), outcome.totals.loss_text());
             let totals = outcome.totals.to_json(compression);
             (

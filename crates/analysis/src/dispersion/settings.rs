@@ -75,6 +75,15 @@ impl Settings {
         Bound::new(height, width, count_min, self.sigma_background, self.gain)
     }
 
+    /// How far from the pixels of a spot other pixels decide whether these are strong and their neighbours are not. If
+    /// nothing changes in the rectangle of a spot that is grown by this, the spot is found again as it was.
+    pub fn reach_px(&self) -> usize {
+        let half = self.half_window_px[0].max(self.half_window_px[1]);
+        let to_windows = if self.extended { half + FAR_PX + self.shrink_px() } else { 0 };
+        // The neighbours, the windows of the background with the shrunk regions, the windows of the dispersion.
+        1 + to_windows + half
+    }
+
     /// How far regions that are not background shrink before their pixels can be strong; 0 without `extended`.
     pub(super) fn shrink_px(&self) -> usize {
         if self.extended { self.half_window_px[0].min(self.half_window_px[1]) - 1 } else { 0 }

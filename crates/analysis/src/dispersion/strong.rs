@@ -3,7 +3,7 @@
 use super::rows::Around;
 use super::settings::Settings;
 use crate::components::Group;
-use crate::spot::Spot;
+use crate::spot::{Rectangle, Spot};
 
 /// Sums over the strong pixels of a spot.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -17,6 +17,7 @@ pub struct Strong {
     background: f64,
     maximum: f64,
     peak: [usize; 2],
+    rectangle: Rectangle,
 }
 
 impl Strong {
@@ -43,6 +44,7 @@ impl Strong {
             background: mean,
             maximum: value,
             peak: [row, column],
+            rectangle: Rectangle::of_pixel(column, row),
         })
     }
 
@@ -68,6 +70,7 @@ impl Strong {
             background: self.background / f64::from(self.pixels),
             snr: (self.sum - self.background) / deviation,
             pixels: self.pixels,
+            rectangle: self.rectangle,
         })
     }
 }
@@ -84,5 +87,6 @@ impl Group for Strong {
         self.sum_x += other.sum_x;
         self.sum_y += other.sum_y;
         self.background += other.background;
+        self.rectangle = self.rectangle.around(other.rectangle);
     }
 }

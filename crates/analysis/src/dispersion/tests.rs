@@ -1,7 +1,7 @@
 //! The whole finder against a naive one, and images that are no images.
 
 use super::*;
-use crate::spot::Spot;
+use crate::spot::{Rectangle, Spot};
 use konkordia_core::pixel::Pixel;
 
 struct Random(u64);
@@ -114,8 +114,11 @@ impl Naive<'_> {
             let background = pixels.iter().filter_map(|n| means[*n]).sum::<f64>();
             let snr = (intensity - background) / (s.gain * background.max(1.0)).sqrt();
             let background = background / pixels.len() as f64;
+            let at = |n: &usize| [(n % self.columns) as u32, (n / self.columns) as u32];
+            let first_px = [0, 1].map(|axis| pixels.iter().map(|n| at(n)[axis]).min().unwrap());
+            let rectangle = Rectangle { first_px, last_px: [0, 1].map(|axis| pixels.iter().map(|n| at(n)[axis]).max().unwrap()) };
             let pixels = pixels.len() as u32;
-            spots.push(Spot { x_px, y_px, intensity, maximum: self.values[peak], background, snr, pixels });
+            spots.push(Spot { x_px, y_px, intensity, maximum: self.values[peak], background, snr, pixels, rectangle });
         }
         spots
     }
@@ -165,7 +168,8 @@ fn check<P: Measured>(settings: &Settings, [rows, columns]: [usize; 2], random: 
         for (spot, expected) in list.spots.iter().zip(&expected) {
             let numbers = |s: &Spot| [s.x_px, s.y_px, s.intensity, s.maximum, s.background, s.snr];
             let are_close = numbers(spot).iter().zip(numbers(expected)).all(|(a, b)| (a - b).abs() <= 1e-9 * (1.0 + b.abs()));
-            assert!(are_close && spot.pixels == expected.pixels, "{context}: {spot:?} instead of {expected:?}");
+            let is_there = (spot.pixels, spot.rectangle) == (expected.pixels, expected.rectangle);
+            assert!(are_close && is_there, "{context}: {spot:?} instead of {expected:?}");
         }
     }
     expected.len()
@@ -205,6 +209,41 @@ fn equals_a_naive_finder() {
     }
     println!("{found} spots");
     assert!(found > 1000);
+}
+
+/// Whatever happens beyond the reach of a spot, the spot is found as it was.
+#[test]
+fn a_spot_does_not_depend_on_what_is_beyond_its_reach() {
+    let mut random = Random(0xD1B5_4A32_D192_ED03);
+    let all = [
+        Settings::default(),
+        Settings { extended: false, half_window_px: [2, 3], ..Settings::default() },
+        Settings { half_window_px: [5, 2], pixels_min: 1, ..Settings::default() },
+        Settings { masked_is_background: false, half_window_px: [1, 1], ..Settings::default() },
+    ];
+    let mut held = 0;
+    for settings in all.iter().cycle().take(200) {
+        let (rows, columns) = (101, 131);
+        let (mut pixels, usable) = image::<i32>(rows, columns, &mut random);
+        let mut finder = Dispersion::new(settings.clone(), &usable, rows, columns).unwrap();
+        let before = found(&mut finder, &pixels, columns);
+        let mut kept = vec![0; pixels.len()];
+        let chosen = &before.spots[..before.spots.len().min(3)];
+        chosen.iter().for_each(|spot| spot.rectangle.grown(settings.reach_px(), [rows, columns]).mark(&mut kept, columns));
+        let change = random.below(2000) as i32;
+        pixels
+            .iter_mut()
+            .zip(kept)
+            .filter(|(_, kept)| *kept == 0)
+            .for_each(|(pixel, _)| *pixel = random.below(4) as i32 * change);
+        let mut after = SpotList::new(10_000);
+        finder.find(Isa::detect(), &Plane::own(&pixels, columns), &mut after);
+        for spot in chosen {
+            assert!(after.spots.contains(spot), "{spot:?} is lost, {settings:?}");
+            held += 1;
+        }
+    }
+    assert!(held > 300, "{held}");
 }
 
 fn found<P: Measured>(finder: &mut Dispersion, pixels: &[P], columns: usize) -> SpotList {

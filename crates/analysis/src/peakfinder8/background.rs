@@ -2,7 +2,7 @@
 
 use super::settings::{Panel, Settings};
 use crate::plane::Plane;
-use crate::spot::Spot;
+use crate::spot::{Rectangle, Spot};
 use konkordia_kernels::radial::ValueRange;
 use konkordia_kernels::stats::Measured;
 
@@ -131,6 +131,8 @@ pub fn spot<P: Measured>(
         && above_background <= settings.pixel_max
         && is_within(x_px, panel.x_px, panel.columns)
         && is_within(y_px, panel.y_px, panel.rows);
+    let place = |pixel: &u32| Rectangle::of_pixel(*pixel as usize % plane.columns, *pixel as usize / plane.columns);
+    let rectangle = pixels.iter().map(place).reduce(Rectangle::around)?;
     let pixels = pixels.len() as u32;
-    is_spot.then_some(Spot { x_px, y_px, intensity, maximum, background: around.mean, snr, pixels })
+    is_spot.then_some(Spot { x_px, y_px, intensity, maximum, background: around.mean, snr, pixels, rectangle })
 }

@@ -2,7 +2,7 @@
 
 use super::settings::{Panel, Settings};
 use crate::plane::Plane;
-use crate::spot::Spot;
+use crate::spot::{Rectangle, Spot};
 use konkordia_kernels::stats::Measured;
 use std::collections::BTreeMap;
 
@@ -184,6 +184,9 @@ impl<P: Measured> Oracle<'_, P> {
             && above <= self.settings.pixel_max
             && inside(x_px, panel.x_px, panel.columns)
             && inside(y_px, panel.y_px, panel.rows);
-        is_spot.then_some(Spot { x_px, y_px, intensity, maximum, background: mean, snr, pixels: count })
+        let at = |n: &usize| [(n % self.plane.columns) as u32, (n / self.plane.columns) as u32];
+        let first_px = [0, 1].map(|axis| group.iter().map(|n| at(n)[axis]).min().unwrap_or(0));
+        let rectangle = Rectangle { first_px, last_px: [0, 1].map(|axis| group.iter().map(|n| at(n)[axis]).max().unwrap_or(0)) };
+        is_spot.then_some(Spot { x_px, y_px, intensity, maximum, background: mean, snr, pixels: count, rectangle })
     }
 }

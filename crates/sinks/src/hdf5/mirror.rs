@@ -35,6 +35,8 @@ pub enum RecordValue {
     Count(u64),
     /// A number, with its unit.
     Number(f64, &'static str),
+    /// Counts, one for each image for example.
+    Counts(Vec<u64>),
     /// A text of at most 255 ASCII characters.
     Text(String),
 }
@@ -252,6 +254,7 @@ fn write_record(file: &File, record: &[(&str, RecordValue)]) -> hdf5::Result<()>
         match value {
             RecordValue::Count(value) => nexus::number(&group, name, *value, "")?,
             RecordValue::Number(value, unit) => nexus::number(&group, name, *value, unit)?,
+            RecordValue::Counts(values) => group.new_dataset_builder().with_data(values).create(*name).map(drop)?,
             RecordValue::Text(text) => {
                 let plain: String = text.chars().map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '?' }).collect();
                 let value = FixedAscii::<TEXT>::from_ascii(&plain.as_bytes()[..plain.len().min(TEXT - 1)])
