@@ -14,7 +14,8 @@ pub struct InspectArgs {
     /// Draw an image (--image, or the first one) on a logarithmic scale; grey: no measurement
     #[arg(long, value_name = "FILE.png")]
     pub png: Option<PathBuf>,
-    /// Write a geometry for CrystFEL into a new file: `indexamajig -g FILE.geom`, with `--peaks=cxi` for the stored spots
+    /// Write a geometry for CrystFEL into a new file: `indexamajig -g FILE.geom`, with `--peaks=cxi` for the stored
+    /// spots
     #[arg(long, value_name = "FILE.geom")]
     pub geom: Option<PathBuf>,
     /// For programs: the result as JSON on stdout

@@ -305,7 +305,7 @@ impl Reader {
         [MASK, MASK_OF_DATA].into_iter().find_map(read)
     }
 
-    /// Where in the file images, mask and lists of spots are, for programs that must be told; `None` for what it has not.
+    /// Where in the file images, mask and lists of spots are, for programs that must be told.
     pub fn places(&self) -> Places {
         let has = |name: &&str| self.file.link_exists(name);
         let spots = format!("{COLUMNS}/{}", analysis::STORED_SPOTS.name);
