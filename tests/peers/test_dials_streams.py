@@ -2,15 +2,19 @@
 own files, and none in lost images."""
 
 import bz2
+import json
 import re
 import shutil
 from pathlib import Path
 
+import h5py
+import numpy as np
 import pytest
 
 import programs  # noqa: F401  puts our other tests on the path
 from dials import dials, needs_dials
 from driving import DATA
+from test_analyse import matched, recipe
 
 THAUMATIN = DATA / "thaumatin"
 # Number of spots that DIALS 3.12 finds in the CBF files themselves with its default settings.
@@ -77,3 +81,44 @@ def test_lost_images_have_no_spots(frames, tmp_path):
     pixels, found = spots(tmp_path / "ours", master)
     assert found == sum(SPOTS.values())
     assert sum(count for image, count in pixels.items() if 1 < image < 8) == 0
+
+
+FOUND = """
+import json, sys
+from dials.array_family import flex
+found = flex.reflection_table.from_file(sys.argv[1])
+print(json.dumps([place[:2] for place in found["xyzobs.px.value"]]))
+"""
+
+
+def test_the_spots_of_a_rotation_run_are_those_of_dials(tmp_path):
+    """A rotation run of real Pilatus frames: dials.import has its goniometer and oscillation, and dials.find_spots at least 98 % of the spots that are stored with each image, and they at most 3 % more."""
+    from streams import StreamService
+    from test_angles import cbf_series, imported
+
+    (tmp_path / "in").mkdir()
+    (tmp_path / "out").mkdir()
+    by = recipe(tmp_path, spots={"method": "dispersion"})
+    source = f'folder = "{tmp_path}/in"\nsettle_ms = 100\npoll_ms = 50'
+    extra = f'[goniometer]\nomega_vector = [0, 1, 0]\n[analysis]\nrecipe = "{by}"\nqueue_images = 64\n'
+    service = StreamService(tmp_path, "directory", source=source, output_folder=tmp_path / "out", run="stall_timeout_s = 5\nimages = 3", extra=extra)
+    try:
+        cbf_series(tmp_path / "in", 3)
+        master = service.taken(1, timeout=90)["file"]
+    finally:
+        service.close()
+    found = imported(tmp_path, master)
+    assert "sweep:    1" in found["said"] and found["scan"] == (10.0, 1.0, 1, 3) and found["axis"] == [0, 1, 0]
+    with h5py.File(master) as file:
+        columns = file["/entry/konkordia/images"]
+        counts, x, y = (columns[name][()] for name in ("nPeaks", "peakXPosRaw", "peakYPosRaw"))
+    (tmp_path / "found.py").write_text(FOUND)
+    for n in range(3):
+        # Its default, dispersion_extended, is ours.
+        settings = [f"spotfinder.scan_range={n + 1},{n + 1}", "nproc=1", "output.reflections=one.refl"]
+        dials(tmp_path, "dials.find_spots", "imported.expt", *settings)
+        theirs = np.array(json.loads(dials(tmp_path, "/usr/bin/python3", "found.py", "one.refl").splitlines()[-1]))
+        # DIALS counts from the corner of the first pixel.
+        ours = np.column_stack([x[n][: counts[n]], y[n][: counts[n]]]) + 0.5
+        same, extra_ones = matched(ours, theirs)
+        assert len(theirs) > 200 and same >= 0.98 * len(theirs) and extra_ones <= 0.03 * len(theirs), (len(theirs), same, extra_ones)
