@@ -129,6 +129,24 @@ def test_levels_and_the_file_alone(ours, tmp_path):
     assert sizes[12] < sizes[1]
 
 
+def test_a_copy_says_that_it_is_lossy_whatever_is_done_to_it_later(ours, tmp_path):
+    def losses(master):
+        return json.loads(program("inspect", master, "--json", check=0).stdout)["losses"]
+
+    assert losses(ours) == []
+    program("repack", ours, "-o", tmp_path / "a", "--compression", "sz3", "--error-bound", 2, check=0)
+    [lossy] = losses(tmp_path / "a_master.h5")
+    assert lossy.startswith("sz3")
+    for source, target in ("a", "b"), ("b", "c"):
+        program("repack", tmp_path / f"{source}_master.h5", "-o", tmp_path / target, "--compression", "bslz4", check=0)
+        assert losses(tmp_path / f"{target}_master.h5") == [lossy]
+        program("check", tmp_path / f"{target}_master.h5", check=0)
+    assert f"lossy        a copy whose pixels were changed: {lossy}" in program("inspect", tmp_path / "c_master.h5", check=0).stdout
+    with h5py.File(next(tmp_path.glob("c_data_*.h5"))) as file:
+        record = file["/entry/konkordia/repack"]
+        assert "error_bound" not in record and record["earlier/earlier/error_bound"][()] == 2 and "earlier" not in record["earlier/earlier"]
+
+
 def test_sz3_keeps_its_bound_and_says_what_it_did(ours, tmp_path):
     expected = images_of(ours)
     special = (expected <= MISSING["int16"]) | (expected == 32767)

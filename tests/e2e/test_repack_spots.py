@@ -102,6 +102,8 @@ def test_spots_stay_and_the_report_says_what_was_lost(tmp_path, recipe, dtype, p
     assert record["chunk_bytes"] < record["chunk_bytes_lossless"] == loss["chunk_bytes_lossless"]
     assert record["image_stored"].tolist() == [0, 0, 0]
     assert record["image_spots"].tolist() == [image["found"] for image in spots]
+    inspected = [json.loads(program("inspect", path, "--json", check=0).stdout)["losses"] for path in (source, copy)]
+    assert inspected == [[], [record["compression"].decode()]]
     with h5py.File(copy) as file:
         assert file["/entry/data/data"].id.get_create_plist().get_filter(0)[0] == 32008
 

@@ -22,6 +22,8 @@ pub struct Tasks {
     pub spots: Option<SpotTask>,
     /// The powder profile, or the cake.
     pub azimuthal: Option<azimuthal::Settings>,
+    /// Ends, on the axis of the cake, of the one ring from which the shift of the beam is taken ([`crate::beam`]).
+    pub beam_ring: Option<[f64; 2]>,
     /// Regions and their names.
     pub regions: Vec<(String, Shape)>,
     /// Pixels above this value are counted: a whole number, 0 to 2^24.
@@ -174,11 +176,12 @@ impl Analyser {
             }
             (None, _) => None,
         };
-        let beam_ring = integrator.as_ref().zip(geometry).and_then(|(integrator, geometry)| {
-            let settings = integrator.settings();
-            settings.beam_ring.map(|ring| BeamRing::new(settings, ring, &integrator.profile(), geometry))
-        });
-        let beam_ring = beam_ring.transpose()?;
+        let beam_ring = match (tasks.beam_ring, &integrator, geometry) {
+            (Some(ring), Some(integrator), Some(geometry)) => {
+                Some(BeamRing::new(integrator.settings().radial, ring, &integrator.profile(), geometry)?)
+            }
+            _ => None,
+        };
         let regions = tasks.regions.iter().map(|(name, shape)| Region::new(name, shape, columns, usable)).collect();
         let (usable, geometry) = (usable.to_vec(), geometry.cloned());
         let (level, keep_above) = (tasks.level, tasks.keep_above.filter(|_| tasks.level.is_some()));

@@ -4,7 +4,7 @@
 //! out by as much. So the place of the ring is taken in each sector (the centroid above a straight background), and a
 //! shift and the radius of the ring are fitted to the places by least squares. The radius need not be known.
 
-use crate::azimuthal::{Profile, Settings};
+use crate::azimuthal::Profile;
 use crate::geometry::{Geometry, Radial};
 use std::f64::consts::PI;
 use std::ops::Range;
@@ -27,11 +27,11 @@ pub struct BeamRing {
 }
 
 impl BeamRing {
-    /// For the cakes of these settings and axes; `ring` are its ends on the axis.
+    /// For cakes with these axes; `ring` are its ends on the radial one.
     ///
     /// # Errors
     /// The cake is too coarse, the ring does not lie on its axis, or the beam does not meet the detector; in words.
-    pub fn new(settings: &Settings, ring: [f64; 2], axes: &Profile, geometry: &Geometry) -> Result<Self, String> {
+    pub fn new(radial: Radial, ring: [f64; 2], axes: &Profile, geometry: &Geometry) -> Result<Self, String> {
         let sectors = axes.azimuth_deg.len();
         if sectors < SECTORS_MIN {
             return Err(format!("beam_ring needs a cake of at least {SECTORS_MIN} azimuth_bins, there are {sectors}"));
@@ -40,14 +40,14 @@ impl BeamRing {
         let (first, last) = ((0..axes.radial.len()).find(within), (0..axes.radial.len()).rfind(within));
         let bins = first.zip(last).map_or(0..0, |(first, last)| first..last + 1);
         if bins.len() < BINS_MIN {
-            let (unit, bins) = (settings.radial.unit(), bins.len());
+            let (unit, bins) = (radial.unit(), bins.len());
             return Err(format!(
                 "beam_ring {} to {} {unit} has {bins} bins of the cake, {BINS_MIN} are needed",
                 ring[0], ring[1]
             ));
         }
         let center = geometry.beam_center_px().ok_or("beam_ring: the beam does not meet the detector")?;
-        let ends = [axes.radial[bins.start], axes.radial[bins.end - 1]].map(|at| two_theta_rad(settings.radial, at, geometry));
+        let ends = [axes.radial[bins.start], axes.radial[bins.end - 1]].map(|at| two_theta_rad(radial, at, geometry));
         let of_sector = |azimuth_deg: &f64| {
             let [inner, outer] = ends.map(|angle| geometry.on_detector_px(angle?, azimuth_deg.to_radians()));
             let (inner, outer) = inner.zip(outer)?;
@@ -139,7 +139,7 @@ fn solve(matrix: [[f64; 3]; 3], right: [f64; 3]) -> Option<[f64; 3]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::azimuthal::Integrator;
+    use crate::azimuthal::{Integrator, Settings};
     use crate::plane::Plane;
     use konkordia_kernels::Isa;
 
@@ -174,7 +174,7 @@ mod tests {
         let mut cake = integrator.profile();
         let pixels = image(&geometry(truth, tilt_deg), photons);
         integrator.integrate(Isa::detect(), &Plane::own(&pixels, SIZE[1]), &mut cake).unwrap();
-        BeamRing::new(&settings(), [1.05, 1.55], &cake, &assumed).unwrap().shift_px(&cake)
+        BeamRing::new(Radial::Q, [1.05, 1.55], &cake, &assumed).unwrap().shift_px(&cake)
     }
 
     #[test]
@@ -206,7 +206,7 @@ mod tests {
             (settings(), [2.0, 3.0], "has 0 bins"),
         ] {
             let cake = Integrator::new(&geometry, settings.clone(), &usable).unwrap().profile();
-            let refused = BeamRing::new(&settings, ring, &cake, &geometry).unwrap_err();
+            let refused = BeamRing::new(Radial::Q, ring, &cake, &geometry).unwrap_err();
             assert!(refused.contains(why), "{refused}");
         }
     }

@@ -9,24 +9,18 @@ use crate::geometry::Geometry;
 use konkordia_core::experiment::KEV_ANGSTROM;
 use std::fmt::Write;
 
-/// Where things are in the HDF5 file of the images.
-#[derive(Clone, Copy, Debug)]
-pub struct Places<'a> {
-    /// The stack of images: images x rows x columns.
-    pub images: &'a str,
-    /// The mask, rows x columns; a pixel with any bit is not used.
-    pub mask: Option<&'a str>,
-    /// The group with `nPeaks`, `peakXPosRaw`, `peakYPosRaw` and `peakTotalIntensity`.
-    pub spots: Option<&'a str>,
-    /// Lowest and highest value that is a measurement.
-    pub valid: (f64, f64),
-}
-
-/// The text of a geometry file with one panel.
+/// The text of a geometry file with one panel, for images in an HDF5 file. `images` is the path of their stack (images x
+/// rows x columns), `mask` that of the mask (rows x columns; a pixel with any bit is not used), `spots` the group with
+/// `nPeaks`, `peakXPosRaw`, `peakYPosRaw` and `peakTotalIntensity`; `valid` are the lowest and highest measurement.
 ///
 /// # Errors
 /// The photon energy is not known.
-pub fn geometry_text(geometry: &Geometry, places: &Places<'_>) -> Result<String, String> {
+pub fn geometry_text(
+    geometry: &Geometry,
+    images: &str,
+    [mask, spots]: [Option<&str>; 2],
+    valid: (f64, f64),
+) -> Result<String, String> {
     let wavelength_angstrom = geometry.wavelength_angstrom().ok_or("the photon energy is not known")?;
     let pixel_mm = geometry.pixel_size_mm()[0];
     let [corner, fast, slow] = {
@@ -44,21 +38,21 @@ pub fn geometry_text(geometry: &Geometry, places: &Places<'_>) -> Result<String,
     line("adu_per_photon", "1".into());
     line("res", format!("{}", 1000.0 / pixel_mm));
     line("clen", format!("{} m", corner[2] / 1000.0));
-    line("data", places.images.into());
+    line("data", images.into());
     for (dimension, what) in ["%", "ss", "fs"].into_iter().enumerate() {
         line(&format!("dim{dimension}"), what.into());
     }
-    if let Some(mask) = places.mask {
+    if let Some(mask) = mask {
         line("mask0_data", mask.into());
         line("mask0_goodbits", "0x00000000".into());
         line("mask0_badbits", "0xffffffff".into());
     }
-    if let Some(spots) = places.spots {
+    if let Some(spots) = spots {
         line("peak_list", spots.into());
         line("peak_list_type", "cxi".into());
     }
     // Values that stand for something else than a measurement.
-    for (key, limit) in [("flag_lessthan", places.valid.0), ("flag_morethan", places.valid.1)] {
+    for (key, limit) in [("flag_lessthan", valid.0), ("flag_morethan", valid.1)] {
         if limit.is_finite() {
             line(key, limit.to_string());
         }
@@ -83,8 +77,8 @@ mod tests {
         let origin = [40.5 * 0.075, 32.25 * 0.075, 100.0];
         let geometry =
             Geometry::new([64, 80], origin, [-0.075, 0.0, 0.0], [0.0, -0.075, 0.0], Some(KEV_ANGSTROM / 12.4)).unwrap();
-        let places = Places { images: "/entry/data/data", mask: None, spots: Some("/entry/s"), valid: (0.0, 65533.0) };
-        let text = geometry_text(&geometry, &places).unwrap();
+        let text_of = |geometry| geometry_text(geometry, "/entry/data/data", [None, Some("/entry/s")], (0.0, 65533.0));
+        let text = text_of(&geometry).unwrap();
         for line in [
             "photon_energy = 12400 eV",
             "clen = 0.1 m",
@@ -99,6 +93,6 @@ mod tests {
         }
         assert!(!text.contains("mask"));
         let dark = Geometry::new([64, 80], origin, [-0.075, 0.0, 0.0], [0.0, -0.075, 0.0], None).unwrap();
-        assert!(geometry_text(&dark, &places).unwrap_err().contains("energy"));
+        assert!(text_of(&dark).unwrap_err().contains("energy"));
     }
 }

@@ -42,7 +42,7 @@ impl Figures {
                 if is_cake { [kinds::CAKE, kinds::CAKE_SIGMA] } else { [kinds::PROFILE, kinds::PROFILE_SIGMA] };
             list.push(ResultKind { length, ..intensity });
             list.extend(settings.variance.then_some(ResultKind { length, ..sigma }));
-            list.extend(settings.beam_ring.iter().flat_map(|_| [kinds::BEAM_SHIFT_X, kinds::BEAM_SHIFT_Y]));
+            list.extend(tasks.beam_ring.iter().flat_map(|_| [kinds::BEAM_SHIFT_X, kinds::BEAM_SHIFT_Y]));
         }
         if !tasks.regions.is_empty() {
             let of_regions = [kinds::REGION_PIXELS, kinds::REGION_SUM, kinds::REGION_MAX, kinds::REGION_X, kinds::REGION_Y];

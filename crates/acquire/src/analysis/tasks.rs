@@ -18,6 +18,7 @@ pub fn of(recipe: &Recipe, geometry: Option<&Geometry>) -> Result<Tasks, String>
     Ok(Tasks {
         spots: recipe.spots.as_ref().map(|keys| spots(keys, recipe.hit_spots_min.unwrap_or(u64::MAX))),
         azimuthal: recipe.azimuthal.as_ref().map(azimuthal),
+        beam_ring: recipe.azimuthal.as_ref().and_then(|keys| keys.beam_ring),
         regions: recipe.regions.iter().map(|keys| region(keys, geometry)).collect::<Result<_, String>>()?,
         level: recipe.level.map(|level| level as f32),
         keep_above: (recipe.above_pixels_max > 0).then(|| {
@@ -85,7 +86,6 @@ fn azimuthal(keys: &AzimuthalKeys) -> azimuthal::Settings {
         splitting: if keys.is_split { Splitting::Full } else { Splitting::None },
         azimuth_deg: keys.azimuth_deg,
         azimuth_bins: keys.azimuth_bins,
-        beam_ring: keys.beam_ring,
         polarization: keys.polarization,
         solid_angle: keys.solid_angle,
         variance: keys.variance,

@@ -43,9 +43,6 @@ pub struct Settings {
     pub solid_angle: bool,
     /// Also calculate variances; splitting takes longer with them.
     pub variance: bool,
-    /// Ends of the one ring from which the shift of the beam is taken ([`crate::beam`]), in the unit of `radial`. It
-    /// needs a cake. `None`: it is not taken.
-    pub beam_ring: Option<[f64; 2]>,
     /// Intensity of bins without valid pixels.
     pub empty: f64,
 }
@@ -62,7 +59,6 @@ impl Default for Settings {
             polarization: None,
             solid_angle: true,
             variance: false,
-            beam_ring: None,
             empty: f64::NAN,
         }
     }

@@ -70,13 +70,9 @@ fn write_geometry(reader: &Reader, path: &Path) -> Result<(), Failure> {
         return Err(refused(why, "give a data file (FILE_data_000001.h5)"));
     };
     let shape = [summary.rows as usize, summary.columns as usize];
-    let of_file = crystfel::Places {
-        images,
-        mask: places.mask,
-        spots: places.spots,
-        valid: summary.pixel.valid_range(spec.underload, spec.saturation),
-    };
-    let text = Geometry::of_run(shape, &spec.metadata).and_then(|geometry| crystfel::geometry_text(&geometry, &of_file));
+    let valid = summary.pixel.valid_range(spec.underload, spec.saturation);
+    let text = Geometry::of_run(shape, &spec.metadata)
+        .and_then(|geometry| crystfel::geometry_text(&geometry, images, [places.mask, places.spots], valid));
     let fix = "give beam centre, distance and energy in the configuration of the next run (docs/configuration.md)";
     let text = text.map_err(|why| refused(why, fix))?;
     let mut file = File::create_new(path).map_err(|error| Failure::io("cannot create", path, &error))?;
@@ -142,6 +138,7 @@ fn to_text(s: &Summary) -> String {
     if let Some(size) = s.pixel_size_m {
         rows.push(("pixel", format!("{} um", (size * 1e9).round() / 1e3)));
     }
+    rows.extend(s.losses.iter().map(|how| ("lossy", format!("a copy whose pixels were changed: {how}"))));
     rows.push(("calibration", if s.calibration_hash.is_empty() { "none".into() } else { s.calibration_hash.clone() }));
     if let Some(spec) = &s.spec {
         rows.push(("software", spec.software.clone()));
@@ -225,7 +222,7 @@ fn to_json(s: &Summary) -> Value {
         "file": s.path, "series": series, "state": s.state, "ended": s.ended, "images": s.images, "rows": s.rows, "columns": s.columns,
         "shape": s.image_shape, "chunks_per_image": s.pieces, "dtype": s.pixel.name(), "compression": s.compression.name(), "compression_level": s.compression.level(),
         "energy_kev": s.energy_kev, "detector_distance_m": s.detector_distance_m, "beam_center_px": s.beam_center_px,
-        "pixel_size_m": s.pixel_size_m, "calibration_hash": s.calibration_hash, "images_by_status": by_status, "images_file_missing": s.images_file_missing, "images_not_taken": s.total("images_not_taken"),
+        "pixel_size_m": s.pixel_size_m, "calibration_hash": s.calibration_hash, "losses": s.losses, "images_by_status": by_status, "images_file_missing": s.images_file_missing, "images_not_taken": s.total("images_not_taken"),
         "images_not_received": s.total("images_not_received"),
         "ledger": counters(&s.ledger), "data_files": files, "run": spec,
         "pedestals": s.pedestals.as_ref().map(|p| json!({ "path": p.path, "after_images": p.images })),

@@ -18,6 +18,11 @@ const WRITER: &str = "another program: no ledger, no checksums";
 
 /// `konkordia inspect FILE`
 pub fn inspect(args: &InspectArgs) -> Result<Exit, Failure> {
+    if args.geom.is_some() {
+        let what = format!("there is no geometry for CrystFEL of {}", args.file.display());
+        let fix = "docs/analysis.md says how CrystFEL takes the spots of `konkordia analyse --output`";
+        return Err(Failure::new(Exit::Usage, what, "only files of Konkordia hold the spots beside the images", fix));
+    }
     let file = OthersFile::open(&args.file)?;
     let shown = args.image.or(args.png.as_ref().map(|_| 0));
     let image = shown.map(|n| one_image(&file, n)).transpose()?;
@@ -73,6 +78,7 @@ fn dtype(placed: &Placed) -> String {
 fn to_text(path: &Path, file: &OthersFile) -> String {
     let mut rows = vec![("file", path.display().to_string()), ("written by", WRITER.into())];
     rows.push(("images", file.images().to_string()));
+    rows.extend(file.losses().iter().map(|how| ("lossy", format!("a copy whose pixels were changed: {how}"))));
     let metadata = file.metadata();
     rows.extend(metadata.energy_kev.map(|energy| ("energy", format!("{energy:.4} keV"))));
     rows.extend(metadata.detector_distance_m.map(|distance| ("distance", format!("{} mm", distance * 1e3))));
@@ -111,6 +117,6 @@ fn to_json(path: &Path, file: &OthersFile) -> Value {
         "unreadable_files": file.unreadable().map(|(path, why)| json!({ "path": path, "why": why })).collect::<Vec<_>>(),
         "energy_kev": metadata.energy_kev, "detector_distance_m": metadata.detector_distance_m, "beam_center_px": metadata.beam_center_px,
         "pixel_size_m": metadata.pixel_size_m, "saturation_value": metadata.saturation_value, "underload_value": metadata.underload_value,
-        "images_announced": metadata.images_announced,
+        "images_announced": metadata.images_announced, "losses": file.losses(),
     })
 }

@@ -18,6 +18,7 @@ use super::nexus::{self, attribute_text};
 use super::objects::{self, Link};
 use super::packing;
 use super::paths::DESCRIPTION;
+use super::repack_losses::{EARLIER, losses};
 use super::sealed::Part;
 use super::spec::Compression;
 use super::stacks::TEXT;
@@ -27,6 +28,8 @@ pub use super::sealed::Sealed;
 pub use super::stacks::{RECORD, Repacked, StackLayout, Stacks};
 
 const WRITE: &str = "write the repacked file";
+/// Where the record of an earlier repacking is for a moment.
+const ASIDE: &str = "/entry/konkordia/repack_before";
 
 /// The value of one entry of the record.
 #[derive(Clone, Debug, PartialEq)]
@@ -239,15 +242,24 @@ fn replace_text(file: &File, path: &str, value: &str) -> hdf5::Result<()> {
 
 fn write_record(file: &File, record: &[(&str, RecordValue)]) -> hdf5::Result<()> {
     let mut group = file.group("/")?;
+    let mut has_earlier = false;
     for name in RECORD.split('/').filter(|name| !name.is_empty()) {
         if group.link_exists(name) && name == "repack" {
-            // The file was repacked before: only the last time is recorded.
-            group.unlink(name)?;
+            // The file was repacked before. Only the last time is recorded, and what was lost before that.
+            has_earlier = group.group(name).is_ok_and(|record| !losses(&record).is_empty());
+            if has_earlier {
+                file.relink(RECORD, ASIDE)?;
+            } else {
+                group.unlink(name)?;
+            }
         }
         group = match group.group(name) {
             Ok(inner) => inner,
             Err(_) => nexus::group(&group, name, if name == "entry" { "NXentry" } else { "NXcollection" })?,
         };
+    }
+    if has_earlier {
+        file.relink(ASIDE, &format!("{RECORD}/{EARLIER}"))?;
     }
     attribute_text(&group, "description", "how this file was made from another, by `konkordia repack`")?;
     for (name, value) in record {

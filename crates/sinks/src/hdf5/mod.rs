@@ -53,6 +53,7 @@ mod paths;
 mod pedestals;
 pub mod reader;
 mod rebuild;
+mod repack_losses;
 pub mod repair;
 mod rescue;
 mod results_file;

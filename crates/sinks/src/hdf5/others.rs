@@ -15,8 +15,9 @@ use super::error::{Error, ErrorKind};
 use super::low;
 use super::nexus::{read_attribute, read_number};
 use super::paths::DESCRIPTION;
+use super::repack_losses::losses;
 use super::spec::Compression;
-use super::stacks::{StackLayout, Stacks};
+use super::stacks::{RECORD, StackLayout, Stacks};
 
 const DETECTOR: &str = "/entry/instrument/detector";
 /// Findings of one kind are listed up to this number.
@@ -146,6 +147,13 @@ impl OthersFile {
         let pixels = self.stacks.first().map(|stack| stack.layout.rows * stack.layout.columns)?;
         // The size first, so that a wrong one costs no memory.
         (mask.size() == pixels).then(|| mask.read_raw::<u32>().ok()).flatten()
+    }
+
+    /// How `konkordia repack` has changed pixels, last time first; empty if they are as they were written.
+    pub fn losses(&self) -> Vec<String> {
+        // A master has no pixels, and its data files are copied alike.
+        let of_files = self.files.iter().filter_map(|one| one.file().group(RECORD).ok()).map(|record| losses(&record));
+        of_files.max_by_key(Vec::len).unwrap_or_default()
     }
 
     /// Number of images, in stacks of the shape of the first one.

@@ -18,8 +18,10 @@ use super::nexus::{read_number, read_text};
 use super::packing;
 use super::paths::{COLUMNS, DESCRIPTION, MASK, MASK_OF_DATA, STACK};
 use super::pedestals::Snapshots;
+use super::repack_losses::losses;
 use super::series_info::{DIMENSIONS_MAX, PIECES_MAX, chunk_shape, chunk_start};
 use super::spec::{Compression, FileSpec, IMAGES_PER_FILE_MAX, LedgerRecord, PIXELS_MAX};
+use super::stacks::RECORD;
 
 /// A master that names more data files than this is damaged.
 const DATA_FILES_MAX: u64 = 1 << 20;
@@ -73,6 +75,8 @@ pub struct Summary {
     pub calibration_hash: String,
     /// "writing", "closed" or "repaired"; "data file" when a data file was opened.
     pub state: String,
+    /// How `konkordia repack` has changed pixels, last time first; empty if they are as they were written.
+    pub losses: Vec<String>,
     /// Why the run ended; `None` without a ledger.
     pub ended: Option<String>,
     /// Counters of the run, by name.
@@ -444,6 +448,8 @@ fn summarise(
         detector_distance_m: number("distance").or(m.detector_distance_m),
         beam_center_px: number("beam_center_x").zip(number("beam_center_y")).or(m.beam_center_x_px.zip(m.beam_center_y_px)),
         pixel_size_m: number("x_pixel_size").or(m.pixel_size_m.map(|[width, _]| width)),
+        // All data files are copied alike; a master has no pixels.
+        losses: parts.first().and_then(|part| part.file.group(RECORD).ok()).map_or_else(Vec::new, |record| losses(&record)),
         calibration_hash: spec.as_ref().map(|spec| spec.calibration_hash.clone()).unwrap_or_default(),
         state: text("state").unwrap_or_else(|| if is_data { "data file".into() } else { "unknown".into() }),
         ended: text("ledger/ended"),
