@@ -9,9 +9,10 @@ use crate::geometry::Geometry;
 use konkordia_core::experiment::KEV_ANGSTROM;
 use std::fmt::Write;
 
-/// The text of a geometry file with one panel, for images in an HDF5 file. `images` is the path of their stack (images x
-/// rows x columns), `mask` that of the mask (rows x columns; a pixel with any bit is not used), `spots` the group with
-/// `nPeaks`, `peakXPosRaw`, `peakYPosRaw` and `peakTotalIntensity`; `valid` are the lowest and highest measurement.
+/// The text of a geometry file with one panel, for images in an HDF5 file. `images` is the path of their stack
+/// (images x rows x columns), `mask` that of the mask (rows x columns; a pixel with any bit is not used), `spots` the
+/// group with `nPeaks`, `peakXPosRaw`, `peakYPosRaw` and `peakTotalIntensity`; `valid` are the lowest and highest
+/// measurement.
 ///
 /// # Errors
 /// The photon energy is not known.

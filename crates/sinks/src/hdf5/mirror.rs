@@ -24,8 +24,9 @@ use super::spec::Compression;
 use super::stacks::TEXT;
 
 pub use super::mirror_sums::Verifier;
+pub use super::repack_losses::RECORD;
 pub use super::sealed::Sealed;
-pub use super::stacks::{RECORD, Repacked, StackLayout, Stacks};
+pub use super::stacks::{Repacked, StackLayout, Stacks};
 
 const WRITE: &str = "write the repacked file";
 /// Where the record of an earlier repacking is for a moment.

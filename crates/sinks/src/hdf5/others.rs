@@ -15,9 +15,9 @@ use super::error::{Error, ErrorKind};
 use super::low;
 use super::nexus::{read_attribute, read_number};
 use super::paths::DESCRIPTION;
-use super::repack_losses::losses;
+use super::repack_losses::{RECORD, losses};
 use super::spec::Compression;
-use super::stacks::{RECORD, StackLayout, Stacks};
+use super::stacks::{StackLayout, Stacks};
 
 const DETECTOR: &str = "/entry/instrument/detector";
 /// Findings of one kind are listed up to this number.

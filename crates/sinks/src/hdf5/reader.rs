@@ -18,10 +18,9 @@ use super::nexus::{read_number, read_text};
 use super::packing;
 use super::paths::{COLUMNS, DESCRIPTION, MASK, MASK_OF_DATA, STACK};
 use super::pedestals::Snapshots;
-use super::repack_losses::losses;
+use super::repack_losses::{RECORD, losses};
 use super::series_info::{DIMENSIONS_MAX, PIECES_MAX, chunk_shape, chunk_start};
 use super::spec::{Compression, FileSpec, IMAGES_PER_FILE_MAX, LedgerRecord, PIXELS_MAX};
-use super::stacks::RECORD;
 
 /// A master that names more data files than this is damaged.
 const DATA_FILES_MAX: u64 = 1 << 20;

@@ -3,6 +3,8 @@
 use super::nexus::{read_number, read_text};
 use hdf5::Group;
 
+/// Group that records how a file was repacked, in every repacked file.
+pub const RECORD: &str = "/entry/konkordia/repack";
 /// The record of the repacking before, if pixels have changed until then; in the record of the last one.
 pub(super) const EARLIER: &str = "earlier";
 /// A damaged file may contain itself.

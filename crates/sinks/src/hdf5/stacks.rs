@@ -21,13 +21,12 @@ use super::objects::{self, Link, Token};
 use super::packing;
 use super::paths::{COLUMNS, DESCRIPTION, STACK};
 use super::reader::pixel_of;
+use super::repack_losses::RECORD;
 use super::spec::{Compression, PIXELS_MAX};
 
 const READ: &str = "read the file to be repacked";
 /// Files whose groups are nested deeper than this are refused.
 const DEPTH_MAX: usize = 64;
-/// Group that records how a file was repacked, in every repacked file.
-pub const RECORD: &str = "/entry/konkordia/repack";
 /// A compressed chunk is never longer than twice its image plus this.
 const CHUNK_EXTRA: u64 = 4096;
 
