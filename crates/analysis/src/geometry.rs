@@ -8,7 +8,7 @@
 
 use std::f64::consts::PI;
 
-use konkordia_core::experiment::{Axis, KEV_ANGSTROM, Metadata};
+use konkordia_core::experiment::{Axis, KEV_ANGSTROM, Metadata, turned};
 
 /// A vector in the laboratory.
 pub type Vector = [f64; 3];
@@ -119,11 +119,11 @@ impl Geometry {
         let wavelength = facts.energy_kev.map(|energy| KEV_ANGSTROM / energy);
         let e = &facts.experiment;
         let tilted = |vector: Vector| {
-            let vector = turn(vector, fast, e.tilt_fast_deg.unwrap_or(0.0));
-            turn(vector, slow, e.tilt_slow_deg.unwrap_or(0.0))
+            let vector = turned(vector, fast, e.tilt_fast_deg.unwrap_or(0.0).to_radians());
+            turned(vector, slow, e.tilt_slow_deg.unwrap_or(0.0).to_radians())
         };
         let swung = |vector: Vector| match arm(&e.goniometer.two_theta) {
-            Some((axis, angle_deg)) => turn(vector, axis, angle_deg),
+            Some((axis, angle_deg)) => turned(vector, axis, angle_deg.to_radians()),
             None => vector,
         };
         let fast_mm = tilted(fast.map(|component| component * width * 1000.0));
@@ -271,13 +271,6 @@ fn cross(a: Vector, b: Vector) -> Vector {
 
 fn length(a: Vector) -> f64 {
     dot(a, a).sqrt()
-}
-
-/// Turns a vector about a unit vector, right-handed (Rodrigues).
-fn turn(vector: Vector, axis: Vector, angle_deg: f64) -> Vector {
-    let (sin, cos) = angle_deg.to_radians().sin_cos();
-    let (across, along) = (cross(axis, vector), dot(axis, vector) * (1.0 - cos));
-    std::array::from_fn(|n| vector[n] * cos + across[n] * sin + axis[n] * along)
 }
 
 #[cfg(test)]

@@ -5,6 +5,14 @@
 /// given (CODATA 2018).
 pub const KEV_ANGSTROM: f64 = 12.398_419_843_320_026;
 
+/// A vector after a right-handed turn about a unit vector (formula of Rodrigues).
+pub fn turned(vector: [f64; 3], axis: [f64; 3], angle_rad: f64) -> [f64; 3] {
+    let (sin, cos) = angle_rad.sin_cos();
+    let along = (axis[0] * vector[0] + axis[1] * vector[1] + axis[2] * vector[2]) * (1.0 - cos);
+    let across = |n: usize| axis[(n + 1) % 3] * vector[(n + 2) % 3] - axis[(n + 2) % 3] * vector[(n + 1) % 3];
+    std::array::from_fn(|n| vector[n] * cos + across(n) * sin + axis[n] * along)
+}
+
 /// One axis of rotation. Frame n of the detector begins at `start_deg + n * increment_deg`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Axis {

@@ -107,9 +107,8 @@ impl SpotCopy {
         let shape = [summary.rows as usize, summary.columns as usize];
         let mask = reader.pixel_mask();
         let usable = mask.map_or_else(|| vec![true; shape[0] * shape[1]], |mask| mask.iter().map(|bits| *bits == 0).collect());
-        let (underload, saturation) = summary.spec.as_ref().map_or((None, None), |spec| (spec.underload, spec.saturation));
         let (pixel, finder) = (summary.pixel, Settings::default());
-        let (spots_max, margin_px, valid) = (SPOTS_MAX, finder.reach_px(), pixel.valid_range(underload, saturation));
+        let (spots_max, margin_px, valid) = (SPOTS_MAX, finder.reach_px(), summary.valid_range());
         let copy = Self { finder, spots_max, margin_px, background_sigma, shape, pixel, usable, valid };
         let fix = "correct travel.background_sigma";
         copy.check().map_err(|why| Failure::new(Exit::Configuration, "spots cannot be kept so", why, fix))?;

@@ -85,7 +85,7 @@ impl Alarm {
             Self::Invalid => "look at the state of the detector; take dark frames again when it is well",
             Self::Ice => "look at the cryo stream and the sample",
             Self::Unanalysed => "give the analysis more workers, or ask for less in the recipe",
-            Self::BeamShift => "steer the beam back, or correct beam_center_px in the configuration",
+            Self::BeamShift => "steer the beam back, or correct beam_center_x_px and beam_center_y_px in the configuration",
             Self::PedestalAge => "take dark frames: konkordia pedestal, or the command `pedestal` of the service",
             Self::PedestalDrift => "look at the temperature of the detector; take dark frames when it is stable",
         }

@@ -112,7 +112,6 @@ fn open_own(path: &Path) -> Result<Images, Failure> {
     let pixels = shape[0] * shape[1];
     let mut notes = Vec::new();
     let (mut usable, mut geometry) = (vec![true; pixels], Err("the file has no description of its run".to_owned()));
-    let mut valid = summary.pixel.valid_range(None, None);
     match reader.pixel_mask() {
         Some(mask) => usable.iter_mut().zip(mask).for_each(|(usable, bits)| *usable = bits == 0),
         None => notes.push("it has no mask".into()),
@@ -123,7 +122,6 @@ fn open_own(path: &Path) -> Result<Images, Failure> {
             return Err(wrong("raw words cannot be analysed", "they are not photons", fix));
         }
         geometry = Geometry::of_run(shape, &spec.metadata);
-        valid = summary.pixel.valid_range(spec.underload, spec.saturation);
     }
     if summary.image_shape.len() > 2 && summary.image_shape.iter().rev().skip(2).any(|length| *length > 1) {
         let why = format!("an image has the shape {:?}", summary.image_shape);
@@ -132,8 +130,16 @@ fn open_own(path: &Path) -> Result<Images, Failure> {
     if summary.images_file_missing > 0 {
         notes.push(format!("{} images lie in data files that cannot be read", summary.images_file_missing));
     }
-    let facts =
-        Facts { images: summary.images, shape, pixel: summary.pixel, valid, usable, geometry, writer: "Konkordia", notes };
+    let facts = Facts {
+        images: summary.images,
+        shape,
+        pixel: summary.pixel,
+        valid: summary.valid_range(),
+        usable,
+        geometry,
+        writer: "Konkordia",
+        notes,
+    };
     Ok(Images { facts, source: Source::Own(Box::new(reader)) })
 }
 

@@ -70,9 +70,8 @@ fn write_geometry(reader: &Reader, path: &Path) -> Result<(), Failure> {
         return Err(refused(why, "give a data file (FILE_data_000001.h5)"));
     };
     let shape = [summary.rows as usize, summary.columns as usize];
-    let valid = summary.pixel.valid_range(spec.underload, spec.saturation);
     let text = Geometry::of_run(shape, &spec.metadata)
-        .and_then(|geometry| crystfel::geometry_text(&geometry, images, [places.mask, places.spots], valid));
+        .and_then(|geometry| crystfel::geometry_text(&geometry, images, [places.mask, places.spots], summary.valid_range()));
     let fix = "give beam centre, distance and energy in the configuration of the next run (docs/configuration.md)";
     let text = text.map_err(|why| refused(why, fix))?;
     let mut file = File::create_new(path).map_err(|error| Failure::io("cannot create", path, &error))?;

@@ -6,6 +6,7 @@
 //! [`super::Writer`] take it.
 
 use hdf5::{Dataset, File};
+use konkordia_core::experiment::turned;
 
 use super::bounded::ReadAll;
 use super::nexus::{read_attribute, read_number};
@@ -148,14 +149,7 @@ impl Transformation {
 
     /// A direction after it.
     fn turn(&self, v: Vector) -> Vector {
-        if !self.is_rotation {
-            return v;
-        }
-        // Rodrigues.
-        let (axis, (sin, cos)) = (self.unit_vector(), self.value.sin_cos());
-        let along = (0..3).map(|n| axis[n] * v[n]).sum::<f64>() * (1.0 - cos);
-        let across = |n: usize| axis[(n + 1) % 3] * v[(n + 2) % 3] - axis[(n + 2) % 3] * v[(n + 1) % 3];
-        std::array::from_fn(|n| v[n] * cos + across(n) * sin + axis[n] * along)
+        if self.is_rotation { turned(v, self.unit_vector(), self.value) } else { v }
     }
 
     /// A point after it.

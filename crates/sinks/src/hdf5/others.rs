@@ -15,7 +15,7 @@ use super::error::{Error, ErrorKind};
 use super::low;
 use super::nexus::{read_attribute, read_number};
 use super::paths::DESCRIPTION;
-use super::repack_losses::{RECORD, losses};
+use super::repack_losses::losses_of_files;
 use super::spec::Compression;
 use super::stacks::{StackLayout, Stacks};
 
@@ -151,9 +151,7 @@ impl OthersFile {
 
     /// How `konkordia repack` has changed pixels, last time first; empty if they are as they were written.
     pub fn losses(&self) -> Vec<String> {
-        // A master has no pixels, and its data files are copied alike.
-        let of_files = self.files.iter().filter_map(|one| one.file().group(RECORD).ok()).map(|record| losses(&record));
-        of_files.max_by_key(Vec::len).unwrap_or_default()
+        losses_of_files(self.files.iter().map(|one| one.file()))
     }
 
     /// Number of images, in stacks of the shape of the first one.

@@ -18,7 +18,7 @@ use super::nexus::{read_number, read_text};
 use super::packing;
 use super::paths::{COLUMNS, DESCRIPTION, MASK, MASK_OF_DATA, STACK};
 use super::pedestals::Snapshots;
-use super::repack_losses::{RECORD, losses};
+use super::repack_losses::losses_of_files;
 use super::series_info::{DIMENSIONS_MAX, PIECES_MAX, chunk_shape, chunk_start};
 use super::spec::{Compression, FileSpec, IMAGES_PER_FILE_MAX, LedgerRecord, PIXELS_MAX};
 
@@ -91,6 +91,12 @@ pub struct Summary {
 }
 
 impl Summary {
+    /// Lowest and highest value that is a measurement.
+    pub fn valid_range(&self) -> (f64, f64) {
+        let said = self.spec.as_ref().map_or((None, None), |spec| (spec.underload, spec.saturation));
+        self.pixel.valid_range(said.0, said.1)
+    }
+
     /// A counter of the ledger, 0 if the ledger has none of this name.
     pub fn total(&self, name: &str) -> u64 {
         // In the ledger of a series the counters of images have no prefix.
@@ -447,8 +453,7 @@ fn summarise(
         detector_distance_m: number("distance").or(m.detector_distance_m),
         beam_center_px: number("beam_center_x").zip(number("beam_center_y")).or(m.beam_center_x_px.zip(m.beam_center_y_px)),
         pixel_size_m: number("x_pixel_size").or(m.pixel_size_m.map(|[width, _]| width)),
-        // All data files are copied alike; a master has no pixels.
-        losses: parts.first().and_then(|part| part.file.group(RECORD).ok()).map_or_else(Vec::new, |record| losses(&record)),
+        losses: losses_of_files(parts.iter().map(|part| &part.file)),
         calibration_hash: spec.as_ref().map(|spec| spec.calibration_hash.clone()).unwrap_or_default(),
         state: text("state").unwrap_or_else(|| if is_data { "data file".into() } else { "unknown".into() }),
         ended: text("ledger/ended"),

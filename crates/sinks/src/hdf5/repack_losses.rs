@@ -1,7 +1,7 @@
 //! What `konkordia repack` says in a file of pixels that it has changed.
 
 use super::nexus::{read_number, read_text};
-use hdf5::Group;
+use hdf5::{File, Group};
 
 /// Group that records how a file was repacked, in every repacked file.
 pub const RECORD: &str = "/entry/konkordia/repack";
@@ -22,4 +22,11 @@ pub(super) fn losses(record: &Group) -> Vec<String> {
         record = group.group(EARLIER).ok();
     }
     losses
+}
+
+/// How pixels of a run were changed, by its files: what that file says of which most was changed. A master has no
+/// pixels, and in some data files every image may have been stored without loss.
+pub(super) fn losses_of_files<'a>(files: impl Iterator<Item = &'a File>) -> Vec<String> {
+    let of_files = files.filter_map(|file| file.group(RECORD).ok()).map(|record| losses(&record));
+    of_files.max_by_key(Vec::len).unwrap_or_default()
 }

@@ -1,8 +1,8 @@
 //! The pixels above a level of all images of a file of results, as one sparse matrix in compressed rows (CSR): one row
 //! for each image, one column for each pixel, row by row.
 //!
-//! The group is one that AnnData and scipy read: `data`, `indices` and `indptr` are the arguments of
-//! `scipy.sparse.csr_array`, and the attributes those of `anndata.io.sparse_dataset`.
+//! `data`, `indices` and `indptr` are the arguments of `scipy.sparse.csr_array`; the attributes have the names and
+//! values that AnnData specifies for such a group.
 
 use hdf5::{Dataset, Group};
 use konkordia_core::frame_header::ColumnType;
