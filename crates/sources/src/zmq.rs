@@ -10,6 +10,11 @@
 //! mark: then the next report comes before the writer has filled the queue. `Queue` finds these moments by counting,
 //! which requires a single connection. A listening socket may have several and keeps the lowest mark, because neither
 //! the size of the messages nor the number of senders is known.
+//!
+//! libzmq 4.3.5 tells a changed mark to both ends of every queue of the socket. Between the moment in which this side
+//! has agreed to end the queue of a closed connection and the moment in which it learns that the other end is gone, it
+//! tells a freed object, and the program dies (seen with gdb in `object_t::process_command`; libzmq issue 3446 is the
+//! same for statistics). So the mark is not changed while a connection may be ending; `Ending` knows when.
 
 use crate::connections::Connections;
 use crate::sys;
@@ -100,6 +105,7 @@ pub struct ZmqSource {
     /// Messages of a connection came before it was known to be open, so that their number is not known.
     has_lost_count: bool,
     queue: Queue,
+    ending: Ending,
 }
 
 /// The high water mark of a socket, and when it may be changed.
@@ -118,14 +124,48 @@ impl Queue {
 
     /// The new mark, if it can be set when so many messages were read from the only connection: one that is set while
     /// reads are not reported may leave the writer waiting for ever.
-    fn after(&mut self, messages: u64) -> Option<i32> {
+    fn after(&self, messages: u64) -> Option<i32> {
         // libzmq's low water mark: the reader reports to the writer after this many messages.
         let reports_every = (self.mark as u64).div_ceil(2);
-        if self.wanted == self.mark || !messages.is_multiple_of(reports_every) {
-            return None;
+        let is_due = self.wanted != self.mark && messages.is_multiple_of(reports_every);
+        is_due.then(|| self.wanted.min(self.mark.saturating_mul(2)))
+    }
+}
+
+/// Whether a connection of a listening socket may be ending, inside libzmq. Its end is agreed on when all its messages
+/// are read, and done when the thread that serves all sockets has answered, which takes it microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Ending {
+    #[default]
+    None,
+    /// A connection has closed; its messages may wait.
+    Closed(Instant),
+    /// Nothing waited any more.
+    Read(Instant),
+}
+
+impl Ending {
+    /// Far longer than libzmq takes for a step.
+    const STEP: Duration = Duration::from_secs(1);
+
+    /// A connection has closed.
+    fn closed(&mut self) {
+        *self = Self::Closed(Instant::now());
+    }
+
+    /// No message waits.
+    fn nothing_waits(&mut self) {
+        if matches!(self, Self::Closed(at) if at.elapsed() > Self::STEP) {
+            *self = Self::Read(Instant::now());
         }
-        self.mark = self.wanted.min(self.mark.saturating_mul(2));
-        Some(self.mark)
+    }
+
+    /// No connection is ending.
+    fn is_over(&mut self) -> bool {
+        if matches!(self, Self::Read(at) if at.elapsed() > Self::STEP) {
+            *self = Self::None;
+        }
+        *self == Self::None
     }
 }
 
@@ -155,7 +195,17 @@ impl ZmqSource {
         let inner = MonitoredSocket::open(context, kind, place, |socket| {
             configure(socket, spec, queue.mark).map_err(|e| io::Error::other(format!("{}: {e}", spec.address)))
         })?;
-        Ok(Self { inner, connections, cut: 0, bind: spec.bind, read: 0, peers_max: spec.peers_max, has_lost_count: false, queue })
+        Ok(Self {
+            inner,
+            connections,
+            cut: 0,
+            bind: spec.bind,
+            read: 0,
+            peers_max: spec.peers_max,
+            has_lost_count: false,
+            queue,
+            ending: Ending::None,
+        })
     }
 
     /// Senders that are connected now.
@@ -166,10 +216,13 @@ impl ZmqSource {
 
     /// Reads the announcements of the monitor.
     fn note_peers(&mut self) {
-        let connections = &mut self.connections;
-        self.inner.note_peers(|event| match event {
+        let Self { inner, connections, ending, .. } = self;
+        inner.note_peers(|event| match event {
             PeerEvent::Opened(descriptor) => connections.opened(descriptor as i32),
-            PeerEvent::Closed(descriptor) => connections.closed(descriptor as i32),
+            PeerEvent::Closed(descriptor) => {
+                connections.closed(descriptor as i32);
+                ending.closed();
+            }
             PeerEvent::TooMany(_) => {}
         });
     }
@@ -189,10 +242,20 @@ impl ZmqSource {
         }
         let message = Message { parts };
         let read = self.count(descriptor, message.bytes());
-        if let Some(mark) = read.and_then(|messages| self.queue.after(messages)) {
+        if let Some(mark) = read.and_then(|messages| self.queue.after(messages))
+            && self.may_change_mark()
+        {
             self.inner.socket.set_rcvhwm(mark).map_err(failed)?;
+            self.queue.mark = mark;
         }
         Ok(message)
+    }
+
+    /// True if no connection is ending. The one queue of a socket that connects outlives its connections.
+    fn may_change_mark(&mut self) -> bool {
+        // libzmq announces the end of a connection before it begins to end its queue.
+        self.note_peers();
+        !self.bind || self.ending.is_over()
     }
 
     /// Counts a message that was read from a connection. Returns how many messages were read from it if there is no
@@ -229,6 +292,7 @@ impl MessageSource for ZmqSource {
                     taken += 1;
                 }
                 Err(::zmq::Error::EAGAIN) if taken == 0 => {
+                    self.ending.nothing_waits();
                     let left = end.saturating_duration_since(Instant::now());
                     if left.is_zero() {
                         break;

@@ -125,6 +125,7 @@ fn the_mark_changes_only_with_a_report_to_the_writer_and_at_most_doubles() {
         for read in 1..4000 {
             let before = queue;
             if let Some(mark) = queue.after(read) {
+                queue.mark = mark;
                 assert_eq!(read % ((before.mark as u64).div_ceil(2)), 0);
                 assert!(mark <= 2 * before.mark && mark != before.mark, "{before:?} {mark}");
             }
@@ -225,6 +226,11 @@ fn the_queue_of_a_listening_socket_grows_with_its_only_connection() {
     drop(first);
     let end = Instant::now() + 10 * SECOND;
     while source.peers() > 1 && Instant::now() < end {
+        take_now(&mut source);
+    }
+    exchange(&mut source, &[&second], 150);
+    assert_eq!((source.peers(), source.queue.mark), (1, 64), "libzmq may still be ending the first");
+    while !source.ending.is_over() && Instant::now() < end {
         take_now(&mut source);
     }
     exchange(&mut source, &[&second], 150);

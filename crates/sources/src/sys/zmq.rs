@@ -27,8 +27,14 @@ pub(crate) fn bytes_read(descriptor: i32) -> Option<u64> {
     is_known.then(|| info[WORD].saturating_sub(waiting.max(0) as u64))
 }
 
-/// Ends a connection in both directions; its owner closes it. True if there was one.
+/// Ends a connection in both directions; its owner closes it. True if there was one. The sender gets a reset, because
+/// one that waits for room would not notice a plain end for minutes.
 pub(crate) fn cut(descriptor: i32) -> bool {
-    // SAFETY: it takes no memory; a descriptor that is none is an error.
-    unsafe { libc::shutdown(descriptor, libc::SHUT_RDWR) == 0 }
+    let at_once = libc::linger { l_onoff: 1, l_linger: 0 };
+    let length = size_of_val(&at_once) as libc::socklen_t;
+    // SAFETY: `at_once` lives during the call, and `length` is its size; a descriptor that is none is an error.
+    unsafe {
+        libc::setsockopt(descriptor, libc::SOL_SOCKET, libc::SO_LINGER, (&raw const at_once).cast(), length);
+        libc::shutdown(descriptor, libc::SHUT_RDWR) == 0
+    }
 }
