@@ -371,6 +371,8 @@ pub struct HitRate {
     pub analysed: Vec<u64>,
     /// Hits among them.
     pub hits: Vec<u64>,
+    /// Those among the analysed ones that the indexing program indexed; empty without one (`[indexing]`).
+    pub indexed: Vec<u64>,
     /// Over the raster, if images have a place in one (`[image_metadata]`).
     pub raster: Option<RasterHits>,
 }
@@ -386,6 +388,8 @@ pub struct RasterHits {
     pub analysed: Vec<u64>,
     /// Hits among them.
     pub hits: Vec<u64>,
+    /// Indexed ones among them; empty without an indexing program.
+    pub indexed: Vec<u64>,
     /// Images at further places, beyond the 65536 that are counted.
     pub not_counted: u64,
 }

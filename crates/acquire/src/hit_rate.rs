@@ -2,7 +2,7 @@
 
 use crate::handle::{HitRate, RasterHits};
 use konkordia_core::image::CommittedImage;
-use konkordia_core::results::{self, ResultKind, analysis, metadata};
+use konkordia_core::results::{self, ResultKind, analysis, indexing, metadata};
 use konkordia_core::series::SeriesStart;
 use konkordia_engine::output_queue::ImageObserver;
 use std::collections::BTreeMap;
@@ -15,14 +15,15 @@ const FIRST_BIN_NS: u64 = 1_000_000_000;
 /// Most places of a raster.
 const PLACES_MAX: usize = 1 << 16;
 
-/// Analysed images, and hits.
-type Counts = [u64; 2];
+/// Analysed images, hits, and indexed ones.
+type Counts = [u64; 3];
 
 /// Where the results stand that are counted.
 #[derive(Clone, Copy)]
 struct Places {
     is_analysed: usize,
     is_hit: usize,
+    is_indexed: Option<usize>,
     /// Row and column.
     raster: Option<[usize; 2]>,
 }
@@ -57,16 +58,18 @@ impl State {
         let add = |counts: &mut Counts| {
             counts[0] += 1;
             counts[1] += bits[places.is_hit];
+            counts[2] += places.is_indexed.map_or(0, |at| bits[at]);
         };
         let began_ns = *self.began_ns.get_or_insert(image.received_ns);
         // Images that wait for each other may be received a little before the first.
         let since_ns = image.received_ns.saturating_sub(began_ns);
         while since_ns / self.bin_ns >= BINS_MAX as u64 {
             self.bin_ns *= 2;
-            self.bins = self.bins.chunks(2).map(|two| two.iter().fold([0, 0], |a, b| [a[0] + b[0], a[1] + b[1]])).collect();
+            self.bins =
+                self.bins.chunks(2).map(|two| two.iter().fold([0; 3], |a, b| std::array::from_fn(|n| a[n] + b[n]))).collect();
         }
         let bin = (since_ns / self.bin_ns) as usize;
-        self.bins.resize(self.bins.len().max(bin + 1), [0, 0]);
+        self.bins.resize(self.bins.len().max(bin + 1), [0; 3]);
         add(&mut self.bins[bin]);
         let Some(place) = places.raster.map(|at| at.map(|at| bits[at])) else { return };
         if self.raster.len() < PLACES_MAX || self.raster.contains_key(&place) {
@@ -84,6 +87,7 @@ impl HitTally {
         let of_bins = |n: usize| state.bins.iter().map(|counts| counts[n]).collect();
         let at = |n: usize| state.raster.keys().map(|place| place[n]).collect();
         let there = |n: usize| state.raster.values().map(|counts| counts[n]).collect();
+        let is_indexed = state.places.is_some_and(|places| places.is_indexed.is_some());
         let has_raster = state.places.is_some_and(|places| places.raster.is_some());
         HitRate {
             detector: detector.into(),
@@ -91,11 +95,13 @@ impl HitTally {
             bin_s: state.bin_ns.max(FIRST_BIN_NS) as f64 / 1e9,
             analysed: of_bins(0),
             hits: of_bins(1),
+            indexed: if is_indexed { of_bins(2) } else { Vec::new() },
             raster: has_raster.then(|| RasterHits {
                 row: at(0),
                 column: at(1),
                 analysed: there(0),
                 hits: there(1),
+                indexed: if is_indexed { there(2) } else { Vec::new() },
                 not_counted: state.beyond_raster,
             }),
         }
@@ -107,7 +113,8 @@ impl ImageObserver for HitTally {
         let place = |kind: ResultKind| results::place(&start.results, kind.name);
         let decided = place(analysis::IS_ANALYSED).zip(place(analysis::IS_HIT));
         let raster = place(metadata::RASTER_ROW).zip(place(metadata::RASTER_COLUMN)).map(<[usize; 2]>::from);
-        let places = decided.map(|(is_analysed, is_hit)| Places { is_analysed, is_hit, raster });
+        let is_indexed = place(indexing::IS_INDEXED);
+        let places = decided.map(|(is_analysed, is_hit)| Places { is_analysed, is_hit, is_indexed, raster });
         *lock(&self.0) = State { series: start.series, places, bin_ns: FIRST_BIN_NS, ..State::default() };
     }
 
@@ -170,10 +177,26 @@ mod tests {
     }
 
     #[test]
+    fn indexed_images_are_counted_where_there_is_an_indexing_program() {
+        let kinds = [analysis::IS_ANALYSED, analysis::IS_HIT, metadata::RASTER_ROW, metadata::RASTER_COLUMN];
+        let tally = HitTally::default();
+        let all: Vec<_> = kinds.into_iter().chain([indexing::IS_INDEXED]).collect();
+        tally.start(&SeriesStart { results: all.clone(), ..SeriesStart::default() });
+        for n in 0..3000u64 {
+            let mut results = ImageResults::new(all.clone().into());
+            results.fill().copy_from_slice(&[1, 1, 0, n % 2, u64::from(n % 3 == 0)]);
+            tally.image(&CommittedImage { results, received_ns: n * 1_000_000_000, ..CommittedImage::lost(0) });
+        }
+        let rate = tally.read("d");
+        assert_eq!((rate.indexed.iter().sum::<u64>(), rate.indexed.len()), (1000, rate.hits.len()));
+        assert_eq!(rate.raster.unwrap().indexed, [500, 500]);
+    }
+
+    #[test]
     fn without_analysis_there_is_nothing() {
         let tally = tally(&KINDS[..2]);
         add(&tally, 0, [0, 0, 1, 1]);
         let rate = tally.read("d");
-        assert!(rate.analysed.is_empty() && rate.raster.is_none());
+        assert!(rate.analysed.is_empty() && rate.indexed.is_empty() && rate.raster.is_none());
     }
 }

@@ -78,7 +78,7 @@ pub fn run_with(hook: &str, program: &[String], timeout: Duration, about: &About
 }
 
 /// Collects what the program writes to stderr.
-fn listen(child: &mut Child) -> Option<crossbeam_channel::Receiver<String>> {
+pub(crate) fn listen(child: &mut Child) -> Option<crossbeam_channel::Receiver<String>> {
     let mut stderr = child.stderr.take()?;
     let (sender, receiver) = crossbeam_channel::bounded(1);
     let read = move || {
@@ -93,7 +93,7 @@ fn listen(child: &mut Child) -> Option<crossbeam_channel::Receiver<String>> {
 }
 
 /// Ends the program and everything in its group.
-fn end(child: &mut Child) {
+pub(crate) fn end(child: &mut Child) {
     let group = format!("-{}", child.id());
     let _ = Command::new("kill").args(["-KILL", "--", &group]).stderr(Stdio::null()).status();
     let _ = child.kill();

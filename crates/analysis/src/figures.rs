@@ -251,7 +251,7 @@ mod tests {
         assert_eq!(figures.kinds(), [kinds::IS_ANALYSED, kinds::PIXELS_ABOVE]);
         let no_lists = Figures::of(&tasks(0), true).unwrap();
         assert!(no_lists.kinds().contains(&kinds::STORED_SPOTS) && no_lists.kinds().iter().all(|kind| kind.length > 0));
-        assert!(Figures::of(&tasks(6000), true).unwrap_err().contains("at most 16371"));
+        assert!(Figures::of(&tasks(6000), true).unwrap_err().contains("at most 16354"));
     }
 
     #[test]

@@ -197,6 +197,16 @@ impl Geometry {
         two_theta(self.position_mm(x_px, y_px))
     }
 
+    /// The scattering vector of a point of the image in the laboratory: direction of the scattered beam minus that of
+    /// the beam, divided by the wavelength; 1/angstrom. Its length is q / (2 pi), so reciprocal cells have a* = 1 / a.
+    /// `None` without a wavelength.
+    pub fn scattering_vector(&self, x_px: f64, y_px: f64) -> Option<Vector> {
+        let wavelength = self.wavelength_angstrom?;
+        let position = self.position_mm(x_px, y_px);
+        let distance = length(position);
+        Some(std::array::from_fn(|axis| (position[axis] / distance - f64::from(u8::from(axis == 2))) / wavelength))
+    }
+
     /// q, 1/angstrom; `None` without a wavelength.
     pub fn q_per_angstrom(&self, x_px: f64, y_px: f64) -> Option<f64> {
         Some(4.0 * PI / self.wavelength_angstrom? * (0.5 * self.two_theta_rad(x_px, y_px)).sin())

@@ -29,6 +29,7 @@ pub const TABLES: &[(&str, &str)] = &[
     ("run", "when a run begins and ends, and how much memory it takes"),
     ("image_metadata", "what is known of each image beside its pixels: in files, streams, rules and metrics"),
     ("analysis", "images are analysed while they are measured"),
+    ("indexing", "the spots of images are handed to a program that indexes them, while they are measured"),
     ("stream", "`konkordia serve`: a consumer that gets the images as messages, once per consumer: `[[stream]]`"),
     ("alarms", "`konkordia serve`: what is watched while a run goes on; an alarm is off without its key"),
     ("control", "`konkordia serve`: programs that drive the detector itself"),

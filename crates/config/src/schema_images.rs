@@ -77,4 +77,19 @@ pub(super) const KEYS: &[Key] = &[
         "16",
         "images that may wait to be analysed; while so many wait, images pass without analysis and are counted",
     ),
+    key(
+        "indexing",
+        "program",
+        Kind::Texts,
+        "required",
+        "program with its arguments, started without a shell, that gets the spots of images and indexes them (docs/indexing.md)",
+    ),
+    key("indexing", "spots_min", Kind::Integer(1, 16_384), "10", "stored spots that an image must have to be handed over"),
+    key(
+        "indexing",
+        "answer_timeout_ms",
+        Kind::Integer(1, 5000),
+        "1000",
+        "longest time for an answer; an image that has none by then goes on without",
+    ),
 ];

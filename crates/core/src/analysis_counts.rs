@@ -25,10 +25,16 @@ pub struct AnalysisTally {
     pub rejected: u64,
     /// Those of the rejected ones that were dropped.
     pub vetoed: u64,
+    /// Those of the analysed ones that the indexing program indexed.
+    pub indexed: u64,
+    /// Those of the analysed ones of which it was asked and gave no answer that can be used.
+    pub unanswered: u64,
     /// Time that all threads together have worked, ns.
     pub busy_ns: u64,
     /// Why the newest of the failed ones could not be analysed.
     pub problem: Option<String>,
+    /// Why the newest of the unanswered ones was not answered.
+    pub indexing_problem: Option<String>,
     /// What the sender does not say of its images, although it should ([`crate::image_metadata`]).
     pub unsaid: Option<String>,
 }
@@ -49,7 +55,7 @@ impl PartialEq for AnalysisCounts {
 
 impl AnalysisTally {
     /// Names and numbers of images.
-    pub fn rows(&self) -> [(&'static str, u64); 6] {
+    pub fn rows(&self) -> [(&'static str, u64); 8] {
         [
             ("analysed", self.analysed),
             ("skipped", self.skipped),
@@ -57,6 +63,8 @@ impl AnalysisTally {
             ("hits", self.hits),
             ("rejected", self.rejected),
             ("vetoed", self.vetoed),
+            ("indexed", self.indexed),
+            ("unanswered", self.unanswered),
         ]
     }
 
@@ -74,7 +82,11 @@ impl AnalysisTally {
             let why = self.problem.as_deref().unwrap_or_default();
             format!("{} of {all} images could not be analysed: {why}", text::count(self.failed))
         });
-        let all: Vec<String> = failed.into_iter().chain(too_slow).chain(self.unsaid.clone()).collect();
+        let unanswered = (self.unanswered > 0).then(|| {
+            let why = self.indexing_problem.as_deref().unwrap_or_default();
+            format!("the indexing program gave no answer for {} images: {why}", text::count(self.unanswered))
+        });
+        let all: Vec<String> = failed.into_iter().chain(too_slow).chain(unanswered).chain(self.unsaid.clone()).collect();
         (!all.is_empty()).then(|| all.join("; "))
     }
 }

@@ -49,7 +49,7 @@ pub fn place(kinds: &[ResultKind], name: &str) -> Option<usize> {
 pub const RESULT_NUMBERS_MAX: usize = 16_384;
 
 /// Most of these that analysis may add.
-pub const ANALYSIS_NUMBERS_MAX: usize = RESULT_NUMBERS_MAX - PIXEL_RESULTS - metadata::ALL.len();
+pub const ANALYSIS_NUMBERS_MAX: usize = RESULT_NUMBERS_MAX - PIXEL_RESULTS - metadata::ALL.len() - indexing::NUMBERS;
 
 /// Numbers per image of [`pixel_results`].
 pub const PIXEL_RESULTS: usize = 6;
@@ -154,6 +154,48 @@ pub mod metadata {
 
     /// All of them.
     pub const ALL: [ResultKind; 7] = [ANGLE, RASTER_COLUMN, RASTER_ROW, SAMPLE_X, SAMPLE_Y, PULSE, ENERGY];
+}
+
+/// What an indexing program says of an image.
+pub mod indexing {
+    use super::{ColumnType, ResultKind, of_image as kind};
+
+    use ColumnType::{F64, U64};
+
+    /// [`OUTCOME`] of an image that was answered.
+    pub const ANSWERED: u64 = 1;
+    /// [`OUTCOME`] of an image that got no answer, or one that cannot be.
+    pub const UNANSWERED: u64 = 2;
+
+    /// 1 if the image was indexed.
+    pub const IS_INDEXED: ResultKind = kind("is_indexed", U64, "", "1 if the indexing program found a lattice");
+    /// What became of the question.
+    pub const OUTCOME: ResultKind = kind(
+        "indexing_outcome",
+        U64,
+        "",
+        "0: the indexing program was not asked (few spots); 1: it answered; 2: it gave no answer, or one that cannot be",
+    );
+    /// Edges of the cell.
+    pub const CELL_LENGTHS: ResultKind = ResultKind {
+        length: 3,
+        ..kind("cell_length_angstrom", F64, "angstrom", "a, b and c of the unit cell; NaN if the image is not indexed")
+    };
+    /// Angles of the cell.
+    pub const CELL_ANGLES: ResultKind = ResultKind {
+        length: 3,
+        ..kind("cell_angle_deg", F64, "deg", "alpha, beta and gamma of the unit cell; NaN if the image is not indexed")
+    };
+    /// Orientation of the crystal.
+    pub const MATRIX: ResultKind = ResultKind {
+        length: 9,
+        ..kind("orientation_matrix", F64, "1/angstrom", "a*, b* and c* in the laboratory, one after the other; NaN if not known")
+    };
+
+    /// All of them.
+    pub const ALL: [ResultKind; 5] = [IS_INDEXED, OUTCOME, CELL_LENGTHS, CELL_ANGLES, MATRIX];
+    /// Their numbers together.
+    pub const NUMBERS: usize = 17;
 }
 
 /// What analysis says of an image.

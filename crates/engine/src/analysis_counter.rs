@@ -23,8 +23,11 @@ pub struct Counter {
     hits: AtomicU64,
     rejected: AtomicU64,
     vetoed: AtomicU64,
+    indexed: AtomicU64,
+    unanswered: AtomicU64,
     busy_ns: AtomicU64,
     problem: Mutex<Option<String>>,
+    indexing_problem: Mutex<Option<String>>,
     unsaid: Mutex<Option<String>>,
 }
 
@@ -47,6 +50,17 @@ impl Counter {
     /// A rejected image is dropped.
     pub(crate) fn vetoed(&self) {
         add(&self.vetoed, 1);
+    }
+
+    /// The indexing program has answered about an image.
+    pub fn index_answered(&self, is_indexed: bool) {
+        add(&self.indexed, u64::from(is_indexed));
+    }
+
+    /// The indexing program has given no answer about an image that can be used.
+    pub fn index_unanswered(&self, why: String) {
+        *text(&self.indexing_problem) = Some(why);
+        add(&self.unanswered, 1);
     }
 
     /// An image passed without analysis, which was too slow for it.
@@ -91,8 +105,11 @@ impl AnalysisCounter for Counter {
             hits: load(&self.hits),
             rejected: load(&self.rejected),
             vetoed: load(&self.vetoed),
+            indexed: load(&self.indexed),
+            unanswered: load(&self.unanswered),
             busy_ns: load(&self.busy_ns),
             problem: text(&self.problem).clone(),
+            indexing_problem: text(&self.indexing_problem).clone(),
             unsaid: text(&self.unsaid).clone(),
         }
     }

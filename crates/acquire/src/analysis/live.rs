@@ -1,5 +1,6 @@
 //! The analysis of a run or series while it is measured, from its recipe.
 
+use super::indexing::{self, Indexer};
 use super::pixels::Pixels;
 use super::{metadata, tasks};
 use konkordia_analysis::analyser::{Analyser, Results, Tasks};
@@ -77,7 +78,13 @@ pub fn prepare(
     let geometry = Geometry::of_run(size, &facts_of(size, pixel).metadata);
     let tasks = tasks::of(&recipe, geometry.as_ref().ok()).map_err(wrong)?;
     let figures = Figures::of(&tasks, geometry.is_ok()).map_err(wrong)?;
-    let kinds = figures.kinds().to_vec();
+    let counter = Arc::default();
+    let hands_over = tasks.spots.as_ref().is_some_and(|spots| spots.spots_max > 0);
+    if options.indexing.is_some() && !hands_over {
+        return Err(wrong("[indexing] needs spots: add [spots] to the recipe, with spots_max above 0".into()));
+    }
+    let of_indexing = options.indexing.iter().flat_map(|_| indexing::KINDS);
+    let kinds: Vec<_> = figures.kinds().iter().copied().chain(of_indexing).collect();
     let all: Vec<_> = before.iter().chain(&kinds).copied().collect();
     let decisions = Decisions::new(&tasks, &all).map_err(wrong)?;
     let own_at = results::numbers(before);
@@ -87,15 +94,24 @@ pub fn prepare(
     let workers = options.workers.unwrap_or(processors.div_ceil(2));
     let mut analysers: Vec<LiveAnalyser> = (0..workers).map(|_| LiveAnalyser::new(&scene)).collect();
     let (mut notes, mut texts) = (Vec::new(), vec![("analysis_recipe".to_owned(), text)]);
+    let mut problem = None;
+    if let Some(settings) = &options.indexing {
+        for analyser in &mut analysers {
+            let (indexer, why) = Indexer::new(settings, &counter);
+            (analyser.indexer, problem) = (Some(indexer), why.or(problem));
+        }
+        texts.push(("analysis_indexing_program".to_owned(), json!(settings.program).to_string()));
+    }
     if let (Some(size), Some(pixel)) = announced {
         notes = make_all(&mut analysers, size, pixel).map_err(wrong)?;
         texts.extend(analysers.first().map_or_else(Vec::new, LiveAnalyser::texts));
         notes.extend(geometry.err().filter(|_| !notes.is_empty()));
     }
+    notes.extend(problem);
     let memory_bytes = workers as u64 * THREAD_PIXEL_BYTES * (size[0] * size[1]) as u64;
     let analysers = analysers.into_iter().map(|analyser| Box::new(analyser) as Box<dyn ImageAnalyser>).collect();
     let (metadata, queue_images) = (ImageMetadata::default(), options.queue_images);
-    let analysis = SeriesAnalysis { kinds, metadata, analysers, queue_images, veto, counter: Arc::default() };
+    let analysis = SeriesAnalysis { kinds, metadata, analysers, queue_images, veto, counter };
     Ok(Prepared { analysis, notes, texts, memory_bytes })
 }
 
@@ -193,6 +209,7 @@ struct LiveAnalyser {
     pixels: Pixels,
     /// For images of one size and type.
     made: Option<Made>,
+    indexer: Option<Indexer>,
 }
 
 struct Made {
@@ -201,11 +218,12 @@ struct Made {
     valid: (f64, f64),
     analyser: Analyser,
     results: Results,
+    geometry: Option<Geometry>,
 }
 
 impl LiveAnalyser {
     fn new(scene: &Arc<Scene>) -> Self {
-        Self { scene: Arc::clone(scene), pixels: Pixels::new(), made: None }
+        Self { scene: Arc::clone(scene), pixels: Pixels::new(), made: None, indexer: None }
     }
 
     /// What the columns of a file mean, where that depends on the images: names, and JSON.
@@ -235,7 +253,7 @@ impl LiveAnalyser {
         }
         let (analyser, left_out) = Analyser::new(&self.scene.tasks, geometry.as_ref(), &usable, size)?;
         let results = analyser.results();
-        self.made = Some(Made { size, pixel, valid, analyser, results });
+        self.made = Some(Made { size, pixel, valid, analyser, results, geometry });
         Ok(left_out)
     }
 }
@@ -249,7 +267,12 @@ impl ImageAnalyser for LiveAnalyser {
         }
         let made = self.made.as_mut().ok_or("there are no tables for it")?;
         self.pixels.analyse(&mut made.analyser, (pixel, plane.bytes), (columns, made.valid), &mut made.results)?;
-        self.scene.figures.fill(&made.results, &mut results[self.scene.own_at..]);
+        let (own, of_indexing) = results[self.scene.own_at..].split_at_mut(self.scene.figures.numbers());
+        self.scene.figures.fill(&made.results, own);
+        if let Some(indexer) = &mut self.indexer {
+            let spots = made.results.spots.as_ref().map_or(&[][..], |spots| &spots.list.spots);
+            indexer.index(spots, made.geometry.as_ref(), of_indexing);
+        }
         let Decision { is_hit, is_rejected } = self.scene.decisions.decide(results);
         Ok(Looked { is_hit, is_rejected })
     }
