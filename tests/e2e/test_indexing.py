@@ -108,3 +108,26 @@ def test_a_program_that_is_not_there_is_said_at_once(tmp_path, serve):
     service.send(*Stins().series(list(frames(6))))
     service.until_logged(lambda line: "the indexing program /no/such/indexer: it cannot be started: " in line)
     assert columns_of(service.taken(1)["file"])["is_analysed"].all()
+
+
+@pytest.mark.parametrize(
+    "tables, why",
+    [
+        ('[indexing]\nprogram = "x"\n', "[indexing] without [analysis]"),
+        ('[analysis]\nrecipe = "recipe.toml"\n[indexing]\nspots_min = 3\n', "[indexing] has no program"),
+        ('[analysis]\nrecipe = "recipe.toml"\n[indexing]\nprogram = "x"\nanswer_timeout_ms = 6000\n', "answer_timeout_ms"),
+    ],
+)
+def test_wrong_settings_are_named(tmp_path, serve, tables, why):
+    recipe(tmp_path, **STREAM)
+    with pytest.raises(AssertionError, match="ended with 3") as ended:
+        serve(extra=tables, folder=tmp_path)
+    assert why in str(ended.value)
+
+
+def test_a_recipe_without_spots_has_nothing_to_hand_over(tmp_path, serve):
+    by = recipe(tmp_path, region=STREAM["region"])
+    service = serve(extra=f'[analysis]\nrecipe = "{by}"\n[indexing]\nprogram = "cat"\n', detector=PLACE, folder=tmp_path)
+    service.send(*Stins().series(list(frames(3))))
+    service.until_logged(lambda line: "images are not analysed" in line and "[indexing] needs spots" in line)
+    assert "is_analysed" not in columns_of(service.taken(1)["file"])
