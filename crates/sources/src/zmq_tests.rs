@@ -229,7 +229,9 @@ fn the_queue_of_a_listening_socket_grows_with_its_only_connection() {
         take_now(&mut source);
     }
     exchange(&mut source, &[&second], 150);
-    assert_eq!((source.peers(), source.queue.mark), (1, 64), "libzmq may still be ending the first");
+    if !source.ending.is_over() {
+        assert_eq!((source.peers(), source.queue.mark), (1, 64), "libzmq may still be ending the first");
+    }
     while !source.ending.is_over() && Instant::now() < end {
         take_now(&mut source);
     }
