@@ -161,26 +161,24 @@ mod tests {
     use konkordia_core::analysis_counts::{AnalysisCounter, AnalysisTally};
     use konkordia_core::results;
 
+    /// A time limit that no program exceeds on a busy machine.
+    const PATIENT_MS: u64 = 60_000;
     const ANSWER: &str = r#"print(json.dumps({"id": json.loads(line)["id"], "is_indexed": True, "cell": [1, 2, 3, 80, 90, 100], "orientation_matrix": list(range(9))}), flush=True)"#;
 
-    /// What comes of images with three spots, given to a program for whose lines `script` runs.
-    fn index(script: &str, images: usize, pause_ms: u64) -> (Vec<Vec<u64>>, AnalysisTally) {
+    /// What comes of images with three spots, with pauses between them, given to a program for whose lines `script` runs.
+    fn index(script: &str, limit_ms: u64, images: usize, pause_ms: u64) -> (Vec<Vec<u64>>, AnalysisTally) {
         let script = format!("import json, os, sys, time\nfor line in sys.stdin:\n    {script}");
         let program = ["python3", "-c", &script].map(str::to_owned).to_vec();
-        let settings = Indexing { program, spots_min: 3, answer_timeout: Duration::from_millis(3000) };
-        let settings = Indexing {
-            answer_timeout: if pause_ms > 0 { Duration::from_millis(300) } else { settings.answer_timeout },
-            ..settings
-        };
+        let settings = Indexing { program, spots_min: 3, answer_timeout: Duration::from_millis(limit_ms) };
         let counter = Arc::default();
         let (mut indexer, problem) = Indexer::new(&settings, &counter);
         assert_eq!(problem, None);
         let mut all = Vec::new();
-        for _ in 0..images {
+        for n in 0..images {
+            std::thread::sleep(Duration::from_millis(if n > 0 { pause_ms } else { 0 }));
             let mut bits = vec![5; results::numbers(&KINDS)];
             indexer.index(&[Spot::default(); 3], None, &mut bits);
             all.push(bits);
-            std::thread::sleep(Duration::from_millis(pause_ms));
         }
         (all, counter.read())
     }
@@ -191,12 +189,13 @@ mod tests {
 
     #[test]
     fn the_answer_of_a_program_becomes_results() {
-        let (all, tally) = index(ANSWER, 3, 0);
+        let (all, tally) = index(ANSWER, PATIENT_MS, 3, 0);
         let numbers: Vec<f64> = all[2][2..].iter().map(|bits| f64::from_bits(*bits)).collect();
         assert_eq!((all[2][0], all[2][1]), (1, kinds::ANSWERED));
         assert_eq!(numbers, [1., 2., 3., 80., 90., 100., 0., 1., 2., 3., 4., 5., 6., 7., 8.]);
         assert_eq!((tally.indexed, tally.unanswered), (3, 0));
-        let (all, tally) = index(r#"print('{"id": %d, "is_indexed": false}' % json.loads(line)["id"], flush=True)"#, 1, 0);
+        let (all, tally) =
+            index(r#"print('{"id": %d, "is_indexed": false}' % json.loads(line)["id"], flush=True)"#, PATIENT_MS, 1, 0);
         assert_eq!((all[0][0], all[0][1], tally.indexed, tally.unanswered), (0, kinds::ANSWERED, 0, 0));
         assert!(f64::from_bits(all[0][2]).is_nan());
     }
@@ -212,32 +211,34 @@ mod tests {
 
     #[test]
     fn a_program_that_hangs_or_is_late_holds_up_nothing() {
-        let (all, tally) = index("time.sleep(600)", 3, 1);
+        let (all, tally) = index("time.sleep(600)", 1000, 3, 1);
         assert!(all.iter().all(|bits| bits[..2] == [0, kinds::UNANSWERED]), "{all:?}");
         assert_eq!((tally.indexed, tally.unanswered), (0, 3));
         assert!(problem(&tally).contains("still works on an earlier image"), "{}", problem(&tally));
         // Late with the first image only: its answer is not taken for that of a later one.
-        let late = format!("time.sleep(1.5 if json.loads(line)['id'] == 1 else 0); {ANSWER}");
-        let (all, tally) = index(&late, 4, 1500);
-        assert_eq!((all[0][1], all[3][..2].to_vec(), tally.unanswered), (kinds::UNANSWERED, vec![1, kinds::ANSWERED], 1));
+        let late = format!("time.sleep(3 if json.loads(line)['id'] == 1 else 0); {ANSWER}");
+        let (all, tally) = index(&late, 1000, 2, 4000);
+        assert_eq!((all[0][1], all[1][..2].to_vec(), tally.unanswered), (kinds::UNANSWERED, vec![1, kinds::ANSWERED], 1));
     }
 
     #[test]
     fn a_program_that_crashes_is_started_again() {
         let crash = format!("if json.loads(line)['id'] % 2: sys.exit('no licence')\n    {ANSWER}");
-        let (all, tally) = index(&crash, 2, 1100);
+        let (all, tally) = index(&crash, PATIENT_MS, 2, 1100);
         assert_eq!((all[0][1], all[1][1]), (kinds::UNANSWERED, kinds::ANSWERED));
-        assert_eq!(problem(&tally), "it ended with exit status: 1 and said: no licence");
+        // On a busy machine the program may not have ended yet when its output has.
+        let how = problem(&tally).strip_suffix(" and said: no licence");
+        assert!(matches!(how, Some("it ended with exit status: 1" | "it closed its output")), "{}", problem(&tally));
     }
 
     #[test]
     fn nonsense_and_lines_without_an_end_are_refused() {
-        let (all, tally) = index("print('Error: ?', flush=True)", 2, 0);
+        let (all, tally) = index("print('Error: ?', flush=True)", PATIENT_MS, 2, 0);
         assert_eq!((all[1][1], tally.unanswered), (kinds::UNANSWERED, 2));
         assert!(problem(&tally).contains("it answered \"Error: ?\""), "{}", problem(&tally));
-        let (_, tally) = index("sys.stdout.write('x' * 10_000_000)", 1, 0);
+        let (_, tally) = index("sys.stdout.write('x' * 10_000_000)", PATIENT_MS, 1, 0);
         assert_eq!(problem(&tally), "it wrote a line of more than 64 KiB");
-        let (_, tally) = index(&ANSWER.replace(r#"json.loads(line)["id"]"#, "7"), 1, 0);
+        let (_, tally) = index(&ANSWER.replace(r#"json.loads(line)["id"]"#, "7"), PATIENT_MS, 1, 0);
         assert_eq!(problem(&tally), "it answered request 7");
     }
 

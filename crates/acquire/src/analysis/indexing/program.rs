@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 const LINE_BYTES_MAX: usize = 64 << 10;
 /// Lines that may wait to be taken; the program waits when it has written more.
 const LINES_MAX: usize = 16;
-/// How long is waited for the last words of a program that has ended.
+/// How long is waited for the last words of a program that has ended, and then for its end.
 const LAST_WORDS: Duration = Duration::from_millis(200);
+const GRAIN: Duration = Duration::from_millis(5);
 
 /// See the top of this module. It is killed, with everything that it started in its process group, when this is
 /// dropped.
@@ -75,9 +76,14 @@ impl Program {
 
     fn end_in_words(&mut self) -> String {
         let said = self.said.take().and_then(|said| said.recv_timeout(LAST_WORDS).ok()).unwrap_or_default();
-        let how = match self.child.try_wait() {
-            Ok(Some(status)) => format!("it ended with {status}"),
-            _ => "it closed its output".to_owned(),
+        // A program that ends closes its output first.
+        let until = Instant::now() + LAST_WORDS;
+        let how = loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => break format!("it ended with {status}"),
+                Ok(None) if Instant::now() < until => std::thread::sleep(GRAIN),
+                _ => break "it closed its output".to_owned(),
+            }
         };
         match said.trim() {
             "" => how,
