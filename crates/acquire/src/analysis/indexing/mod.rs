@@ -165,7 +165,8 @@ mod tests {
     const PATIENT_MS: u64 = 60_000;
     const ANSWER: &str = r#"print(json.dumps({"id": json.loads(line)["id"], "is_indexed": True, "cell": [1, 2, 3, 80, 90, 100], "orientation_matrix": list(range(9))}), flush=True)"#;
 
-    /// What comes of images with three spots, with pauses between them, given to a program for whose lines `script` runs.
+    /// What comes of images with three spots, with pauses between them. `script` runs for each line that the program
+    /// gets.
     fn index(script: &str, limit_ms: u64, images: usize, pause_ms: u64) -> (Vec<Vec<u64>>, AnalysisTally) {
         let script = format!("import json, os, sys, time\nfor line in sys.stdin:\n    {script}");
         let program = ["python3", "-c", &script].map(str::to_owned).to_vec();
