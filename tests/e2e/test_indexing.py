@@ -77,7 +77,7 @@ LATE = ECHO.replace("import json, sys", "import json, sys, time").replace("spots
         ("import time\ntime.sleep(600)\n", "100 ms", 100),
         ("import sys\nsys.exit('no licence for this host')\n", "no licence for this host", 5000),
         (CRASH, "out of memory", 5000),
-        (LATE, "it ", 100),
+        (LATE, "100 ms", 100),
         (ECHO.replace("print(json.dumps(", "print('crystal 1 found')#"), 'it answered "crystal 1 found"', 5000),
         ("print('x' * 10_000_000)\n", "it wrote a line of more than 64 KiB", 5000),
         (ECHO.replace("[a, x + 1", "[-a, x + 1"), "edges must be above 0", 5000),

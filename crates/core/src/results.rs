@@ -195,7 +195,7 @@ pub mod indexing {
     /// All of them.
     pub const ALL: [ResultKind; 5] = [IS_INDEXED, OUTCOME, CELL_LENGTHS, CELL_ANGLES, MATRIX];
     /// Their numbers together.
-    pub const NUMBERS: usize = 17;
+    pub const NUMBERS: usize = IS_INDEXED.length + OUTCOME.length + CELL_LENGTHS.length + CELL_ANGLES.length + MATRIX.length;
 }
 
 /// What analysis says of an image.

@@ -1,6 +1,6 @@
 //! The analysis of a run or series while it is measured, from its recipe.
 
-use super::indexing::{self, Indexer};
+use super::indexing::Indexer;
 use super::pixels::Pixels;
 use super::{metadata, tasks};
 use konkordia_analysis::analyser::{Analyser, Results, Tasks};
@@ -83,7 +83,7 @@ pub fn prepare(
     if options.indexing.is_some() && !hands_over {
         return Err(wrong("[indexing] needs spots: add [spots] to the recipe, with spots_max above 0".into()));
     }
-    let of_indexing = options.indexing.iter().flat_map(|_| indexing::KINDS);
+    let of_indexing = options.indexing.iter().flat_map(|_| results::indexing::ALL);
     let kinds: Vec<_> = figures.kinds().iter().copied().chain(of_indexing).collect();
     let all: Vec<_> = before.iter().chain(&kinds).copied().collect();
     let decisions = Decisions::new(&tasks, &all).map_err(wrong)?;

@@ -8,7 +8,7 @@ mod program;
 use konkordia_analysis::geometry::Geometry;
 use konkordia_analysis::spot::Spot;
 use konkordia_config::live_analysis::Indexing;
-use konkordia_core::results::{ResultKind, indexing as kinds};
+use konkordia_core::results::indexing as kinds;
 use konkordia_engine::hand_over::Counter;
 use messages::Answer;
 use program::Program;
@@ -19,9 +19,6 @@ use std::time::{Duration, Instant};
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
 /// A program that works on one image for longer than so many time limits is killed.
 const LIMITS_MAX: u32 = 10;
-
-/// What is added to the results of an image.
-pub(super) const KINDS: [ResultKind; 5] = kinds::ALL;
 
 /// Asks one program.
 pub(super) struct Indexer {
@@ -41,16 +38,16 @@ pub(super) struct Indexer {
 impl Indexer {
     /// Starts the program. If it cannot be started, says why, and is tried again with later images.
     pub(super) fn new(settings: &Indexing, counter: &Arc<Counter>) -> (Self, Option<String>) {
-        let (program, problem) = match Program::start(&settings.program) {
-            Ok(program) => (Some(program), None),
-            Err(why) => (None, Some(format!("the indexing program {}: {why}", settings.program.join(" ")))),
+        let (program, end) = match Program::start(&settings.program) {
+            Ok(program) => (Some(program), String::new()),
+            Err(why) => (None, why),
         };
+        let problem = program.is_none().then(|| format!("the indexing program {}: {end}", settings.program.join(" ")));
         let (settings, counter, started) = (settings.clone(), Arc::clone(counter), Instant::now());
-        let end = problem.clone().unwrap_or_default();
         (Self { settings, program, started, end, asked: 0, late_since: None, counter }, problem)
     }
 
-    /// Asks about an image with these spots, and writes what comes of it into `bits`, those of [`KINDS`].
+    /// Asks about an image with these spots, and writes what comes of it into `bits`, those of [`kinds::ALL`].
     pub(super) fn index(&mut self, spots: &[Spot], geometry: Option<&Geometry>, bits: &mut [u64]) {
         let (decisions, lattice) = bits.split_at_mut(2);
         decisions.fill(0);
@@ -110,14 +107,15 @@ impl Indexer {
 
     /// The program; started if there is none.
     fn running(&mut self) -> Result<&mut Program, String> {
-        if self.program.is_none() {
-            if self.started.elapsed() < RESTART_PAUSE {
-                return Err(format!("{}; it is started again after a second", self.end));
+        match &mut self.program {
+            Some(program) => Ok(program),
+            None if self.started.elapsed() < RESTART_PAUSE => Err(format!("{}; it is started again after a second", self.end)),
+            none => {
+                self.started = Instant::now();
+                let program = Program::start(&self.settings.program).inspect_err(|why| self.end.clone_from(why))?;
+                Ok(none.insert(program))
             }
-            self.started = Instant::now();
-            self.program = Some(Program::start(&self.settings.program).inspect_err(|why| self.end.clone_from(why))?);
         }
-        self.program.as_mut().ok_or_else(|| "it does not run".into())
     }
 
     /// Waits for the answer to the newest request; `None`: it did not come in time. The inner error is an answer that
@@ -159,7 +157,6 @@ impl Indexer {
 mod tests {
     use super::*;
     use konkordia_core::analysis_counts::{AnalysisCounter, AnalysisTally};
-    use konkordia_core::results;
 
     /// A time limit that no program exceeds on a busy machine.
     const PATIENT_MS: u64 = 60_000;
@@ -177,7 +174,7 @@ mod tests {
         let mut all = Vec::new();
         for n in 0..images {
             std::thread::sleep(Duration::from_millis(if n > 0 { pause_ms } else { 0 }));
-            let mut bits = vec![5; results::numbers(&KINDS)];
+            let mut bits = vec![5; kinds::NUMBERS];
             indexer.index(&[Spot::default(); 3], None, &mut bits);
             all.push(bits);
         }
@@ -205,7 +202,7 @@ mod tests {
     fn few_spots_are_not_handed_over() {
         let settings = Indexing { program: vec!["cat".into()], spots_min: 4, answer_timeout: Duration::from_secs(9) };
         let counter = Arc::default();
-        let mut bits = vec![5; results::numbers(&KINDS)];
+        let mut bits = vec![5; kinds::NUMBERS];
         Indexer::new(&settings, &counter).0.index(&[Spot::default(); 3], None, &mut bits);
         assert_eq!((bits[0], bits[1], counter.read().unanswered), (0, 0, 0));
     }
