@@ -6,15 +6,16 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod scalar;
+mod value;
 
-use crate::convert::OutputPixel;
 use crate::isa::Isa;
+pub use value::Value;
 
 /// Number of usable pixels above `level` that are measurements, thus at most `high`. NaN is above nothing.
 ///
 /// # Panics
 /// If it is not known of each pixel whether it is usable.
-pub fn count<P: OutputPixel>(isa: Isa, pixels: &[P], usable: &[bool], level: P, high: P) -> u64 {
+pub fn count<P: Value>(isa: Isa, pixels: &[P], usable: &[bool], level: P, high: P) -> u64 {
     assert_eq!(pixels.len(), usable.len());
     match isa.usable() {
         #[cfg(target_arch = "x86_64")]
@@ -30,7 +31,7 @@ pub fn count<P: OutputPixel>(isa: Isa, pixels: &[P], usable: &[bool], level: P, 
 ///
 /// # Panics
 /// If `columns` and `values` have different lengths, or as [`count`].
-pub fn collect<P: OutputPixel>(
+pub fn collect<P: Value>(
     isa: Isa,
     row: &[P],
     usable: &[bool],
@@ -52,6 +53,7 @@ pub fn collect<P: OutputPixel>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::convert::OutputPixel;
     use konkordia_core::pixel::Pixel;
 
     fn pixels<P: OutputPixel>(count: usize, rarity: u64, seed: u64) -> Vec<P> {
@@ -70,7 +72,7 @@ mod tests {
         (0..count).map(pixel).collect()
     }
 
-    fn check<P: OutputPixel>() {
+    fn check<P: Value>() {
         for count_of in [0, 1, 7, 8, 15, 16, 17, 63, 64, 65, 255, 1024, 4097, 70_001] {
             for (level, rarity) in [(390.0, 50), (100.0, 2), (1e4, 1000), (-1.0, 9)] {
                 let (pixels, level) = (pixels::<P>(count_of, rarity, count_of as u64), P::from_photons(level));
@@ -109,6 +111,26 @@ mod tests {
         let row = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 3.0];
         for &isa in Isa::available() {
             assert_eq!(count(isa, &row, &[true; 4], 2.0, f32::VALID_MAX), 1);
+        }
+    }
+
+    #[test]
+    fn levels_at_the_ends_count_what_they_say() {
+        let floats: Vec<f32> = (0..300).map(|n| [-0.0, 0.0, -3.5, 1e-40, f32::NAN, 2.0][n % 6]).collect();
+        let whole: Vec<i16> = (0..300).map(|n| [i16::MIN, -1, 0, 1, i16::MAX - 1, i16::MAX][n % 6]).collect();
+        for &isa in Isa::available() {
+            let of_floats = |level, high| count(isa, &floats, &[true; 300], level, high);
+            for (level, high, expected) in
+                [(-0.0, 9.0, 100), (0.0, 9.0, 100), (-4.0, 9.0, 250), (-4.0, -0.0, 150), (f32::NAN, 9.0, 0), (9.0, 2.0, 0)]
+            {
+                assert_eq!(of_floats(level, high), expected, "floats above {level} up to {high}, {isa}");
+            }
+            let of_whole = |level, high| count(isa, &whole, &[true; 300], level, high);
+            for (level, high, expected) in
+                [(i16::MIN, i16::MAX, 250), (-1, i16::MAX - 1, 150), (i16::MAX, i16::MAX, 0), (i16::MAX, i16::MIN, 0)]
+            {
+                assert_eq!(of_whole(level, high), expected, "whole numbers above {level} up to {high}, {isa}");
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The statistics of some pixels, and the pixel types of which they are made.
 
-use crate::convert::OutputPixel;
+use crate::above::Value;
 use konkordia_core::pixel::Pixel;
 
 /// A number that holds the sum of many pixels: `i64` for integers, `f64` for floats.
@@ -101,7 +101,7 @@ impl<W: Wide> PixelStats<W> {
 }
 
 /// A pixel type of which statistics are made.
-pub trait Measured: OutputPixel {
+pub trait Measured: Value {
     /// Type of its sums.
     type Wide: Wide;
     /// Adds a few pixels, see [`super::add`]. Inlined into each instruction set.

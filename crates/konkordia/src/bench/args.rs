@@ -234,6 +234,13 @@ pub struct BenchRunArgs {
     /// Memory of the ring of images
     #[arg(long, value_name = "MIB", default_value_t = 512)]
     pub buffer_mib: u64,
+    /// Analyse the images by this recipe, as [analysis] does, with the geometry of the synthetic detector; a rate is then
+    /// only loss-free if all images are analysed too
+    #[arg(long, value_name = "RECIPE.toml")]
+    pub analysis: Option<PathBuf>,
+    /// Threads of the analysis [default: half of the processors]
+    #[arg(long, value_name = "N", requires = "analysis")]
+    pub analysis_workers: Option<usize>,
 }
 
 /// `konkordia bench pipeline`
@@ -254,7 +261,7 @@ pub struct BenchPipelineArgs {
     /// Measure the receiving alone: frames are received, assembled, counted and discarded, only the last 10 become
     /// images; beside it, in turns, a plain loop of the same system calls that counts datagrams. The figures are the
     /// processor time of the receiving threads, and the highest rates without loss if no --rate is given
-    #[arg(long, conflicts_with_all = ["delete_finished", "compression"])]
+    #[arg(long, conflicts_with_all = ["delete_finished", "compression", "analysis"])]
     pub receive_only: bool,
     /// Repeats of --receive-only; median, lowest and highest are reported
     #[arg(long, value_name = "N", default_value_t = 5, requires = "receive_only")]

@@ -17,6 +17,7 @@ use konkordia_acquire::run::arm::{self, Ports, Prepared};
 use konkordia_acquire::run::exit_of;
 use konkordia_acquire::run::report::Report;
 use konkordia_config::Config;
+use konkordia_core::analysis_counts::AnalysisTally;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::latency::{self, Stage, StageLatency};
 use konkordia_core::text;
@@ -24,7 +25,7 @@ use konkordia_engine::control::Control;
 use konkordia_engine::run::{RunOutcome, Wakeups};
 use konkordia_sim::packet::DetectorKind;
 use konkordia_sim::scene::SceneModel;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -55,6 +56,8 @@ pub struct Attempt {
     foreign: u64,
     received_gigabytes_per_second: f64,
     bits_per_pixel: Option<f64>,
+    /// What became of the images at their analysis; `None`: none is asked for.
+    analysis: Option<AnalysisTally>,
     latency: Vec<StageLatency>,
     slots_used_max: u64,
     slots: u64,
@@ -68,9 +71,19 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// Is every image complete in the file?
+    /// Is every image complete in the file, and analysed if that was asked for?
     pub fn lossless(&self) -> bool {
-        self.complete == self.images
+        self.complete == self.images && self.analysis.as_ref().is_none_or(|tally| tally.analysed == self.images)
+    }
+
+    /// What became of it, in words.
+    fn verdict(&self) -> &'static str {
+        match (self.complete == self.images, self.lossless(), self.reached()) {
+            (false, ..) => "lost data",
+            (true, false, _) => "not all analysed",
+            (true, true, false) => "sender at its limit",
+            (true, true, true) => "loss-free",
+        }
     }
 
     /// Was the sender as fast as it was asked to be?
@@ -98,6 +111,7 @@ impl Attempt {
             "latency": latency::by_name(&self.latency), "slots": self.slots, "slots_used_max": self.slots_used_max,
             "resident_bytes_early": self.memory_bytes.0, "resident_bytes_end": self.memory_bytes.1,
             "receive_buffer_bytes": self.receive_buffer_bytes,
+            "analysis": self.analysis.as_ref().map(|tally| Map::from_iter(tally.rows().map(|(name, n)| (name.into(), n.into())))),
             "threads": self.threads,
             "wakeups": self.wakeups.iter().map(of_thread).collect::<Vec<_>>(),
         })
@@ -125,11 +139,8 @@ impl Attempt {
             self.committed_p99_ms().map_or("-".into(), |ms| format!("{ms:.2} ms")),
             self.bits_per_pixel.map_or("-".into(), |b| format!("{b:.2}")),
             text::bytes(self.memory_bytes.1),
-            match (self.lossless(), self.reached()) {
-                (false, _) => "lost data".into(),
-                (true, false) => "sender at its limit".into(),
-                (true, true) => "loss-free".into(),
-            },
+            self.analysis.as_ref().map_or("-".into(), |tally| text::count(tally.analysed)),
+            self.verdict().into(),
         ]
     }
 }
@@ -175,6 +186,7 @@ fn measure(args: &BenchPipelineArgs, folder: &Path) -> Result<Exit, Failure> {
                 "committed p99",
                 "bit/pixel",
                 "memory",
+                "analysed",
                 "",
             ];
             let rows: Vec<_> =
@@ -257,16 +269,17 @@ impl<'a> Bench<'a> {
         let args = self.args;
         let compression = if args.compression == BenchCompression::None { "none" } else { "bslz4" };
         let workers = args.workers.map_or(String::new(), |n| format!("[processing]\nworkers = {n}\n"));
+        let analysis = args.analysis.as_ref().map_or(Ok(String::new()), |recipe| self.analysis_text(recipe))?;
         let text = RunText {
             modules: self.modules,
             interfaces: 1,
-            beam: Beam { energy_kev: self.energy_kev, distance_mm: None, center_px: None },
+            beam: self.beam(),
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 50010)),
             calibration: Path::new("calibration"),
             directory: Path::new("."),
             prefix: "bench",
             run: format!("images = {images}\nstall_timeout_s = 1\nbuffer_mib = {}\n", args.buffer_mib),
-            more: workers + more,
+            more: workers + &analysis + more,
         }
         .text()
         .replace("[source]\n", &format!("[source]\nreceive_buffer_mib = {}\n", args.receive_buffer_mib))
@@ -274,6 +287,20 @@ impl<'a> Bench<'a> {
         Config::parse(&text, &self.folder.join("bench.toml")).map_err(|d| {
             Failure::new(Exit::Usage, "this cannot be measured", d.to_string(), "correct the option that it comes from")
         })
+    }
+
+    /// Where the detector is. Only the analysis needs to know; modules are taken as if they had no gaps.
+    fn beam(&self) -> Beam {
+        let scene = SceneModel::for_modules(self.modules as usize);
+        let place = self.args.analysis.is_some().then_some((scene.distance_mm, scene.beam_px));
+        Beam { energy_kev: self.energy_kev, distance_mm: place.map(|place| place.0), center_px: place.map(|place| place.1) }
+    }
+
+    /// The table of the analysis.
+    fn analysis_text(&self, recipe: &Path) -> Result<String, Failure> {
+        let recipe = recipe.canonicalize().map_err(|error| Failure::io("cannot read", recipe, &error))?;
+        let workers = self.args.analysis_workers.map_or(String::new(), |n| format!("workers = {n}\n"));
+        Ok(format!("[analysis]\nrecipe = {:?}\n{workers}", recipe.display().to_string()))
     }
 
     /// Sends frames into a prepared run, so many at each of these rates in Hz, and closes its files, which are then
@@ -349,6 +376,7 @@ impl<'a> Bench<'a> {
             foreign: total.foreign,
             received_gigabytes_per_second: report.gigabytes_per_second(),
             bits_per_pixel: report.bits_per_pixel(),
+            analysis: outcome.analysis.read(),
             latency: outcome.meter.read(),
             slots_used_max,
             slots,
