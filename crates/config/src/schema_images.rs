@@ -75,7 +75,7 @@ pub(super) const KEYS: &[Key] = &[
         "queue_images",
         Kind::Integer(1, 1024),
         "16",
-        "images that may wait to be analysed; while so many wait, images pass without analysis and are counted",
+        "images that may wait to be analysed; if there are more, the oldest pass without analysis and are counted",
     ),
     key(
         "indexing",

@@ -1,10 +1,11 @@
 //! Hands the images of a run or series to the output queues, in order. Where images are to be analysed, they wait in a
 //! line while threads look at them, so that every output gets an image together with its results.
 //!
-//! The line is bounded, and who hands images over waits for no analysis. While `queue_images` images wait to be
-//! analysed, new ones pass as they are. When twice as many stand in the line, the first is not waited for any more.
-//! Both are counted as skipped. Images leave the line in the order in which they came: whoever is done with the first
-//! one hands over all that are done.
+//! The line is bounded, and who hands images over waits for no analysis. If `queue_images` images wait to be analysed or
+//! are in work and another one comes, the oldest that waits passes as it is. When twice as many stand in the line, the
+//! first is not waited for any more. Both are counted as skipped. From then on the threads take the newest image, until
+//! none waits: the older ones would be passed by while they are in work, and the work on them be lost. Images leave the
+//! line in the order in which they came: whoever is done with the first one hands over all that are done.
 
 pub use crate::analysis_counter::{Counter, Looked};
 use crate::contain::{Panic, contain};
@@ -156,8 +157,8 @@ struct Line {
     waiting: VecDeque<Waiting>,
     /// Images that have left it, which makes the number of its first one.
     left: u64,
-    /// No image before this one waits for a thread.
-    next: u64,
+    /// Images come faster than they are analysed.
+    is_behind: bool,
     /// Images that wait to be analysed or are in work.
     wanted: usize,
     /// Threads that have an image.
@@ -434,11 +435,24 @@ impl Shared {
 
     /// The image at the front is not waited for any more.
     fn give_up_first(&self, line: &mut Line) {
-        let Some(first) = line.waiting.front_mut().filter(|first| first.state != State::Done) else { return };
-        first.image = Arc::new(self.with_results(&first.image));
-        first.state = State::Done;
+        self.give_up(line, 0);
+    }
+
+    /// The oldest image that waits for a thread passes as it is. False: there is none.
+    fn give_up_waiting(&self, line: &mut Line) -> bool {
+        let place = line.waiting.iter().position(|waiting| waiting.state == State::Wanted);
+        place.is_some_and(|place| self.give_up(line, place))
+    }
+
+    /// The image at this place is not waited for any more. False: it was not waited for.
+    fn give_up(&self, line: &mut Line, place: usize) -> bool {
+        let Some(waiting) = line.waiting.get_mut(place).filter(|waiting| waiting.state != State::Done) else { return false };
+        waiting.image = Arc::new(self.with_results(&waiting.image));
+        waiting.state = State::Done;
         line.wanted -= 1;
+        line.is_behind = true;
         self.counter.skipped();
+        true
     }
 
     /// Takes an image into the line.
@@ -455,7 +469,8 @@ impl Shared {
         }
         let mut state = State::Done;
         if image.status.has_pixels() {
-            if line.wanted < self.queue_images && !line.is_off {
+            let has_room = !line.is_off && (line.wanted < self.queue_images || self.give_up_waiting(&mut line));
+            if has_room {
                 (state, line.wanted) = (State::Wanted, line.wanted + 1);
                 self.work.notify_one();
             } else {
@@ -489,18 +504,21 @@ impl Shared {
 }
 
 impl Line {
-    /// The first image that waits for a thread, with its number.
+    /// The image that a thread takes next, with its number: the oldest one that waits, or the newest.
     fn take(&mut self) -> Option<(u64, Arc<CommittedImage>)> {
-        self.next = self.next.max(self.left);
-        while let Some(waiting) = self.waiting.get_mut((self.next - self.left) as usize) {
-            self.next += 1;
-            if waiting.state == State::Wanted {
-                waiting.state = State::InWork;
-                self.in_work += 1;
-                return Some((self.next - 1, Arc::clone(&waiting.image)));
-            }
-        }
-        None
+        let is_wanted = |waiting: &Waiting| waiting.state == State::Wanted;
+        let place = match self.is_behind {
+            true => self.waiting.iter().rposition(is_wanted),
+            false => self.waiting.iter().position(is_wanted),
+        };
+        let Some(place) = place else {
+            self.is_behind = false;
+            return None;
+        };
+        let waiting = &mut self.waiting[place];
+        waiting.state = State::InWork;
+        self.in_work += 1;
+        Some((self.left + place as u64, Arc::clone(&waiting.image)))
     }
 
     fn of(&mut self, number: u64) -> Option<&mut Waiting> {

@@ -95,6 +95,21 @@ impl Bench {
         self.gate.1.notify_all();
     }
 
+    /// Waits, but not for ever.
+    fn until(&self, is_so: impl Fn(&Self) -> bool) {
+        let until = Instant::now() + Duration::from_secs(30);
+        while !is_so(self) {
+            assert!(Instant::now() < until, "it has not come to this");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Waits until a thread has an image.
+    fn until_in_work(&self) {
+        let shared = &self.hand_over.line.as_ref().unwrap().shared;
+        self.until(|_| lock(&shared.line).in_work > 0);
+    }
+
     /// What has left so far: the number of each image, and what was computed.
     fn left(&mut self) -> Vec<(u64, Vec<u64>)> {
         let (mut items, mut before) = (Vec::new(), usize::MAX);
@@ -167,18 +182,55 @@ fn images_leave_in_order_with_their_results_for_any_number_of_threads() {
 #[test]
 fn nobody_waits_for_analysis_and_what_it_misses_is_counted() {
     let mut bench = Bench::new(1, 2, [255; 2], 1000);
-    // Nothing can be analysed. The first two images wait; the next two stand behind them; then the first ones pass.
-    for number in 0..4 {
+    // Nothing can be analysed. The thread has image 0, and of the others the newest waits.
+    bench.hand_over.image(image(0));
+    bench.until_in_work();
+    for number in 1..4 {
         bench.hand_over.image(image(number));
     }
     assert_eq!((bench.left(), bench.counted()), (Vec::new(), (0, 2, 0)));
+    // Nobody waits for image 0 any more.
     bench.hand_over.image(image(4));
-    // The thread has image 0, for which nobody waits any more. Image 4 takes the place of image 0.
-    assert_eq!((bench.left(), bench.counted()), (vec![(0, vec![0, 0])], (0, 3, 0)));
+    let passed = (0..3).map(|number| (number, vec![0, 0])).collect();
+    assert_eq!((bench.left(), bench.counted()), (passed, (0, 3, 0)));
     bench.open_gate();
     bench.hand_over.finish();
-    let expected = [(1, vec![1, 1]), (2, vec![0, 0]), (3, vec![0, 0]), (4, vec![1, 4])];
-    assert_eq!((bench.left(), bench.counted()), (expected.to_vec(), (2, 3, 0)));
+    assert_eq!((bench.left(), bench.counted()), (vec![(3, vec![1, 3]), (4, vec![1, 4])], (2, 3, 0)));
+}
+
+/// Waits for each image until it may go on.
+struct Slow(std::sync::mpsc::Receiver<()>);
+
+impl ImageAnalyser for Slow {
+    fn analyse(&mut self, plane: &PixelPlane<'_>, numbers: &mut [u64]) -> Result<Looked, String> {
+        self.0.recv().map_err(|_| "the test has ended")?;
+        *numbers.last_chunk_mut().unwrap() = [1, u64::from(plane.bytes[0])];
+        Ok(Looked::default())
+    }
+}
+
+/// While an image is analysed three more come. What the thread is done with counts, all the time.
+#[test]
+fn under_overload_no_work_is_lost() {
+    let mut bench = Bench::empty(1000);
+    let (go_on, gate) = std::sync::mpsc::channel();
+    let (kinds, analysers, counter) =
+        (KINDS.to_vec(), vec![Box::new(Slow(gate)) as Box<dyn ImageAnalyser>], Arc::clone(&bench.counter));
+    let start = Arc::new(SeriesStart { results: KINDS.to_vec(), ..SeriesStart::default() });
+    bench.hand_over.start(&start, Some(SeriesAnalysis { kinds, analysers, queue_images: 2, counter, ..Default::default() }));
+    bench.hand_over.image(image(0));
+    for round in 1..=20 {
+        bench.until_in_work();
+        (3 * round - 2..=3 * round).for_each(|number| bench.hand_over.image(image(number)));
+        go_on.send(()).unwrap();
+        bench.until(|bench| bench.counted().0 == round);
+    }
+    bench.until_in_work();
+    go_on.send(()).unwrap();
+    bench.hand_over.finish();
+    let expected = |number: u64| if number.is_multiple_of(3) { vec![1, number] } else { vec![0, 0] };
+    assert_eq!(bench.left(), (0..=60).map(|number| (number, expected(number))).collect::<Vec<_>>());
+    assert_eq!(bench.counted(), (21, 40, 0));
 }
 
 #[test]

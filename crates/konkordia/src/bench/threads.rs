@@ -7,12 +7,13 @@ use std::path::Path;
 use std::time::Duration;
 
 /// What threads do, and how their names begin (ARCHITECTURE.md, Threads).
-const ROLES: [(&str, &str); 8] = [
+const ROLES: [(&str, &str); 9] = [
     ("simulate", "simulate"),
     ("rx", "rx-"),
     // The plain loop of `bench pipeline --receive-only`.
     ("plain", "plain-"),
     ("work", "work-"),
+    ("analyse", "analyse-"),
     ("commit", "commit"),
     ("join", "join"),
     ("out", "out-"),
