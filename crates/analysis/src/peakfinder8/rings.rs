@@ -279,16 +279,19 @@ fn slots_of(range: &ValueRange, base: i64) -> (usize, usize) {
     (first as usize, end as usize)
 }
 
+/// A ring has at most 2^16 - 1 pixels here, so that even their squares, at most 254 * 254 each, sum to less than 2^32.
 fn slot_moments(counts: &RingCounts, (first, end): (usize, usize)) -> SlotMoments {
-    let mut moments = SlotMoments::default();
-    for (slot, &count) in counts.0.iter().enumerate().take(end).skip(first) {
-        let (count, slot) = (u64::from(count), slot as u64);
-        moments.count += count;
-        moments.sum += (count * slot).cast_signed();
-        moments.squares += (count * slot * slot).cast_signed();
+    let [mut count, mut sum, mut squares] = [0u32; 3];
+    for (&number, slot) in counts.0[first..end].iter().zip(first as u32..) {
+        let number = u32::from(number);
+        count += number;
+        sum += number * slot;
+        squares += number * slot * slot;
     }
-    moments
+    SlotMoments { count: count.into(), sum: sum.into(), squares: squares.into() }
 }
+
+const _: () = assert!(u16::MAX as u64 * (SLOTS as u64 - 2).pow(2) <= u32::MAX as u64);
 
 fn with_base(small: &SlotMoments, base: i64) -> WholeMoments {
     let [count, sum, base] = [small.count.cast_signed(), small.sum, base].map(i128::from);
