@@ -76,6 +76,7 @@ value! {
     u16: u16, std::convert::identity, |_| true;
     i32: u32, i32::cast_unsigned, |_| true;
     u32: u32, std::convert::identity, |_| true;
-    // The bits of floats that are not negative are in the order of the floats; those of negative ones and NaN are higher.
+    // The bits of floats that are not negative are in the order of the floats; those of negative ones and NaN are
+    // higher.
     f32: u32, f32::to_bits, f32::is_sign_positive;
 }

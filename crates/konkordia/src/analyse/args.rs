@@ -1,6 +1,6 @@
 //! The command line of `konkordia analyse`.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
 /// `konkordia analyse`
@@ -21,6 +21,13 @@ pub struct AnalyseArgs {
     /// Writes the results of all images into this file (HDF5, docs/analysis.md); it must not exist yet
     #[arg(short, long, value_name = "FILE.h5")]
     pub output: Option<PathBuf>,
+    /// Writes the spots of all images into this file, as a reflection table of DIALS (docs/analysis.md); it must not
+    /// exist yet
+    #[arg(long, value_name = "FILE.refl")]
+    pub reflections: Option<PathBuf>,
+    /// How the images of --reflections belong together [default: a rotation if the files say that the sample turns]
+    #[arg(long, value_enum, value_name = "KIND", requires = "reflections")]
+    pub frames: Option<FramesChoice>,
     /// Threads that analyse; results do not depend on their number [default: all processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub workers: Option<u16>,
@@ -30,4 +37,13 @@ pub struct AnalyseArgs {
     /// For programs: one line of JSON for the settings, one for each image with its spots and profile, one for all
     #[arg(long)]
     pub json: bool,
+}
+
+/// How images belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FramesChoice {
+    /// Each is an experiment of its own
+    Stills,
+    /// All are one experiment
+    Rotation,
 }

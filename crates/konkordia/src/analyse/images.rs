@@ -2,7 +2,7 @@
 
 use konkordia_analysis::geometry::Geometry;
 use konkordia_core::array::Element;
-use konkordia_core::experiment::{KEV_ANGSTROM, Metadata};
+use konkordia_core::experiment::{Axis, KEV_ANGSTROM, Metadata};
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::pixel::PixelType;
 use konkordia_kernels::byte_offset;
@@ -24,6 +24,32 @@ pub struct Images {
     source: Source,
 }
 
+/// How images belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Frames {
+    /// They follow each other while the sample turns; the first is this one of the scan, from 0.
+    Rotation { first: u64 },
+    /// Each is one of its own, or it is not known that they are not.
+    Stills,
+}
+
+impl Frames {
+    fn of(metadata: &Metadata, first: u64) -> Self {
+        let goniometer = &metadata.experiment.goniometer;
+        let turns = |axis: &Axis| axis.increment_deg.is_some_and(|increment| increment != 0.0);
+        let sample = [&goniometer.omega, &goniometer.kappa, &goniometer.chi, &goniometer.phi];
+        if sample.into_iter().any(turns) { Self::Rotation { first } } else { Self::Stills }
+    }
+
+    /// The number at the end of the name of a CBF file, from 1, is that of the image in its scan.
+    fn of_name(metadata: &Metadata, path: &Path) -> Self {
+        let name = path.file_stem().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        let digits = name.len() - name.trim_end_matches(|letter: char| letter.is_ascii_digit()).len();
+        let number = name[name.len() - digits..].parse::<u64>().unwrap_or(1);
+        Self::of(metadata, number.saturating_sub(1))
+    }
+}
+
 /// What is known of all images.
 #[derive(Clone, Debug)]
 pub struct Facts {
@@ -39,6 +65,8 @@ pub struct Facts {
     pub usable: Vec<bool>,
     /// Geometry, or why there is none.
     pub geometry: Result<Geometry, String>,
+    /// How they belong together.
+    pub frames: Frames,
     /// Who wrote the files.
     pub writer: &'static str,
     /// What a person should know.
@@ -112,6 +140,7 @@ fn open_own(path: &Path) -> Result<Images, Failure> {
     let pixels = shape[0] * shape[1];
     let mut notes = Vec::new();
     let (mut usable, mut geometry) = (vec![true; pixels], Err("the file has no description of its run".to_owned()));
+    let mut frames = Frames::Stills;
     match reader.pixel_mask() {
         Some(mask) => usable.iter_mut().zip(mask).for_each(|(usable, bits)| *usable = bits == 0),
         None => notes.push("it has no mask".into()),
@@ -122,6 +151,7 @@ fn open_own(path: &Path) -> Result<Images, Failure> {
             return Err(wrong("raw words cannot be analysed", "they are not photons", fix));
         }
         geometry = Geometry::of_run(shape, &spec.metadata);
+        frames = Frames::of(&spec.metadata, 0);
     }
     if summary.image_shape.len() > 2 && summary.image_shape.iter().rev().skip(2).any(|length| *length > 1) {
         let why = format!("an image has the shape {:?}", summary.image_shape);
@@ -137,6 +167,7 @@ fn open_own(path: &Path) -> Result<Images, Failure> {
         valid: summary.valid_range(),
         usable,
         geometry,
+        frames,
         writer: "Konkordia",
         notes,
     };
@@ -184,6 +215,7 @@ fn open_others(path: &Path) -> Result<Images, Failure> {
         valid: metadata.valid_range(pixel),
         usable,
         geometry,
+        frames: Frames::Stills,
         writer: "another program",
         notes,
     };
@@ -299,6 +331,7 @@ fn open_cbf(files: &[PathBuf]) -> Result<Images, Failure> {
         valid: (0.0, metadata.saturation_value.map_or(f64::INFINITY, |counts| counts as f64)),
         usable: vec![true; shape[0] * shape[1]],
         geometry: Geometry::of_run(shape, &metadata),
+        frames: Frames::of_name(&metadata, path),
         writer: "another program (CBF)",
         notes: vec!["geometry and limits are those of the first file".into()],
     };

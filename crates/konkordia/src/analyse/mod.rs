@@ -5,11 +5,12 @@ pub mod args;
 pub mod images;
 mod order;
 mod output;
+mod reflections;
 mod report;
 
 use crate::console::Progress;
-use args::AnalyseArgs;
-use images::Images;
+use args::{AnalyseArgs, FramesChoice};
+use images::{Frames, Images};
 use konkordia_acquire::analysis::pixels::Pixels;
 use konkordia_acquire::analysis::tasks;
 use konkordia_analysis::analyser::{Analyser, Results, Tasks};
@@ -21,6 +22,7 @@ use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::text;
 use order::{Done, Order, Outcome, StopOnDrop};
 use output::Output;
+use reflections::Reflections;
 use report::Report;
 use std::path::Path;
 
@@ -54,6 +56,7 @@ pub fn command(args: &AnalyseArgs) -> Result<Exit, Failure> {
     let mut progress = Progress::new(args.quiet || args.json);
     let output = args.output.as_deref().map(|path| Output::create(path, &args.files, &tasks, &figures, &analyser, shape));
     let mut output = output.transpose()?;
+    let mut reflections = reflections(args, &analyser, images.facts.frames)?;
     let order = Order::new(from, workers);
     let rules = (&figures, &decisions);
     let work = Work { args, geometry: geometry.as_ref().ok(), tasks: &tasks, rules, to, order: &order };
@@ -71,6 +74,9 @@ pub fn command(args: &AnalyseArgs) -> Result<Exit, Failure> {
             if let Some(output) = &mut output {
                 output.image(image, &outcome)?;
             }
+            if let (Some(table), Outcome::Done(done)) = (&mut reflections, &outcome) {
+                done.results.spots.iter().try_for_each(|spots| table.image(image, &spots.list.spots))?;
+            }
             report.image(image, &outcome);
             progress.update(|| format!("{} of {} images", text::count(image + 1 - from), text::count(to - from)));
         }
@@ -78,7 +84,22 @@ pub fn command(args: &AnalyseArgs) -> Result<Exit, Failure> {
     })?;
     progress.end();
     output.map_or(Ok(()), Output::finish)?;
+    reflections.map_or(Ok(()), Reflections::finish)?;
     Ok(report.end())
+}
+
+/// The table for DIALS, if one is asked for.
+fn reflections(args: &AnalyseArgs, analyser: &Analyser, frames_of_files: Frames) -> Result<Option<Reflections>, Failure> {
+    if args.reflections.is_some() && analyser.results().spots.is_none() {
+        let (what, why) = ("there are no spots for --reflections", "the recipe asks for none, or they cannot be looked for");
+        return Err(Failure::new(Exit::Usage, what, why, "add [spots] to the recipe; peakfinder8 needs a geometry"));
+    }
+    let frames = match (args.frames, frames_of_files) {
+        (Some(FramesChoice::Stills), _) => Frames::Stills,
+        (Some(FramesChoice::Rotation), Frames::Stills) => Frames::Rotation { first: 0 },
+        (_, frames) => frames,
+    };
+    args.reflections.as_deref().map(|path| Reflections::new(path, frames)).transpose()
 }
 
 /// The geometry that holds: that of the command line, otherwise that of the files; or why there is none.

@@ -28,7 +28,7 @@ impl Task {
     pub fn of(command: &Command) -> Option<Self> {
         match command {
             Command::Analyse(args) => Some(Self {
-                folders: args.output.iter().map(|path| folder_of(path)).collect(),
+                folders: args.output.iter().chain(&args.reflections).map(|path| folder_of(path)).collect(),
                 ..Self::read(args.files.iter().chain(&args.recipe).chain(&args.poni))
             }),
             Command::Veto(VetoCommand::Replay(args)) => Some(Self::read([&args.file])),
