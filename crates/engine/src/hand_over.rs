@@ -3,9 +3,9 @@
 //!
 //! The line is bounded, and who hands images over waits for no analysis. If `queue_images` images wait to be analysed
 //! or are in work and another one comes, the oldest that waits passes as it is. When twice as many stand in the line,
-//! the first is not waited for any more. Both are counted as skipped. From then on the threads take the newest image, until
-//! none waits: the older ones would be passed by while they are in work, and the work on them be lost. Images leave the
-//! line in the order in which they came: whoever is done with the first one hands over all that are done.
+//! the first is not waited for any more. Both are counted as skipped. From then on the threads take the newest image,
+//! until none waits: the older ones would be passed by while they are in work, and the work on them be lost. Images
+//! leave the line in the order in which they came: whoever is done with the first one hands over all that are done.
 
 pub use crate::analysis_counter::{Counter, Looked};
 use crate::contain::{Panic, contain};
