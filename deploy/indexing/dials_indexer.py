@@ -32,6 +32,8 @@ except ImportError as error:
 
 # A spot belongs to a lattice if none of its three indices is further from a whole number: 2.7 % of random points do.
 TOLERANCE = 0.15
+# With and without a known cell. A free cell has nine numbers to fit: some lattice explains any 14 points.
+SPOTS_MIN = {True: 10, False: 20}
 # Basis vectors that are looked at, and combinations of three of them.
 VECTORS, COMBINATIONS = 30, 500
 # Rounds of refinement.
@@ -46,8 +48,9 @@ def arguments():
     parser.add_argument("--space-group", default="P1", help="with --cell: its space group; the cell of the answer is in the reference setting")
     parser.add_argument("--max-cell", type=float, default=200.0, help="without --cell: longest edge, angstrom [default: 200]")
     parser.add_argument("--part-min", type=float, default=0.5, help="part of the spots that a lattice must explain [default: 0.5]")
-    parser.add_argument("--spots-min", type=int, default=10, help="spots that a lattice must explain [default: 10]")
+    parser.add_argument("--spots-min", type=int, help="spots that a lattice must explain [default: 10 with --cell, 20 without]")
     asked = parser.parse_args()
+    asked.spots_min = asked.spots_min or SPOTS_MIN[bool(asked.cell)]
     asked.symmetry = None
     if asked.cell:
         try:
@@ -104,7 +107,11 @@ class Search:
         points = np.array([spot[3:6] for spot in request["spots"]], float)
         if points.ndim != 2 or points.shape[1] != 3 or len(points) < self.asked.spots_min:
             return answer
-        model = self.best(points)
+        try:
+            model = self.best(points)
+        except Exception as error:  # noqa: BLE001  whatever DIALS raises about points that are no lattice
+            print(f"image {request['id']}: {type(error).__name__}: {error}", file=sys.stderr)
+            return answer
         if model is None or explained(model, points)[1].sum() < max(self.asked.spots_min, self.asked.part_min * len(points)):
             return answer
         model = self.in_setting(model)

@@ -7,10 +7,12 @@ import time
 
 import numpy as np
 import pytest
+from driving import Bench, simulate
 from streams import Stins
 from test_analyse import recipe
 from test_image_metadata import columns_of
 from test_live_analysis import PLACE, STREAM, frames
+from test_results import calibration
 
 # No indexer: it answers with what it was told, so that the test can compute it again.
 ECHO = """
@@ -108,6 +110,27 @@ def test_a_program_that_is_not_there_is_said_at_once(tmp_path, serve):
     service.send(*Stins().series(list(frames(6))))
     service.until_logged(lambda line: "the indexing program /no/such/indexer: it cannot be started: " in line)
     assert columns_of(service.taken(1)["file"])["is_analysed"].all()
+
+
+def test_a_program_that_is_not_there_is_a_note_of_a_run(tmp_path):
+    bench = Bench(tmp_path)
+    by = recipe(tmp_path, spots={"method": "dispersion"})
+    tables = {
+        "detector": {"type": "jungfrau", "energy_kev": 12.4},
+        "calibration": calibration(tmp_path),
+        "run": {"images": 5, "stall_timeout_s": 5},
+        "analysis": {"recipe": by.name, "queue_images": 64},
+        "indexing": {"program": "/no/such/indexer", "spots_min": 1},
+    }
+    receiver = bench.receive(bench.config(**tables))
+    simulate("jungfrau", "--to", bench.to, "--rate", 20, "--images", 5)
+    code, report = receiver.finish()
+    assert code == 0 and report["analysis"]["analysed"] == 5, receiver.errors
+    said = "the indexing program /no/such/indexer: it cannot be started: "
+    assert said in json.dumps(receiver.events) + "".join(receiver.errors), "it is said when the run is armed"
+    columns = columns_of(bench.master)
+    asked = columns["indexing_outcome"] == 2
+    assert asked.any() and report["analysis"]["unanswered"] == asked.sum() and "cannot be started" in report["analysis_warning"]
 
 
 @pytest.mark.parametrize(

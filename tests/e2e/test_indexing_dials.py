@@ -194,3 +194,21 @@ def test_without_dials_it_says_what_it_needs(tmp_path):
     done = subprocess.run([sys.executable, SCRIPT], input="", capture_output=True, text=True)
     assert done.returncode == 1 and "dials_indexer: No module named" in done.stderr
     assert "run it with the Python of an installation of DIALS" in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+@needs_dials
+@pytest.mark.parametrize("options", [("--cell", "58 58 151 90 90 90", "--space-group", "P41212"), ()])
+def test_spots_without_a_lattice_are_not_indexed(options):
+    rng = np.random.default_rng(3)
+    requests = []
+    for count in [5, 10, 11, 12, 14, 16, 20, 25, 30, 40, 60, 100]:
+        # Anywhere on the sphere of Ewald to 2 angstrom.
+        two_theta, azimuth = rng.uniform(0.03, 0.5, count), rng.uniform(0, 2 * np.pi, count)
+        vectors = [np.sin(two_theta) * np.cos(azimuth), np.sin(two_theta) * np.sin(azimuth), np.cos(two_theta) - 1]
+        spots = [[0, 0, 1, *vector] for vector in np.column_stack(vectors).tolist()]
+        requests.append(json.dumps({"version": 1, "id": len(requests), "wavelength_angstrom": 1.0, "spots": spots}))
+    command = ["/usr/bin/python3", SCRIPT, *options]
+    done = subprocess.run(command, input="\n".join(requests) + "\n", capture_output=True, text=True, timeout=300)
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [answer["id"] for answer in answers] == list(range(len(requests))), done.stderr
+    assert not any(answer["is_indexed"] for answer in answers), answers

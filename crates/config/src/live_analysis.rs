@@ -10,6 +10,8 @@ use std::time::Duration;
 pub struct LiveAnalysis {
     /// The recipe, which is read when a run is armed or a series begins.
     pub recipe: PathBuf,
+    /// The channel of images with several; `None` = the first.
+    pub channel: Option<String>,
     /// Threads; `None` = half of the processors, at least 1.
     pub workers: Option<usize>,
     /// Images that may wait to be analysed or be in work.
@@ -59,7 +61,13 @@ pub(super) fn read(
     };
     let whole = |key: &str| table.integer(key).map(|n| n as usize);
     let queue_images = whole("queue_images").unwrap_or(16);
-    Some(LiveAnalysis { recipe: resolve(recipe), workers: whole("workers"), queue_images, indexing: indexing(document, d) })
+    Some(LiveAnalysis {
+        recipe: resolve(recipe),
+        channel: table.text("channel").map(str::to_owned),
+        workers: whole("workers"),
+        queue_images,
+        indexing: indexing(document, d),
+    })
 }
 
 fn indexing(document: &Document, d: &mut Diagnostics) -> Option<Indexing> {

@@ -65,6 +65,13 @@ pub(super) const KEYS: &[Key] = &[
     ),
     key(
         "analysis",
+        "channel",
+        Kind::Text,
+        "the first",
+        "name of the channel that is analysed, of images with several (threshold_1, threshold_2, ...)",
+    ),
+    key(
+        "analysis",
         "workers",
         Kind::Integer(1, 1024),
         "half of the processors",

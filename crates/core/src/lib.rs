@@ -23,6 +23,9 @@
 //! ```
 #![forbid(unsafe_code)]
 
+/// Program and version, as files name who wrote them.
+pub const SOFTWARE: &str = concat!("konkordia ", env!("CARGO_PKG_VERSION"));
+
 pub mod affinity;
 pub mod analysis_counts;
 pub mod array;

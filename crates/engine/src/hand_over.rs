@@ -34,7 +34,7 @@ const PRIORITY: Priority = Priority::Nice(10);
 
 /// Looks at images, one after the other.
 pub trait ImageAnalyser: Send {
-    /// Analyses the first channel of an image. `results` are the bits of all its results, kind after kind; those of the
+    /// Analyses a channel of an image. `results` are the bits of all its results, kind after kind; those of the
     /// analysis are to be written, those before them are there already.
     ///
     /// # Errors
@@ -51,6 +51,8 @@ pub struct SeriesAnalysis {
     pub metadata: ImageMetadata,
     /// One for each thread. Without any, images are not analysed.
     pub analysers: Vec<Box<dyn ImageAnalyser>>,
+    /// The channel that is analysed, of images with several; `None` = the first.
+    pub channel: Option<String>,
     /// Images that may wait to be analysed or be in work, at least 1.
     pub queue_images: usize,
     /// What becomes of images that are rejected.
@@ -142,6 +144,7 @@ struct Shared {
     start: Arc<SeriesStart>,
     /// All results of an image.
     kinds: Arc<[ResultKind]>,
+    channel: Option<String>,
     queue_images: usize,
     veto: Veto,
     counter: Arc<Counter>,
@@ -205,7 +208,7 @@ impl HandOver {
     pub fn start(&mut self, start: &Arc<SeriesStart>, analysis: Option<SeriesAnalysis>) {
         self.finish();
         self.output_queues.start(start, &*self.give_up);
-        let Some(SeriesAnalysis { kinds, metadata, analysers, queue_images, veto, counter }) = analysis else { return };
+        let Some(SeriesAnalysis { kinds, metadata, analysers, channel, queue_images, veto, counter }) = analysis else { return };
         let all: Arc<[ResultKind]> = start.results.clone().into();
         if !metadata.is_empty() {
             let (at, missing) = (numbers(&all) - numbers(&kinds), vec![0; metadata.kinds().count()]);
@@ -220,6 +223,7 @@ impl HandOver {
             give_up: Arc::clone(&self.give_up),
             start: Arc::clone(start),
             kinds: all,
+            channel,
             queue_images: queue_images.max(1),
             veto,
             counter,
@@ -343,9 +347,19 @@ impl Shared {
         image: &CommittedImage,
     ) -> Result<(Arc<CommittedImage>, Looked), String> {
         let mut with_results = self.with_results(image);
-        let plane = buffer.plane(&self.start, image, 0)?;
+        let plane = buffer.plane(&self.start, image, self.channel_of(image)?)?;
         let looked = analyser.analyse(&plane, with_results.results.fill())?;
         Ok((Arc::new(with_results), looked))
+    }
+
+    /// Which of its channels is analysed.
+    fn channel_of(&self, image: &CommittedImage) -> Result<usize, String> {
+        let Some(wanted) = &self.channel else { return Ok(0) };
+        let found = image.channels.iter().position(|channel| *channel.name == **wanted);
+        found.ok_or_else(|| {
+            let names: Vec<&str> = image.channels.iter().map(|channel| &*channel.name).collect();
+            format!("it has no channel {wanted:?} ([analysis] channel), but {names:?}")
+        })
     }
 
     /// A copy of an image that shares its pixels, with zeros for the results of analysis.

@@ -141,7 +141,7 @@ fn images_say_what_is_known_of_them() {
         let kinds: Vec<_> = known.kinds().chain(own.iter().copied()).collect();
         let results: Vec<_> = [metadata::ANGLE].into_iter().chain(kinds.clone()).collect();
         let (metadata, analysers, counter) = (known, bench.analysers(workers, [255; 2]), Arc::clone(&bench.counter));
-        let analysis = SeriesAnalysis { kinds, metadata, analysers, queue_images: 2, veto: Veto::default(), counter };
+        let analysis = SeriesAnalysis { kinds, metadata, analysers, queue_images: 2, counter, ..SeriesAnalysis::default() };
         let counts = analysis.counts();
         bench.hand_over.start(&Arc::new(SeriesStart { results, ..SeriesStart::default() }), Some(analysis));
         bench.hand_over.image(Arc::new(CommittedImage::lost(0)));
@@ -259,6 +259,26 @@ fn what_cannot_be_analysed_passes_and_a_panic_ends_only_the_analysis() {
     assert_eq!(left, (0..11).map(|number| (number, results(number))).collect::<Vec<_>>());
     assert_eq!(bench.counted(), (5, 0, 6));
     assert!(bench.counter.read().problem.unwrap().contains("pixel 5"));
+}
+
+#[test]
+fn the_named_channel_is_analysed() {
+    for (name, expected) in [(None, Some(3)), (Some("a"), Some(3)), (Some("b"), Some(7)), (Some("c"), None)] {
+        let mut bench = Bench::empty(100);
+        bench.open_gate();
+        let (kinds, analysers, counter) = (KINDS.to_vec(), bench.analysers(1, [255; 2]), Arc::clone(&bench.counter));
+        let channel = name.map(str::to_owned);
+        let analysis = SeriesAnalysis { kinds, analysers, channel, queue_images: 4, counter, ..SeriesAnalysis::default() };
+        bench.hand_over.start(&Arc::new(SeriesStart { results: KINDS.to_vec(), ..SeriesStart::default() }), Some(analysis));
+        let named = |name: &str, number| Channel { name: name.into(), ..image(number).channels[0].clone() };
+        let channels = vec![named("a", 3), named("b", 7)];
+        bench.hand_over.image(Arc::new(CommittedImage { channels, ..(*image(0)).clone() }));
+        bench.hand_over.finish();
+        assert_eq!(bench.left(), [(0, expected.map_or(vec![0, 0], |pixel| vec![1, pixel]))], "{name:?}");
+        let problem = bench.counter.read().problem;
+        assert_eq!(problem.is_some(), expected.is_none());
+        assert!(problem.is_none_or(|why| why.contains(r#"no channel "c" ([analysis] channel), but ["a", "b"]"#)));
+    }
 }
 
 #[test]

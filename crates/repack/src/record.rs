@@ -111,7 +111,7 @@ impl Totals {
     pub fn record(&self, source: &Path, identity: &str, settings: &Settings) -> Vec<(&'static str, RecordValue)> {
         use RecordValue::{Count, Number, Text};
         let mut record = vec![
-            ("software", Text(concat!("konkordia ", env!("CARGO_PKG_VERSION")).into())),
+            ("software", Text(konkordia_core::SOFTWARE.into())),
             ("source", Text(name(source))),
             ("source_folder", Text(folder(source))),
             ("source_identity", Text(identity.into())),

@@ -110,8 +110,8 @@ pub fn prepare(
     notes.extend(problem);
     let memory_bytes = workers as u64 * THREAD_PIXEL_BYTES * (size[0] * size[1]) as u64;
     let analysers = analysers.into_iter().map(|analyser| Box::new(analyser) as Box<dyn ImageAnalyser>).collect();
-    let (metadata, queue_images) = (ImageMetadata::default(), options.queue_images);
-    let analysis = SeriesAnalysis { kinds, metadata, analysers, queue_images, veto, counter };
+    let (metadata, channel, queue_images) = (ImageMetadata::default(), options.channel.clone(), options.queue_images);
+    let analysis = SeriesAnalysis { kinds, metadata, analysers, channel, queue_images, veto, counter };
     Ok(Prepared { analysis, notes, texts, memory_bytes })
 }
 

@@ -69,7 +69,7 @@ impl Namer {
             overwrite: config.overwrite,
             layout: config.layout,
             xds: config.xds,
-            software: concat!("konkordia ", env!("CARGO_PKG_VERSION")).into(),
+            software: konkordia_core::SOFTWARE.into(),
             configuration: config.text.clone(),
             metadata: self.metadata(parameters.metadata),
             ..FileSpec::default()

@@ -367,7 +367,7 @@ pub fn file_spec(config: &Config, plan: &Plan, loaded: &Loaded) -> FileSpec {
         tiles_per_module: if config.each_module { plan.streams() as u32 / config.modules.max(1) } else { 0 },
         unit: plan::unit(config).into(),
         calibration_hash: loaded.hash.clone(),
-        software: concat!("konkordia ", env!("CARGO_PKG_VERSION")).into(),
+        software: konkordia_core::SOFTWARE.into(),
         configuration: config.text.clone(),
         conversion: recorded::conversion(config, plan),
         frame_columns: PacketFormat::of(format.kind).description().columns.to_vec(),

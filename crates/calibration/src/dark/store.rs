@@ -8,9 +8,6 @@ use konkordia_sinks::clock;
 use konkordia_sinks::hdf5::calibration::{CalibrationFile, GainStage};
 use std::path::{Path, PathBuf};
 
-/// Program and version, for the file.
-pub const SOFTWARE: &str = concat!("konkordia ", env!("CARGO_PKG_VERSION"));
-
 /// Where the result goes.
 pub enum Target {
     /// A new file.
@@ -121,7 +118,7 @@ pub fn write(file: &mut CalibrationFile, path: &Path, step: String) -> Result<St
         }
     }
     file.created = clock::now();
-    file.software = SOFTWARE.into();
+    file.software = konkordia_core::SOFTWARE.into();
     file.reasons = reasons::table();
     file.history.push(format!("{} {step}", file.created));
     Ok(file.write(path)?)

@@ -51,12 +51,13 @@ pub fn command(args: &AnalyseArgs) -> Result<Exit, Failure> {
     }
     let workers = args.workers.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
     let workers = workers.min(usize::try_from(to - from).unwrap_or(usize::MAX));
-    let mut report = Report::new(args.json, analyser.regions());
-    report.begin(&images.facts, geometry.as_ref(), &tasks, &analyser, &left_out);
-    let mut progress = Progress::new(args.quiet || args.json);
+    // Before anything is said: a file that cannot be created ends the analysis before it begins.
     let output = args.output.as_deref().map(|path| Output::create(path, &args.files, &tasks, &figures, &analyser, shape));
     let mut output = output.transpose()?;
     let mut reflections = reflections(args, &analyser, images.facts.frames)?;
+    let mut report = Report::new(args.json, analyser.regions());
+    report.begin(&images.facts, geometry.as_ref(), &tasks, &analyser, &left_out);
+    let mut progress = Progress::new(args.quiet || args.json);
     let order = Order::new(from, workers);
     let rules = (&figures, &decisions);
     let work = Work { args, geometry: geometry.as_ref().ok(), tasks: &tasks, rules, to, order: &order };

@@ -28,7 +28,7 @@ impl Output {
         shape: [usize; 2],
     ) -> Result<Self, Failure> {
         let about = ResultsAbout {
-            software: concat!("konkordia ", env!("CARGO_PKG_VERSION")).into(),
+            software: konkordia_core::SOFTWARE.into(),
             source: files.iter().map(|file| file.display().to_string()).collect(),
             settings: tasks::to_json(tasks).to_string(),
             profile_axis: analyser.profile_axis().zip(tasks.profile_unit()),

@@ -149,7 +149,7 @@ impl Default for FileSpec {
             xds: None,
             pedestal_snapshots: false,
             calibration_hash: String::new(),
-            software: concat!("konkordia ", env!("CARGO_PKG_VERSION")).into(),
+            software: konkordia_core::SOFTWARE.into(),
             configuration: String::new(),
             conversion: Vec::new(),
             frame_columns: sls_header::COLUMNS.to_vec(),

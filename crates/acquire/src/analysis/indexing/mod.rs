@@ -35,6 +35,17 @@ pub(super) struct Indexer {
     counter: Arc<Counter>,
 }
 
+/// What comes of a request.
+enum Reply {
+    Answer(Answer),
+    /// It makes no sense; why.
+    Nonsense(String),
+    /// Nothing within the time limit.
+    Late,
+    /// The program has ended or cannot be talked to; why.
+    Ended(String),
+}
+
 impl Indexer {
     /// Starts the program. If it cannot be started, says why, and is tried again with later images.
     pub(super) fn new(settings: &Indexing, counter: &Arc<Counter>) -> (Self, Option<String>) {
@@ -83,16 +94,23 @@ impl Indexer {
         self.asked += 1;
         let request = messages::request(self.asked, spots, geometry);
         let program = self.running()?;
-        let answered = match program.ask(request) {
+        let reply = match program.ask(request) {
             Ok(()) => self.wait(),
-            Err(why) => Err(why),
+            Err(why) => Reply::Ended(why),
         };
-        // A program that cannot be talked to is started again.
-        let line = answered.inspect_err(|why| self.give_up(why))?;
-        line.ok_or_else(|| {
-            self.late_since = Some(Instant::now());
-            format!("it did not answer within {} ms", self.limit_ms())
-        })?
+        match reply {
+            Reply::Answer(answer) => Ok(answer),
+            Reply::Nonsense(why) => Err(why),
+            Reply::Late => {
+                self.late_since = Some(Instant::now());
+                Err(format!("it did not answer within {} ms", self.limit_ms()))
+            }
+            // It is started again.
+            Reply::Ended(why) => {
+                self.give_up(&why);
+                Err(why)
+            }
+        }
     }
 
     /// Ends the program.
@@ -118,19 +136,23 @@ impl Indexer {
         }
     }
 
-    /// Waits for the answer to the newest request; `None`: it did not come in time. The inner error is an answer that
-    /// makes no sense, the outer one the end of the program.
-    fn wait(&mut self) -> Result<Option<Result<Answer, String>>, String> {
+    /// Waits for the answer to the newest request.
+    fn wait(&mut self) -> Reply {
         let until = Instant::now() + self.settings.answer_timeout;
-        let Some(program) = &mut self.program else { return Ok(None) };
-        while let Some(line) = program.line(until)? {
-            match messages::answer(&line) {
+        let Some(program) = &mut self.program else { return Reply::Late };
+        loop {
+            let answer = match program.line(until) {
+                Ok(Some(line)) => messages::answer(&line),
+                Ok(None) => return Reply::Late,
+                Err(why) => return Reply::Ended(why),
+            };
+            match answer {
                 Ok(answer) if answer.id < self.asked => {}
-                Ok(answer) if answer.id > self.asked => return Ok(Some(Err(format!("it answered request {}", answer.id)))),
-                other => return Ok(Some(other)),
+                Ok(answer) if answer.id > self.asked => return Reply::Nonsense(format!("it answered request {}", answer.id)),
+                Ok(answer) => return Reply::Answer(answer),
+                Err(why) => return Reply::Nonsense(why),
             }
         }
-        Ok(None)
     }
 
     /// True if the answer that was late has come; what it says is not used.
