@@ -137,6 +137,18 @@ def test_analysis_gives_the_same_with_every_instruction_set():
 
 
 
+def test_images_of_a_run_are_analysed_too(tmp_path):
+    recipe = ROOT / "benches/everything.toml"
+    attempt = ["pipeline", "--modules", 1, "--rate", 10, "--seconds", 2, "--analysis", recipe, "--analysis-workers", 1, "--json"]
+    [result] = json.loads(program("bench", *attempt, timeout=120, check=0).stdout)["results"]
+    [found] = result["attempts"]
+    counts = found["analysis"]
+    assert (found["images"], found["complete"], counts["analysed"], counts["hits"]) == (20, 20, 20, 20), found
+    assert result["best_hz"] is not None and "analyse" in {row["role"] for row in found["threads"]}
+    missing = program("bench", "pipeline", "--rate", 10, "--analysis", tmp_path / "no.toml", check=6)
+    assert "no.toml" in missing.stderr
+
+
 def test_analysis_of_the_first_image_of_a_file(tmp_path):
     fabio = pytest.importorskip("fabio")
     rows, columns = 100, 120

@@ -234,8 +234,8 @@ pub struct BenchRunArgs {
     /// Memory of the ring of images
     #[arg(long, value_name = "MIB", default_value_t = 512)]
     pub buffer_mib: u64,
-    /// Analyse the images by this recipe, as [analysis] does, with the geometry of the synthetic detector; a rate is
-    /// then only loss-free if all images are analysed too
+    /// Analyse the images by this recipe, as [analysis] does, with the geometry of the synthetic detector; a rate
+    /// only counts as reached if all images are analysed too
     #[arg(long, value_name = "RECIPE.toml")]
     pub analysis: Option<PathBuf>,
     /// Threads of the analysis [default: half of the processors]

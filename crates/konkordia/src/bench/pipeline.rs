@@ -71,14 +71,19 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// Is every image complete in the file, and analysed if that was asked for?
+    /// Is every image complete in the file?
     pub fn lossless(&self) -> bool {
-        self.complete == self.images && self.analysis.as_ref().is_none_or(|tally| tally.analysed == self.images)
+        self.complete == self.images
+    }
+
+    /// Was every image analysed, if that was asked for?
+    fn all_analysed(&self) -> bool {
+        self.analysis.as_ref().is_none_or(|tally| tally.analysed == self.images)
     }
 
     /// What became of it, in words.
     fn verdict(&self) -> &'static str {
-        match (self.complete == self.images, self.lossless(), self.reached()) {
+        match (self.lossless(), self.all_analysed(), self.reached()) {
             (false, ..) => "lost data",
             (true, false, _) => "not all analysed",
             (true, true, false) => "sender at its limit",
@@ -168,7 +173,7 @@ fn measure(args: &BenchPipelineArgs, folder: &Path) -> Result<Exit, Failure> {
             Some(rate) => vec![bench.attempt(rate, args.seconds, None, &mut |_| ())?],
             None => bench.search(args.seconds)?,
         };
-        let best = attempts.iter().filter(|a| a.lossless()).max_by(|a, b| a.sent_hz.total_cmp(&b.sent_hz));
+        let best = attempts.iter().filter(|a| a.lossless() && a.all_analysed()).max_by(|a, b| a.sent_hz.total_cmp(&b.sent_hz));
         if args.rate.is_some() && best.is_none() {
             exit = Exit::Incomplete;
         }
@@ -256,9 +261,8 @@ impl<'a> Bench<'a> {
     /// # Errors
     /// As [`Bench::attempt`].
     pub fn search(&mut self, seconds: f64) -> Result<Vec<Attempt>, Failure> {
-        search(|attempt: &Attempt| attempt.lossless() && attempt.reached(), &mut |rate| {
-            self.attempt(rate, seconds, None, &mut |_| ())
-        })
+        let is_good = |attempt: &Attempt| attempt.lossless() && attempt.all_analysed() && attempt.reached();
+        search(is_good, &mut |rate| self.attempt(rate, seconds, None, &mut |_| ()))
     }
 
     /// The configuration of a run of so many images, with further tables.
