@@ -234,7 +234,7 @@ pub struct BenchRunArgs {
     /// Memory of the ring of images
     #[arg(long, value_name = "MIB", default_value_t = 512)]
     pub buffer_mib: u64,
-    /// Analyse the images by this recipe, as [analysis] does, with the geometry of the synthetic detector; a rate
+    /// Analyse the images by this recipe while they come, with the geometry of the synthetic detector; a rate
     /// only counts as reached if all images are analysed too
     #[arg(long, value_name = "RECIPE.toml")]
     pub analysis: Option<PathBuf>,
