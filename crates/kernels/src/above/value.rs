@@ -8,13 +8,13 @@ const LANES: usize = 16;
 
 /// A value that can be above a level.
 pub trait Value: OutputPixel {
-    /// The type of [`Above`].
+    /// What its bits are, as a whole number.
     type Whole: Copy;
 
     /// What is above `level` and at most `high`.
     fn above(level: Self, high: Self) -> Above<Self, Self::Whole>;
 
-    /// Whether any of these is. Their number is a multiple of [`LANES`].
+    /// Whether any of these is. Their number is a multiple of 16.
     fn any(values: &[Self], above: &Above<Self, Self::Whole>) -> bool;
 }
 
