@@ -32,7 +32,7 @@ except ImportError as error:
 
 # A spot belongs to a lattice if none of its three indices is further from a whole number: 2.7 % of random points do.
 TOLERANCE = 0.15
-# With and without a known cell. A free cell has nine numbers to fit: some lattice explains any 14 points.
+# With and without a known cell. A free cell has nine numbers to fit: some lattice may explain 14 random points.
 SPOTS_MIN = {True: 10, False: 20}
 # Basis vectors that are looked at, and combinations of three of them.
 VECTORS, COMBINATIONS = 30, 500
@@ -101,6 +101,13 @@ class Search:
         subgroup = find_matching_symmetry(model.get_unit_cell(), None, max_delta=5, target_bravais_str=self.bravais)
         return subgroup and model.change_basis(subgroup["cb_op_inp_best"])
 
+    def lattice(self, points):
+        """The lattice of an image in its setting; None if none explains enough points."""
+        model = self.best(points)
+        if model is None or explained(model, points)[1].sum() < max(self.asked.spots_min, self.asked.part_min * len(points)):
+            return None
+        return self.in_setting(model)
+
     def answer(self, request):
         """What is said of an image."""
         answer = {"id": request["id"], "is_indexed": False}
@@ -108,13 +115,10 @@ class Search:
         if points.ndim != 2 or points.shape[1] != 3 or len(points) < self.asked.spots_min:
             return answer
         try:
-            model = self.best(points)
+            model = self.lattice(points)
         except Exception as error:  # noqa: BLE001  whatever DIALS raises about points that are no lattice
             print(f"image {request['id']}: {type(error).__name__}: {error}", file=sys.stderr)
             return answer
-        if model is None or explained(model, points)[1].sum() < max(self.asked.spots_min, self.asked.part_min * len(points)):
-            return answer
-        model = self.in_setting(model)
         if model is None:
             return answer
         reciprocal = np.array(model.get_A()).reshape(3, 3).T

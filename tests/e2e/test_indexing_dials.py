@@ -2,7 +2,6 @@
 of images without one that there is none."""
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from dials import dials
+from dials import dials, slow_lane
 from dials import needs_dials as has_dials
 from driving import Bench, program, simulate
 from streams import Stins
@@ -22,8 +21,7 @@ from test_results import calibration
 
 def needs_dials(test):
     """With DIALS, in the slow lane: it takes seconds for an image."""
-    slow = pytest.mark.skipif(not os.environ.get("KONKORDIA_SLOW"), reason="slow lane: KONKORDIA_SLOW=1")
-    return slow(has_dials(test))
+    return slow_lane(has_dials(test))
 
 
 SCRIPT = Path(__file__).resolve().parents[2] / "deploy/indexing/dials_indexer.py"

@@ -6,15 +6,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from dials import call, dials, needs_dials
+from dials import call, dials, needs_dials, slow_lane
 
 HERE = Path(__file__).parent
 BINARY = Path(os.environ.get("KONKORDIA_BIN", HERE.parents[1] / "target/release/konkordia"))
 
-pytestmark = [
-    pytest.mark.skipif(not os.environ.get("KONKORDIA_SLOW"), reason="slow lane: KONKORDIA_SLOW=1"),
-    needs_dials,
-]
+pytestmark = [slow_lane, needs_dials]
 
 
 def test_every_sample_run_is_imported_as_nxmx_and_every_pixel_is_equal(samples, capsys):
