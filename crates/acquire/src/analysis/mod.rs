@@ -4,4 +4,5 @@ mod indexing;
 pub mod live;
 pub mod metadata;
 pub mod pixels;
+mod programs;
 pub mod tasks;

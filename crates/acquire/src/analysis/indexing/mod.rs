@@ -3,59 +3,29 @@
 //! the time limit: what it does not answer in time is counted, and the image goes on without.
 
 mod messages;
-mod program;
 
+use super::programs::Asker;
 use konkordia_analysis::geometry::Geometry;
 use konkordia_analysis::spot::Spot;
 use konkordia_config::live_analysis::Indexing;
 use konkordia_core::results::indexing as kinds;
 use konkordia_engine::hand_over::Counter;
 use messages::Answer;
-use program::Program;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// A program that has ended is started again after this time, with the next image.
-const RESTART_PAUSE: Duration = Duration::from_secs(1);
-/// A program that works on one image for longer than so many time limits is killed.
-const LIMITS_MAX: u32 = 10;
 
 /// Asks one program.
 pub(super) struct Indexer {
-    settings: Indexing,
-    program: Option<Program>,
-    /// When it was started.
-    started: Instant,
-    /// Why it does not run any more.
-    end: String,
-    /// Number of the newest request.
-    asked: u64,
-    /// Since when it has been late with the answer to it.
-    late_since: Option<Instant>,
+    asker: Asker,
+    spots_min: u64,
     counter: Arc<Counter>,
-}
-
-/// What comes of a request.
-enum Reply {
-    Answer(Answer),
-    /// It makes no sense; why.
-    Nonsense(String),
-    /// Nothing within the time limit.
-    Late,
-    /// The program has ended or cannot be talked to; why.
-    Ended(String),
 }
 
 impl Indexer {
     /// Starts the program. If it cannot be started, says why, and is tried again with later images.
     pub(super) fn new(settings: &Indexing, counter: &Arc<Counter>) -> (Self, Option<String>) {
-        let (program, end) = match Program::start(&settings.program) {
-            Ok(program) => (Some(program), String::new()),
-            Err(why) => (None, why),
-        };
-        let problem = program.is_none().then(|| format!("the indexing program {}: {end}", settings.program.join(" ")));
-        let (settings, counter, started) = (settings.clone(), Arc::clone(counter), Instant::now());
-        (Self { settings, program, started, end, asked: 0, late_since: None, counter }, problem)
+        let (asker, problem) = Asker::new(&settings.program, settings.answer_timeout);
+        let problem = problem.map(|why| format!("the indexing program {why}"));
+        (Self { asker, spots_min: settings.spots_min, counter: Arc::clone(counter) }, problem)
     }
 
     /// Asks about an image with these spots, and writes what comes of it into `bits`, those of [`kinds::ALL`].
@@ -63,11 +33,11 @@ impl Indexer {
         let (decisions, lattice) = bits.split_at_mut(2);
         decisions.fill(0);
         lattice.fill(f64::NAN.to_bits());
-        if (spots.len() as u64) < self.settings.spots_min {
+        if (spots.len() as u64) < self.spots_min {
             return;
         }
-        match self.ask(spots, geometry) {
-            Ok(Answer { is_indexed, cell, orientation_matrix, .. }) => {
+        match self.asker.ask(|id| messages::request(id, spots, geometry), messages::answer) {
+            Ok(Answer { is_indexed, cell, orientation_matrix }) => {
                 self.counter.index_answered(is_indexed);
                 decisions.copy_from_slice(&[u64::from(is_indexed), kinds::ANSWERED]);
                 let numbers = cell.into_iter().flatten().chain(orientation_matrix.into_iter().flatten());
@@ -81,104 +51,13 @@ impl Indexer {
             }
         }
     }
-
-    fn ask(&mut self, spots: &[Spot], geometry: Option<&Geometry>) -> Result<Answer, String> {
-        if let Some(since) = self.late_since
-            && !self.has_answered_late()
-        {
-            if since.elapsed() < self.settings.answer_timeout * LIMITS_MAX {
-                return Err(format!("it still works on an earlier image; its time limit is {} ms", self.limit_ms()));
-            }
-            self.give_up("it worked on one image for ten time limits and was killed");
-        }
-        self.asked += 1;
-        let request = messages::request(self.asked, spots, geometry);
-        let program = self.running()?;
-        let reply = match program.ask(request) {
-            Ok(()) => self.wait(),
-            Err(why) => Reply::Ended(why),
-        };
-        match reply {
-            Reply::Answer(answer) => Ok(answer),
-            Reply::Nonsense(why) => Err(why),
-            Reply::Late => {
-                self.late_since = Some(Instant::now());
-                Err(format!("it did not answer within {} ms", self.limit_ms()))
-            }
-            // It is started again.
-            Reply::Ended(why) => {
-                self.give_up(&why);
-                Err(why)
-            }
-        }
-    }
-
-    /// Ends the program.
-    fn give_up(&mut self, why: &str) {
-        (self.program, self.late_since) = (None, None);
-        self.end = why.to_owned();
-    }
-
-    fn limit_ms(&self) -> u128 {
-        self.settings.answer_timeout.as_millis()
-    }
-
-    /// The program; started if there is none.
-    fn running(&mut self) -> Result<&mut Program, String> {
-        match &mut self.program {
-            Some(program) => Ok(program),
-            None if self.started.elapsed() < RESTART_PAUSE => Err(format!("{}; it is started again after a second", self.end)),
-            none => {
-                self.started = Instant::now();
-                let program = Program::start(&self.settings.program).inspect_err(|why| self.end.clone_from(why))?;
-                Ok(none.insert(program))
-            }
-        }
-    }
-
-    /// Waits for the answer to the newest request.
-    fn wait(&mut self) -> Reply {
-        let until = Instant::now() + self.settings.answer_timeout;
-        let Some(program) = &mut self.program else { return Reply::Late };
-        loop {
-            let answer = match program.line(until) {
-                Ok(Some(line)) => messages::answer(&line),
-                Ok(None) => return Reply::Late,
-                Err(why) => return Reply::Ended(why),
-            };
-            match answer {
-                Ok(answer) if answer.id < self.asked => {}
-                Ok(answer) if answer.id > self.asked => return Reply::Nonsense(format!("it answered request {}", answer.id)),
-                Ok(answer) => return Reply::Answer(answer),
-                Err(why) => return Reply::Nonsense(why),
-            }
-        }
-    }
-
-    /// True if the answer that was late has come; what it says is not used.
-    fn has_answered_late(&mut self) -> bool {
-        let Some(program) = &mut self.program else { return true };
-        let now = Instant::now();
-        loop {
-            match program.line(now) {
-                Ok(Some(line)) if messages::answer(&line).is_ok_and(|answer| answer.id < self.asked) => {}
-                Ok(Some(_)) => break,
-                Ok(None) => return false,
-                Err(why) => {
-                    self.give_up(&why);
-                    break;
-                }
-            }
-        }
-        self.late_since = None;
-        true
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use konkordia_core::analysis_counts::{AnalysisCounter, AnalysisTally};
+    use std::time::Duration;
 
     /// A time limit that no program exceeds on a busy machine.
     const PATIENT_MS: u64 = 60_000;

@@ -1,4 +1,4 @@
-//! A program of the user that answers lines with lines. It is read and written by threads of its own, so that nobody
+//! A program that answers lines with lines. It is read and written by threads of its own, so that nobody
 //! waits longer than wanted for a program that hangs.
 
 use crate::hooks;
