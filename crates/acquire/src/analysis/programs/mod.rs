@@ -1,4 +1,4 @@
-//! Programs that answer questions about images, one after the other. Nobody waits for an answer longer than its time
+//! Programs that answer requests about images, one after the other. Nobody waits for an answer longer than its time
 //! limit, whatever the program does.
 
 mod program;
@@ -7,9 +7,9 @@ use program::Program;
 use serde::Deserialize;
 use std::time::{Duration, Instant};
 
-/// A program that has ended is started again after this time, with the next question.
+/// A program that has ended is started again after this time, with the next request.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
-/// A program that works on one question for longer than so many time limits is killed.
+/// A program that works on one request for longer than so many time limits is killed.
 const LIMITS_MAX: u32 = 10;
 
 /// Asks one program.
@@ -22,13 +22,13 @@ pub(super) struct Asker {
     started: Instant,
     /// Why it does not run any more.
     end: String,
-    /// Number of the newest question.
+    /// Number of the newest request.
     asked: u64,
     /// Since when it has been late with the answer to it.
     late_since: Option<Instant>,
 }
 
-/// What comes of a question.
+/// What comes of a request.
 enum Reply {
     /// The line that answers it.
     Answer(Vec<u8>),
@@ -43,12 +43,12 @@ enum Reply {
 /// What every answer has.
 #[derive(Deserialize)]
 struct Numbered {
-    /// The number of the question.
+    /// The number of the request.
     id: u64,
 }
 
 impl Asker {
-    /// Starts the program. If it cannot be started, says why, and is tried again with later questions.
+    /// Starts the program. If it cannot be started, says why, and is tried again with later requests.
     pub(super) fn new(command: &[String], answer_timeout: Duration) -> (Self, Option<String>) {
         let (program, end) = match Program::start(command) {
             Ok(program) => (Some(program), String::new()),
@@ -59,13 +59,13 @@ impl Asker {
         (Self { command, answer_timeout, program, started, end, asked: 0, late_since: None }, problem)
     }
 
-    /// Asks a question, a line that carries the number it is given, and returns what `read` makes of the answer.
+    /// Makes a request, a line that carries the number it is given, and returns what `read` makes of the answer.
     ///
     /// # Errors
     /// There is no answer, or none that can be; in words.
     pub(super) fn ask<A>(
         &mut self,
-        question: impl FnOnce(u64) -> Vec<u8>,
+        request: impl FnOnce(u64) -> Vec<u8>,
         read: impl FnOnce(&[u8]) -> Result<A, String>,
     ) -> Result<A, String> {
         if let Some(since) = self.late_since
@@ -77,9 +77,9 @@ impl Asker {
             self.give_up("it worked on one image for ten time limits and was killed");
         }
         self.asked += 1;
-        let question = question(self.asked);
+        let request = request(self.asked);
         let program = self.running()?;
-        let reply = match program.ask(question) {
+        let reply = match program.ask(request) {
             Ok(()) => self.wait(),
             Err(why) => Reply::Ended(why),
         };
@@ -121,7 +121,7 @@ impl Asker {
         }
     }
 
-    /// Waits for the answer to the newest question.
+    /// Waits for the answer to the newest request.
     fn wait(&mut self) -> Reply {
         let until = Instant::now() + self.answer_timeout;
         let Some(program) = &mut self.program else { return Reply::Late };
@@ -160,7 +160,7 @@ impl Asker {
     }
 }
 
-/// The number of the question that a line answers.
+/// The number of the request that a line answers.
 fn number(line: &[u8]) -> Result<u64, String> {
     serde_json::from_slice(line).map(|Numbered { id }| id).map_err(|error| nonsense(line, &error.to_string()))
 }
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_has_the_number_of_its_question() {
+    fn an_answer_has_the_number_of_its_request() {
         assert_eq!(number(br#"{"time_ms": 4, "id": 3}"#), Ok(3));
         for (wrong, why) in [
             (&b"Segmentation fault\n"[..], "it answered \"Segmentation fault\": expected value"),
