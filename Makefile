@@ -15,7 +15,7 @@ help:
 	@echo "make setup       install what is missing to build and to test"
 	@echo "make demo        build, then run the service with a simulated JUNGFRAU and check the file (ARGS=--keep-serving to go on)"
 	@echo "make test        build and run all tests"
-	@echo "make test-slow   the same with the long lanes: kill -9 loop, long simulations, DIALS, Miri, ThreadSanitizer"
+	@echo "make test-slow   the same with the long lanes: kill -9 loop, long simulations, DIALS, models, Miri, ThreadSanitizer"
 	@echo "make test-peers  other people's programs on our files and sockets; writes the matrix in README (a missing program or a skipped test: scripts/peers exits with 77)"
 	@echo "make test-repeat the whole suite RUNS=10 times, every second time beside a compiler"
 	@echo "make check       formatting, clippy, documentation, licences; changes nothing"
@@ -28,7 +28,7 @@ setup:
 	@scripts/setup build python
 
 setup-slow:
-	@scripts/setup build python slow
+	@scripts/setup build python slow models
 
 # The demonstration needs no Python.
 demo:
@@ -41,7 +41,7 @@ test:
 	@scripts/test
 
 test-slow:
-	@scripts/setup build python slow
+	@scripts/setup build python slow models
 	@KONKORDIA_SLOW=1 scripts/test
 
 # DIALS may be unavailable, so its setup may fail. make itself exits with 2 where a target fails; the last lines of the

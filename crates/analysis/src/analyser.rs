@@ -5,6 +5,7 @@ use crate::azimuthal::{self, Integrator, Profile};
 use crate::beam::BeamRing;
 use crate::dispersion::{self, Dispersion};
 use crate::geometry::Geometry;
+use crate::model::ModelTask;
 use crate::peakfinder8::{self, Peakfinder8};
 use crate::plane::Plane;
 use crate::regions::{Region, RegionValues, Shape};
@@ -31,6 +32,8 @@ pub struct Tasks {
     /// Most of these pixels of an image that are kept, and what becomes of an image with more; `None`: they are only
     /// counted.
     pub keep_above: Option<(usize, Overflow)>,
+    /// A model of the user gives each image a score.
+    pub model: Option<ModelTask>,
     /// An image is a hit if this rule holds, instead of by its spots.
     pub hit_rule: Option<String>,
     /// An image is rejected if this rule holds.

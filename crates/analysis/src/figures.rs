@@ -14,6 +14,7 @@ pub struct Figures {
     decisions: usize,
     /// Pixels above the level that have a place among them; `None`: they have none.
     above_max: Option<usize>,
+    has_model: bool,
 }
 
 impl Figures {
@@ -56,7 +57,8 @@ impl Figures {
             let lists = [kinds::ABOVE_INDEX, kinds::ABOVE_VALUE].map(|kind| ResultKind { length, ..kind });
             list.extend([kinds::STORED_ABOVE].into_iter().chain(lists));
         }
-        let figures = Self { kinds: list, decisions, above_max };
+        list.extend(tasks.model.iter().map(|_| kinds::MODEL_SCORE));
+        let figures = Self { kinds: list, decisions, above_max, has_model: tasks.model.is_some() };
         let numbers = figures.numbers();
         if numbers > ANALYSIS_NUMBERS_MAX {
             return Err(format!(
@@ -78,7 +80,7 @@ impl Figures {
     }
 
     /// Writes the results of an image; entries of lists that are not used are 0. Whether the image is a hit is that of
-    /// its spots, and it is not rejected: [`Decisions`] say otherwise.
+    /// its spots, and it is not rejected: [`Decisions`] say otherwise. It has no score ([`crate::model`]).
     ///
     /// # Panics
     /// If the results are those of another analyser, or `bits` has another length than [`Self::numbers`].
@@ -131,6 +133,9 @@ impl Figures {
             put(&mut one(pixels.indices.len() as u64), 1);
             put(&mut pixels.indices.iter().map(|index| u64::from(*index)), length);
             put(&mut pixels.values.iter().map(|value| value.to_bits()), length);
+        }
+        if self.has_model {
+            put(&mut one(f64::NAN.to_bits()), 1);
         }
         assert!(rest.is_empty(), "the figures and the results are those of one analyser");
     }

@@ -29,6 +29,7 @@ pub mod crystfel;
 pub mod dispersion;
 pub mod figures;
 pub mod geometry;
+pub mod model;
 pub mod ordered;
 pub mod peakfinder8;
 pub mod plane;

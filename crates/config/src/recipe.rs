@@ -3,8 +3,10 @@
 use super::diagnostics::Diagnostics;
 use super::read::{self, Document, Table};
 use super::schema_analysis;
+use super::shared_keys::resolve;
 use konkordia_core::failure::Failure;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// What is looked for. A key that was not given is `None`: the method has its own value for it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -25,8 +27,23 @@ pub struct Recipe {
     pub hit_spots_min: Option<u64>,
     /// Rule of a hit, instead.
     pub hit_rule: Option<String>,
+    /// A model that gives each image a score.
+    pub model: Option<ModelKeys>,
     /// Which images are dropped.
     pub veto: Option<VetoKeys>,
+}
+
+/// The keys of `[model]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelKeys {
+    /// The file.
+    pub file: PathBuf,
+    /// Results that it gets.
+    pub inputs: Vec<String>,
+    /// Which of its outputs is the score; `None`: it has only one.
+    pub output: Option<String>,
+    /// Longest time for a score while images are measured.
+    pub answer_timeout: Duration,
 }
 
 /// The keys of `[veto]`.
@@ -153,7 +170,7 @@ impl Recipe {
             let why = "a recipe says what is looked for in images; detector and files have a configuration of their own";
             d.add(table.span.clone(), format!("[{name}] does not belong in a recipe"), why, "remove the table");
         }
-        let recipe = Self::read(&document, &mut d);
+        let recipe = Self::read(&document, file, &mut d);
         if recipe == Self::default() && d.found.is_empty() {
             let fix = "add [spots], [azimuthal], [[region]] or [above]";
             d.add(None, "the recipe asks for nothing", "", fix);
@@ -161,9 +178,9 @@ impl Recipe {
         d.finish(Some(recipe))
     }
 
-    fn read(document: &Document, d: &mut Diagnostics) -> Self {
+    fn read(document: &Document, file: &Path, d: &mut Diagnostics) -> Self {
         let (spots, azimuthal, above) = (document.table("spots"), document.table("azimuthal"), document.table("above"));
-        let (hits, veto) = (document.table("hits"), document.table("veto"));
+        let (hits, model, veto) = (document.table("hits"), document.table("model"), document.table("veto"));
         if hits.span.is_some() && spots.span.is_none() && !hits.has("rule") {
             let fix = "add [spots], or a rule to [hits]";
             d.add(hits.span.clone(), "[hits] without [spots]", "a hit is an image with spots", fix);
@@ -187,6 +204,7 @@ impl Recipe {
             above_none_on_overflow: above.text("on_overflow") == Some("none"),
             hit_spots_min: spots.span.as_ref().map(|_| hits.integer("spots_min").map_or(15, whole)),
             hit_rule: hits.text("rule").map(str::to_owned),
+            model: model.span.is_some().then(|| read_model(model, file, d)).flatten(),
             veto: veto.span.is_some().then(|| read_veto(veto, d)).flatten(),
         }
     }
@@ -304,6 +322,20 @@ fn read_level(t: &Table, d: &mut Diagnostics) -> Option<u32> {
         d.add(t.span.clone(), "[above] has no level", "", "add level = ...: pixels above it are counted");
     }
     u32::try_from(t.integer("level")?).ok()
+}
+
+fn read_model(t: &Table, recipe: &Path, d: &mut Diagnostics) -> Option<ModelKeys> {
+    let (file, inputs) = (t.text("file"), t.texts("inputs"));
+    if file.is_none() {
+        d.add(t.span.clone(), "[model] has no file", "", "add file = \"MODEL.onnx\"");
+    }
+    if inputs.is_empty() {
+        d.add(t.span.clone(), "[model] has no inputs", "", "add inputs = [\"spots\", ...]: the results that it gets");
+    }
+    let limit = Duration::from_millis(t.integer("answer_timeout_ms").unwrap_or(1000) as u64);
+    let output = t.text("output").map(str::to_owned);
+    let file = resolve(recipe, file?);
+    (!inputs.is_empty()).then_some(ModelKeys { file, inputs, output, answer_timeout: limit })
 }
 
 fn read_veto(t: &Table, d: &mut Diagnostics) -> Option<VetoKeys> {

@@ -40,6 +40,7 @@ pub const TABLES: &[(&str, &str)] = &[
     ),
     ("spots", "recipe of `konkordia analyse`: Bragg spots"),
     ("hits", "recipe of `konkordia analyse`: which images are hits"),
+    ("model", "recipe: a model of the user that gives each image a score"),
     ("veto", "recipe: which images are dropped while they are measured"),
     ("azimuthal", "recipe of `konkordia analyse`: the powder profile"),
     ("region", "recipe of `konkordia analyse`: a region of the image, once per region: `[[region]]`"),

@@ -7,7 +7,7 @@ const PIXELS: Kind = Kind::Number(-1e6, 1e6);
 const COUNT: Kind = Kind::Integer(1, 1_000_000);
 
 /// Tables of a recipe; `region` may stand several times.
-pub const TABLES: [&str; 6] = ["spots", "azimuthal", "region", "above", "hits", "veto"];
+pub const TABLES: [&str; 7] = ["spots", "azimuthal", "region", "above", "model", "hits", "veto"];
 
 pub(super) const KEYS: &[Key] = &[
     key(
@@ -155,6 +155,16 @@ pub(super) const KEYS: &[Key] = &[
         Kind::Choice(&["truncate", "none"]),
         "truncate",
         "of an image with more of them: truncate = its first ones are stored, row by row; none = none of them",
+    ),
+    key("model", "file", Kind::Path, "required", "a model (ONNX) that gives each image a score, `model_score`"),
+    key("model", "inputs", Kind::Texts, "required", "results that it gets, in this order; lists with all their entries"),
+    key("model", "output", Kind::Text, "its only one", "which of its outputs is the score"),
+    key(
+        "model",
+        "answer_timeout_ms",
+        Kind::Integer(1, 60_000),
+        "1000",
+        "while images are measured: an image without a score after this time goes on without",
     ),
     key("hits", "spots_min", Kind::Integer(1, 1_000_000), "15", "an image with so many spots, ice left out, is a hit"),
     key(

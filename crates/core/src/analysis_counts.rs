@@ -29,12 +29,16 @@ pub struct AnalysisTally {
     pub indexed: u64,
     /// Those of the analysed ones of which it was asked and gave no answer that can be used.
     pub unanswered: u64,
+    /// Those of the analysed ones that have no score by the model.
+    pub unscored: u64,
     /// Time that all threads together have worked, ns.
     pub busy_ns: u64,
     /// Why the newest of the failed ones could not be analysed.
     pub problem: Option<String>,
     /// Why the newest of the unanswered ones was not answered.
     pub indexing_problem: Option<String>,
+    /// Why the newest of the unscored ones has none.
+    pub model_problem: Option<String>,
     /// What the sender does not say of its images, although it should ([`crate::image_metadata`]).
     pub unsaid: Option<String>,
 }
@@ -55,7 +59,7 @@ impl PartialEq for AnalysisCounts {
 
 impl AnalysisTally {
     /// Names and numbers of images.
-    pub fn rows(&self) -> [(&'static str, u64); 8] {
+    pub fn rows(&self) -> [(&'static str, u64); 9] {
         [
             ("analysed", self.analysed),
             ("skipped", self.skipped),
@@ -65,6 +69,7 @@ impl AnalysisTally {
             ("vetoed", self.vetoed),
             ("indexed", self.indexed),
             ("unanswered", self.unanswered),
+            ("unscored", self.unscored),
         ]
     }
 
@@ -86,7 +91,12 @@ impl AnalysisTally {
             let why = self.indexing_problem.as_deref().unwrap_or_default();
             format!("the indexing program gave no answer for {} images: {why}", text::count(self.unanswered))
         });
-        let all: Vec<String> = failed.into_iter().chain(too_slow).chain(unanswered).chain(self.unsaid.clone()).collect();
+        let unscored = (self.unscored > 0).then(|| {
+            let why = self.model_problem.as_deref().unwrap_or_default();
+            format!("the model gave no score for {} images: {why}", text::count(self.unscored))
+        });
+        let of_programs = unanswered.into_iter().chain(unscored);
+        let all: Vec<String> = failed.into_iter().chain(too_slow).chain(of_programs).chain(self.unsaid.clone()).collect();
         (!all.is_empty()).then(|| all.join("; "))
     }
 }

@@ -301,8 +301,12 @@ pub mod analysis {
         ..kind("pixels_above_value", F64, "pixel value", "value of each pixel above the level")
     };
 
+    /// What the model of the recipe says.
+    pub const MODEL_SCORE: ResultKind =
+        kind("model_score", F64, "", "what the model of the recipe says of the image; NaN if it gave no score");
+
     /// All of them.
-    pub const ALL: [ResultKind; 28] = [
+    pub const ALL: [ResultKind; 29] = [
         IS_ANALYSED,
         SPOTS,
         SPOTS_ON_ICE,
@@ -331,6 +335,7 @@ pub mod analysis {
         STORED_ABOVE,
         ABOVE_INDEX,
         ABOVE_VALUE,
+        MODEL_SCORE,
     ];
 }
 

@@ -25,9 +25,11 @@ pub struct Counter {
     vetoed: AtomicU64,
     indexed: AtomicU64,
     unanswered: AtomicU64,
+    unscored: AtomicU64,
     busy_ns: AtomicU64,
     problem: Mutex<Option<String>>,
     indexing_problem: Mutex<Option<String>>,
+    model_problem: Mutex<Option<String>>,
     unsaid: Mutex<Option<String>>,
 }
 
@@ -61,6 +63,12 @@ impl Counter {
     pub fn index_unanswered(&self, why: String) {
         *text(&self.indexing_problem) = Some(why);
         add(&self.unanswered, 1);
+    }
+
+    /// The model has given no score for an image.
+    pub fn unscored(&self, why: String) {
+        *text(&self.model_problem) = Some(why);
+        add(&self.unscored, 1);
     }
 
     /// An image passed without analysis, which was too slow for it.
@@ -107,9 +115,11 @@ impl AnalysisCounter for Counter {
             vetoed: load(&self.vetoed),
             indexed: load(&self.indexed),
             unanswered: load(&self.unanswered),
+            unscored: load(&self.unscored),
             busy_ns: load(&self.busy_ns),
             problem: text(&self.problem).clone(),
             indexing_problem: text(&self.indexing_problem).clone(),
+            model_problem: text(&self.model_problem).clone(),
             unsaid: text(&self.unsaid).clone(),
         }
     }

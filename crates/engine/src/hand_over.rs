@@ -30,7 +30,9 @@ const GRAIN: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Priority of the threads that analyse.
-const PRIORITY: Priority = Priority::Nice(10);
+const PRIORITY: Priority = Priority::Nice(NICE);
+/// The priority of threads and programs that look at images: below all others.
+pub const NICE: i32 = 10;
 
 /// Looks at images, one after the other.
 pub trait ImageAnalyser: Send {

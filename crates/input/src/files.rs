@@ -34,6 +34,14 @@ pub fn identity(files: &[PathBuf]) -> Result<String, Failure> {
         hasher.update(format!("{name}\n{}\n{}.{:09}\n", meta.len(), meta.mtime(), meta.mtime_nsec()));
         hasher.update(head(path, HEAD_BYTES)?);
     }
-    let hex: String = hasher.finalize().iter().map(|b| format!("{b:02x}")).collect();
-    Ok(format!("sha256:{hex}"))
+    Ok(format!("sha256:{}", hex(hasher)))
+}
+
+/// SHA-256 of all these bytes, as 64 hexadecimal digits.
+pub fn sha256(bytes: &[u8]) -> String {
+    hex(Sha256::new_with_prefix(bytes))
+}
+
+fn hex(hasher: Sha256) -> String {
+    hasher.finalize().iter().map(|b| format!("{b:02x}")).collect()
 }

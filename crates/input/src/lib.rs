@@ -38,6 +38,7 @@ mod stack_reader;
 mod tests;
 mod tile_reader;
 
+pub use files::sha256;
 pub use info::{InputInfo, KeptFrame, OwnRun, RunFrames, Times};
 pub use options::{Format, Options};
 pub use tile_reader::{TileFrame, TileReader};

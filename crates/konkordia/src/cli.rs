@@ -165,6 +165,13 @@ pub enum Command {
   konkordia analyse run01_master.h5 --recipe recipe.toml --output results.h5
   konkordia analyse powder.cbf --poni powder.poni --json")]
     Analyse(crate::analyse::args::AnalyseArgs),
+    /// Gives lines of numbers a score by a model, as a recipe asks it: `{"id": 1, "inputs": [12, 3.5]}` on standard
+    /// input gives `{"id": 1, "score": 0.9}`.
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia model hits.onnx < requests.jsonl
+  konkordia model hits.onnx --output score < requests.jsonl | jq .score
+  echo '{\"id\": 1, \"inputs\": [12, 3.5]}' | konkordia model hits.onnx")]
+    Model(crate::model::args::ModelArgs),
     /// Tries rules of a veto on the results in a file.
     #[command(subcommand, help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia veto replay run01_master.h5
@@ -764,7 +771,7 @@ mod tests {
             let before = verb.get_before_help().map(ToString::to_string).unwrap_or_default();
             let examples: Vec<&str> = before.lines().skip(1).map(str::trim).collect();
             assert_eq!(examples.len(), 3, "{}", verb.get_name());
-            for example in examples.iter().filter(|e| !e.contains(['|', '>', '&'])) {
+            for example in examples.iter().filter(|e| !e.contains(['|', '<', '>', '&'])) {
                 let parsed = Cli::try_parse_from(example.split(' '));
                 assert!(parsed.is_ok(), "{example}: {}", parsed.unwrap_err());
             }

@@ -17,6 +17,7 @@ mod doctor;
 mod files;
 mod help;
 mod log;
+mod model;
 mod panics;
 mod pedestal;
 mod repack_args;
@@ -90,6 +91,7 @@ fn dispatch(command: &Command) -> Result<Exit, Failure> {
         Command::Calibration(which) => calibration_verbs::command(which),
         Command::Pedestal(args) => pedestal::command(args),
         Command::Analyse(args) => analyse::command(args),
+        Command::Model(args) => model::command(args),
         Command::Veto(which) => veto::command(which),
         Command::Coincide(args) => coincide::command(args),
         Command::Inspect(args) => files::inspect::command(args),
@@ -121,6 +123,7 @@ fn version(json: bool) {
             &serde_json::json!({
                 "name": "konkordia", "version": env!("CARGO_PKG_VERSION"), "os": std::env::consts::OS, "arch": std::env::consts::ARCH,
                 "instruction_set": machine["instruction_set"],
+                "features": if cfg!(feature = "onnx") { &["onnx"][..] } else { &[] },
             }),
             false,
         );

@@ -1,6 +1,7 @@
 //! The analysis of a run or series while it is measured, from its recipe.
 
 use super::indexing::Indexer;
+use super::model::Scorer;
 use super::pixels::Pixels;
 use super::{metadata, tasks};
 use konkordia_analysis::analyser::{Analyser, Results, Tasks};
@@ -101,6 +102,11 @@ pub fn prepare(
             (analyser.indexer, problem) = (Some(indexer), why.or(problem));
         }
         texts.push(("analysis_indexing_program".to_owned(), json!(settings.program).to_string()));
+    }
+    if let (Some(task), Some(keys)) = (&scene.tasks.model, &recipe.model) {
+        for analyser in &mut analysers {
+            analyser.scorer = Some(Scorer::new(task, keys.answer_timeout, &all, &counter).map_err(wrong)?);
+        }
     }
     if let (Some(size), Some(pixel)) = announced {
         notes = make_all(&mut analysers, size, pixel).map_err(wrong)?;
@@ -210,6 +216,7 @@ struct LiveAnalyser {
     /// For images of one size and type.
     made: Option<Made>,
     indexer: Option<Indexer>,
+    scorer: Option<Scorer>,
 }
 
 struct Made {
@@ -223,7 +230,7 @@ struct Made {
 
 impl LiveAnalyser {
     fn new(scene: &Arc<Scene>) -> Self {
-        Self { scene: Arc::clone(scene), pixels: Pixels::new(), made: None, indexer: None }
+        Self { scene: Arc::clone(scene), pixels: Pixels::new(), made: None, indexer: None, scorer: None }
     }
 
     /// What the columns of a file mean, where that depends on the images: names, and JSON.
@@ -272,6 +279,9 @@ impl ImageAnalyser for LiveAnalyser {
         if let Some(indexer) = &mut self.indexer {
             let spots = made.results.spots.as_ref().map_or(&[][..], |spots| &spots.list.spots);
             indexer.index(spots, made.geometry.as_ref(), of_indexing);
+        }
+        if let Some(scorer) = &mut self.scorer {
+            scorer.score(results);
         }
         let Decision { is_hit, is_rejected } = self.scene.decisions.decide(results);
         Ok(Looked { is_hit, is_rejected })

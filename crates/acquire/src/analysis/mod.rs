@@ -3,6 +3,7 @@
 mod indexing;
 pub mod live;
 pub mod metadata;
+pub mod model;
 pub mod pixels;
 mod programs;
 pub mod tasks;

@@ -3,17 +3,18 @@
 use konkordia_analysis::analyser::{SpotMethod, SpotTask, Tasks};
 use konkordia_analysis::azimuthal::{self, Splitting};
 use konkordia_analysis::geometry::{Geometry, Radial};
+use konkordia_analysis::model::ModelTask;
 use konkordia_analysis::regions::Shape;
 use konkordia_analysis::resolution::{ICE_SETTINGS_VERSION, IceSettings};
 use konkordia_analysis::sparse::Overflow;
 use konkordia_analysis::{dispersion, peakfinder8, salt};
-use konkordia_config::recipe::{self, AzimuthalKeys, Recipe, RegionForm, RegionKeys, SpotKeys};
+use konkordia_config::recipe::{self, AzimuthalKeys, ModelKeys, Recipe, RegionForm, RegionKeys, SpotKeys};
 use serde_json::{Value, json};
 
 /// What a recipe asks. The centre of a region that has none is the beam.
 ///
 /// # Errors
-/// A region about the beam, and no geometry; in words.
+/// A region about the beam, and no geometry; a model that cannot be read; in words.
 pub fn of(recipe: &Recipe, geometry: Option<&Geometry>) -> Result<Tasks, String> {
     Ok(Tasks {
         spots: recipe.spots.as_ref().map(|keys| spots(keys, recipe.hit_spots_min.unwrap_or(u64::MAX))),
@@ -25,9 +26,15 @@ pub fn of(recipe: &Recipe, geometry: Option<&Geometry>) -> Result<Tasks, String>
             let overflow = if recipe.above_none_on_overflow { Overflow::None } else { Overflow::Truncate };
             (recipe.above_pixels_max, overflow)
         }),
+        model: recipe.model.as_ref().map(model).transpose()?,
         hit_rule: recipe.hit_rule.clone(),
         veto_rule: recipe.veto.as_ref().map(|veto| veto.rule.clone()),
     })
+}
+
+fn model(keys: &ModelKeys) -> Result<ModelTask, String> {
+    let (_, sha256) = super::model::read(&keys.file)?;
+    Ok(ModelTask { file: keys.file.clone(), sha256, inputs: keys.inputs.clone(), output: keys.output.clone() })
 }
 
 fn spots(keys: &SpotKeys, hit_spots_min: u64) -> SpotTask {
@@ -142,5 +149,8 @@ pub fn to_json(tasks: &Tasks) -> Value {
     let keep_above = tasks.keep_above.map(|(pixels_max, overflow)| {
         json!({ "pixels_max": pixels_max, "on_overflow": if overflow == Overflow::None { "none" } else { "truncate" } })
     });
-    json!({ "spots": spots, "hit_rule": tasks.hit_rule, "veto_rule": tasks.veto_rule, "level": tasks.level, "above_pixels": keep_above, "regions": tasks.regions.iter().map(|(name, _)| name).collect::<Vec<_>>() })
+    let model = tasks.model.as_ref().map(|ModelTask { file, sha256, inputs, output }| {
+        json!({ "file": file, "sha256": sha256, "inputs": inputs, "output": output })
+    });
+    json!({ "spots": spots, "model": model, "hit_rule": tasks.hit_rule, "veto_rule": tasks.veto_rule, "level": tasks.level, "above_pixels": keep_above, "regions": tasks.regions.iter().map(|(name, _)| name).collect::<Vec<_>>() })
 }

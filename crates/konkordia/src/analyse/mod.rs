@@ -9,6 +9,7 @@ mod reflections;
 mod report;
 
 use crate::console::Progress;
+use crate::model::{self, Model};
 use args::{AnalyseArgs, FramesChoice};
 use images::{Frames, Images};
 use konkordia_acquire::analysis::pixels::Pixels;
@@ -16,6 +17,7 @@ use konkordia_acquire::analysis::tasks;
 use konkordia_analysis::analyser::{Analyser, Results, Tasks};
 use konkordia_analysis::figures::{Decisions, Figures};
 use konkordia_analysis::geometry::Geometry;
+use konkordia_analysis::model::ModelInputs;
 use konkordia_analysis::poni::Poni;
 use konkordia_config::recipe::{self, Recipe};
 use konkordia_core::failure::{Exit, Failure};
@@ -41,6 +43,11 @@ pub fn command(args: &AnalyseArgs) -> Result<Exit, Failure> {
     // Files of results have the pixels above the level as a sparse matrix beside the other numbers.
     let figures = Figures::of(&Tasks { keep_above: None, ..tasks.clone() }, geometry.is_ok()).map_err(cannot)?;
     let decisions = Decisions::new(&tasks, figures.kinds()).map_err(cannot)?;
+    let scorer = tasks.model.as_ref().map(|task| {
+        let inputs = ModelInputs::new(task, figures.kinds()).map_err(cannot)?;
+        Ok::<_, Failure>(Scorer { model: model::of_recipe(task, inputs.numbers())?, inputs })
+    });
+    let scorer = scorer.transpose()?;
     let shape = images.facts.shape;
     let (analyser, left_out) = Analyser::new(&tasks, geometry.as_ref().ok(), &images.facts.usable, shape).map_err(usage)?;
     let all = images.facts.images;
@@ -59,8 +66,8 @@ pub fn command(args: &AnalyseArgs) -> Result<Exit, Failure> {
     report.begin(&images.facts, geometry.as_ref(), &tasks, &analyser, &left_out);
     let mut progress = Progress::new(args.quiet || args.json);
     let order = Order::new(from, workers);
-    let rules = (&figures, &decisions);
-    let work = Work { args, geometry: geometry.as_ref().ok(), tasks: &tasks, rules, to, order: &order };
+    let deciders = Deciders { figures: &figures, scorer: scorer.as_ref(), decisions: &decisions };
+    let work = Work { args, geometry: geometry.as_ref().ok(), tasks: &tasks, deciders, to, order: &order };
     std::thread::scope(|scope| -> Result<(), Failure> {
         let _end = StopOnDrop(&order);
         let mut own = Some((images, analyser));
@@ -114,12 +121,25 @@ fn geometry(args: &AnalyseArgs, images: &Images) -> Result<Result<Geometry, Stri
     Ok(Ok(geometry))
 }
 
+/// The model of the recipe. The threads share it.
+struct Scorer {
+    model: Model,
+    inputs: ModelInputs,
+}
+
+/// What decides about an image, in this order.
+struct Deciders<'a> {
+    figures: &'a Figures,
+    scorer: Option<&'a Scorer>,
+    decisions: &'a Decisions,
+}
+
 /// What the threads need.
 struct Work<'a> {
     args: &'a AnalyseArgs,
     geometry: Option<&'a Geometry>,
     tasks: &'a Tasks,
-    rules: (&'a Figures, &'a Decisions),
+    deciders: Deciders<'a>,
     /// Behind the last image.
     to: u64,
     order: &'a Order,
@@ -127,11 +147,16 @@ struct Work<'a> {
 
 impl Work<'_> {
     fn decided(&self, results: Results) -> Done {
-        let (figures, decisions) = self.rules;
+        let Deciders { figures, scorer, decisions } = self.deciders;
         let mut numbers = vec![0; figures.numbers()];
         figures.fill(&results, &mut numbers);
+        let score = scorer.map(|Scorer { model, inputs }| {
+            let score = model.score(&inputs.gather(&numbers));
+            inputs.put(score.as_ref().ok().copied(), &mut numbers);
+            score
+        });
         let decision = decisions.decide(&mut numbers);
-        Done { results, figures: numbers, decision }
+        Done { results, figures: numbers, score, decision }
     }
 
     /// One thread: an image after the other, with files and an analyser of its own.

@@ -16,6 +16,8 @@ pub struct Done {
     pub results: Results,
     /// Those that files and rules take, as numbers.
     pub figures: Vec<u64>,
+    /// What the model says of it, or why nothing; `None` if there is no model.
+    pub score: Option<Result<f32, String>>,
     /// What the rules say; of spots without a rule whether they make a hit.
     pub decision: Decision,
 }

@@ -30,6 +30,7 @@ struct Summary {
     spots: u64,
     hits: u64,
     rejected: u64,
+    unscored: u64,
     has_spots: bool,
     looks_for_spots: bool,
     has_hits: bool,
@@ -98,7 +99,7 @@ impl Report {
 
     fn image_text(&self, image: u64, outcome: &Outcome) -> String {
         let number = text::count(image);
-        let Done { results, decision, .. } = match outcome {
+        let Done { results, score, decision, .. } = match outcome {
             Outcome::Done(done) => &**done,
             Outcome::Absent => return format!("{number:>9}  was never written"),
             Outcome::Failed(why) => return format!("{number:>9}  FAILED: {why}"),
@@ -113,6 +114,10 @@ impl Report {
         });
         let shown = shown.map(|(_, what)| what.to_owned());
         let above = results.above.map(|above| format!("{} above the level", text::count(above)));
+        let score = score.as_ref().map(|score| match score {
+            Ok(score) => format!("score {score:.3}"),
+            Err(why) => format!("NO SCORE: {why}"),
+        });
         Self::line(&[
             &number,
             &of(&|spots| text::count(spots.list.found)),
@@ -128,6 +133,7 @@ impl Report {
             &regions
                 .chain(shown)
                 .chain(above)
+                .chain(score)
                 .chain(decision.is_rejected.then(|| "rejected".into()))
                 .collect::<Vec<_>>()
                 .join(", "),
@@ -135,7 +141,7 @@ impl Report {
     }
 
     fn image_json(&self, image: u64, outcome: &Outcome) -> Value {
-        let Done { results, decision, .. } = match outcome {
+        let Done { results, score, decision, .. } = match outcome {
             Outcome::Done(done) => &**done,
             Outcome::Absent => return json!({ "event": "image", "image": image, "status": "absent" }),
             Outcome::Failed(why) => return json!({ "event": "image", "image": image, "status": "failed", "why": why }),
@@ -160,6 +166,8 @@ impl Report {
             "spots": spots.as_ref().map(|spots| spots_json(spots, decision.is_hit)),
             "is_hit": (spots.is_some() || self.summary.has_hits).then_some(decision.is_hit),
             "is_rejected": self.summary.has_veto.then_some(decision.is_rejected),
+            "model_score": score.as_ref().and_then(|score| score.as_ref().ok()),
+            "model_problem": score.as_ref().and_then(|score| score.as_ref().err()),
             "is_salt": spots.as_ref().map(|spots| spots.shows_salt), "is_ice": spots.as_ref().map(|spots| spots.shows_ice),
             "beam_shift_px": beam_shift_px.filter(|shift| shift[0].is_finite()),
             "background": spots.as_ref().and_then(|spots| spots.background),
@@ -170,15 +178,15 @@ impl Report {
 
     /// The summary, and the exit code: 1 if an image could not be analysed.
     pub fn end(self) -> Exit {
-        let Summary { images, absent, failed, spots, hits, rejected, has_spots, looks_for_spots, has_hits, has_veto } =
+        let Summary { images, absent, failed, spots, hits, rejected, unscored, has_spots, looks_for_spots, has_hits, has_veto } =
             self.summary;
         let has_hits = has_spots || has_hits;
         let analysed = images - absent - failed;
         let hit_rate = (has_hits && analysed > 0).then(|| hits as f64 / analysed as f64);
-        let exit = if failed > 0 || looks_for_spots && !has_spots { Exit::Incomplete } else { Exit::Complete };
+        let exit = if failed + unscored > 0 || looks_for_spots && !has_spots { Exit::Incomplete } else { Exit::Complete };
         if self.is_json {
             let end = json!({
-                "event": "end", "images": images, "analysed": analysed, "absent": absent, "failed": failed,
+                "event": "end", "images": images, "analysed": analysed, "absent": absent, "failed": failed, "unscored": unscored,
                 "spots": has_spots.then_some(spots), "hits": has_hits.then_some(hits), "hit_rate": hit_rate,
                 "rejected": has_veto.then_some(rejected), "exit_code": exit as u8,
             });
@@ -191,10 +199,11 @@ impl Report {
                 |count: u64, what: &str| if count > 0 { format!(", {} {what}", text::count(count)) } else { String::new() };
             let veto = if has_veto { format!(", {} rejected", text::count(rejected)) } else { String::new() };
             console::to_stdout(&format!(
-                "\n{} images analysed{rate}{veto}{}{}",
+                "\n{} images analysed{rate}{veto}{}{}{}",
                 text::count(analysed),
                 trouble(absent, "never written"),
-                trouble(failed, "FAILED")
+                trouble(failed, "FAILED"),
+                trouble(unscored, "WITHOUT A SCORE")
             ));
         }
         exit
@@ -212,6 +221,7 @@ impl Summary {
                     self.has_spots = true;
                     self.spots += spots.list.found;
                 }
+                self.unscored += u64::from(matches!(done.score, Some(Err(_))));
                 self.hits += u64::from(done.decision.is_hit);
                 self.rejected += u64::from(done.decision.is_rejected);
             }

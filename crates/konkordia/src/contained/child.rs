@@ -45,10 +45,15 @@ pub fn begin(number: &str, task: &Task) -> Result<(), Failure> {
         ));
     }
     PARENT.get_or_init(|| parent);
+    restrict_or_note(task);
+    Ok(())
+}
+
+/// Restricts this process and its threads, or says why that cannot be.
+pub fn restrict_or_note(task: &Task) {
     if let Err(error) = restrict(task) {
         console::to_stderr(&format!("note: the files are read with all rights of this user, they cannot be restricted: {error}"));
     }
-    Ok(())
 }
 
 /// From here on this process and its threads write only where `task` says, start no program, and use no TCP or UDP

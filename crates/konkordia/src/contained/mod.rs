@@ -17,6 +17,11 @@ use task::Task;
 
 pub use child::parent_id;
 
+/// From here on this process writes no file, starts no program and uses no TCP or UDP port; see [`child`].
+pub fn restrict_to_reading() {
+    child::restrict_or_note(&Task::default());
+}
+
 /// Does the work of `command`, in a child if it reads files that may come from others.
 ///
 /// # Errors

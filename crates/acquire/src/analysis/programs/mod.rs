@@ -98,6 +98,11 @@ impl Asker {
         }
     }
 
+    /// The longest time for an answer, from now on.
+    pub(super) fn set_answer_timeout(&mut self, limit: Duration) {
+        self.answer_timeout = limit;
+    }
+
     /// Ends the program.
     fn give_up(&mut self, why: &str) {
         (self.program, self.late_since) = (None, None);

@@ -4,6 +4,8 @@
 use crate::hooks;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
 use konkordia_core::failure::reason;
+use konkordia_engine::hand_over::NICE;
+use rustix::process::{Pid, setpriority_process};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -38,6 +40,8 @@ impl Program {
         // A Ctrl-C for the service does not reach it.
         command.process_group(0);
         let mut child = command.spawn().map_err(|error| format!("it cannot be started: {}", reason(&error)))?;
+        // As the threads that ask it. If that is refused, it works as well.
+        let _ = setpriority_process(Some(Pid::from_child(&child)), NICE);
         let said = hooks::listen(&mut child);
         let pipes = child.stdin.take().zip(child.stdout.take());
         let ((requests, to_write), (to_take, lines)) = (bounded(1), bounded(LINES_MAX));
