@@ -5,12 +5,14 @@ import re
 import time
 import urllib.request
 
+import h5py
 import numpy as np
 import zmq
 from driving import free_ports, program, simulate
 from service import Service, free_port, write_config
 from streams import Stins
 from test_analyse import DIALS, recipe
+from test_live_analysis import of_file, same_bits
 from test_calibration import take, truth
 from test_results import calibration
 
@@ -122,6 +124,49 @@ def test_empty_images_of_a_stream(tmp_path, serve):
     service.until_logged(lambda line: "alarms.program" in line and "/no/such/program" in line)
 
 
+def test_strong_light_in_a_stream(tmp_path, serve):
+    by = recipe(tmp_path, above={"level": 1000}, hits={"rule": "saturated_pixels > 0 || max_value > 500"})
+    limits = '[alarms]\nvalue_max = 500.0\nsaturated_max = 5\n'
+    service = serve(extra=f'[analysis]\nrecipe = "{by}"\n{limits}', run="stall_timeout_s = 20")
+    stins, numbers = Stins(), iter(range(10**6))
+
+    def send(seconds, **spot):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            image = np.full((50, 60), 3, np.uint16)
+            # 65535 says that nothing was measured, 65532 that it was too much.
+            image[:, 30], image[:10, 5] = 65535, spot.get("saturated", 3)
+            image[20, 20] = spot.get("strong", 3)
+            service.send(stins.image(next(numbers), image))
+            time.sleep(0.02)
+
+    service.send(stins.start())
+    send(1.0)
+    assert not any(alarm["raised"] for alarm in alarms(service).values())
+    send(1.0, strong=501)
+    message = until(service, "strong", True)["message"]
+    assert "501" in message and "more than 500" in message and not alarms(service)["saturated"]["raised"]
+    send(1.0, saturated=65532)
+    assert "10" in until(service, "saturated", True)["message"]
+    send(3.5)
+    for name in ("strong", "saturated"):
+        until(service, name, False)
+    service.send(stins.end())
+    file = service.file(1)
+    with h5py.File(file.path) as master:
+        columns = {name: set_[()] for name, set_ in master["/entry/konkordia/images"].items()}
+    looked = columns["is_analysed"] == 1
+    strong, saturated = columns["max_value"] == 501, columns["saturated_pixels"] == 10
+    assert strong.any() and saturated.any() and looked.sum() > 50
+    assert (columns["is_hit"][looked] == (strong | saturated)[looked]).all()
+    assert set(columns["missing_pixels"][looked]) == {50} and set(columns["valid_pixels"][looked & ~saturated]) == {2950}
+    assert set(columns["sum_value"][looked & ~strong & ~saturated]) == {3 * 2950}
+    # From the file again: the same, and rules know the same.
+    again = of_file(tmp_path, file.path, by)
+    for name in ("valid_pixels", "missing_pixels", "saturated_pixels", "min_value", "max_value", "sum_value", "is_hit"):
+        assert same_bits(columns[name][looked], again[name][looked]), name
+
+
 def test_a_beam_beside_its_centre(tmp_path, serve):
     facts = "energy_kev = 12.4\ndetector_distance_mm = 100.0\nbeam_center_x_px = 150.0\nbeam_center_y_px = 130.0\npixel_size_um = 172.0\n"
     cake = {"bins": 80, "range": [0.5, 1.5], "azimuth_bins": 16, "beam_ring": [0.7, 1.3]}
@@ -198,7 +243,7 @@ def test_old_and_drifting_pedestals(bench):
 
 
 def test_limits_that_make_no_sense_are_refused(tmp_path):
-    for line, words in [("loss_ratio = 2.0", "loss_ratio"), ("window_s = 0.1", "window_s"), ("empty_s = 3", "unknown key 'empty_s'"), ("pedestal_age_hours = 3", "without such a calibration"), ("pedestal_drift_adu = 3", "without [tracking]")]:
+    for line, words in [("loss_ratio = 2.0", "loss_ratio"), ("window_s = 0.1", "window_s"), ("empty_s = 3", "unknown key 'empty_s'"), ("pedestal_age_hours = 3", "without such a calibration"), ("pedestal_drift_adu = 3", "without [tracking]"), ("value_max = 3.0", "alarms.value_max without [analysis]"), ("saturated_max = 3", "alarms.saturated_max without [analysis]")]:
         path = tmp_path / "run.toml"
         path.write_text(f'[detector]\ntype = "stream"\n[source]\nprotocol = "stins"\nupstreams = "tcp://127.0.0.1:1"\n[output]\ndirectory = "{tmp_path}"\nprefix = "s"\n[alarms]\n{line}\n')
         done = program("serve", "-c", path, "--listen", "127.0.0.1:0", check=3)

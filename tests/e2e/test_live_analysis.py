@@ -36,7 +36,7 @@ def of_file(folder, master, recipe, name="again.h5", *options):
     with h5py.File(folder / name) as file:
         group = file["/entry_1/result_1"]
         arrays = {key: value for key, value in group.items() if isinstance(value, h5py.Dataset)}
-        return {key: group[key][()] for key in arrays if group[key].ndim and group[key].dtype.kind in "uf" and key not in ("image", "profile_axis")}
+        return {key: group[key][()] for key in arrays if group[key].ndim and group[key].dtype.kind in "iuf" and key not in ("image", "profile_axis")}
 
 
 def has_pixels(columns, path):
@@ -62,15 +62,23 @@ def test_a_jungfrau_has_the_numbers_that_its_file_gives(tmp_path, workers):
     tables = lyso_tables(images=20, stall_timeout_s=3)
     tables["detector"] |= GEOMETRY
     tables["analysis"] = {"recipe": by.name, "workers": workers, "queue_images": 64}
+    tables["image_metadata"] = {"pulse_id": "bunch_id"}
     receiver = bench.receive(bench.config(**tables))
     simulate("jungfrau", "--to", bench.to, "--rate", 40, "--raw", *lyso_raw()[:5], "--images", 20, "--loss", 0.0005)
     _, report = receiver.finish()
     assert report is not None and report["balances"], receiver.errors
     master = Master(bench.master)
     again = of_file(tmp_path, bench.master, by)
-    assert {"spots", "peakXPosRaw", "profile_sigma", "region_sum", "pixels_above"} <= set(again)
+    assert {"spots", "peakXPosRaw", "profile_sigma", "region_sum", "pixels_above", "max_value", "pulse_id"} <= set(again)
     for name, column in again.items():
         assert same_bits(master.columns[name], column), name
+    # What the run has measured and been told is known to rules, and stands in the lines of the images.
+    top = int(master.columns["max_value"].max())
+    by.write_text(by.read_text().replace("spots_min = 3", f'rule = "max_value == {top} && pulse_id >= 0 && missing_pixels >= 0"'))
+    lines = [json.loads(line) for line in program("analyse", bench.master, "--recipe", by, "--json", check=0).stdout.splitlines()]
+    assert [line["is_hit"] for line in lines[1:-1]] == (master.columns["max_value"] == top).tolist()
+    assert [line["sum_value"] for line in lines[1:-1]] == master.columns["sum_value"].tolist()
+    by.write_text(toml(**ALL))
     assert master.columns["is_analysed"].all() and (master.columns["spots"] > 3).all()
     assert report["images"]["partial"] > 0, "some packets were lost"
     # The file says by what recipe, and is whole.
@@ -121,9 +129,13 @@ def test_a_stream_has_the_numbers_that_its_file_gives(tmp_path, serve, workers):
         columns = master["/entry/konkordia/images"]
         live = {name: columns[name][()] for name in columns}
     again = of_file(tmp_path, file.path, by)
-    assert {"spots", "peakXPosRaw", "profile_intensity", "region_sum", "pixels_above"} <= set(again)
+    assert {"spots", "peakXPosRaw", "profile_intensity", "region_sum", "pixels_above", "max_value"} <= set(again)
     for name, column in again.items():
         assert same_bits(live[name], column), name
+    # The highest number of the type says that nothing was measured.
+    assert (live["missing_pixels"] == 1).all() and (live["valid_pixels"] == 64 * 80 - 1).all()
+    measured = np.where(images == 2**32 - 1, 0, images)
+    assert live["max_value"].tolist() == measured.max((1, 2)).tolist() and live["sum_value"].tolist() == measured.sum((1, 2)).tolist()
     has_pixels(live, tmp_path / "again.h5")
     assert (live["pixels_above"] > 50).any() and (live["pixels_above"] <= 50).any(), "some lists are cut"
     assert live["is_analysed"].all() and live["is_hit"].any()
@@ -375,7 +387,7 @@ def test_rules_of_files_and_what_is_wrong_in_them(tmp_path):
     again = replayed(tmp_path / "r.h5")
     assert (again["rule"], again["rejected"], again["stored"]["differ"]) == ("is_hit == 1", 5, 0)
     assert replayed(tmp_path / "r.h5", "--rule", "max(peakTotalIntensity) > 1e9")["rejected"] == 0
-    for rule, words in [("spotz > 5", "there is no result 'spotz'"), ("spots", "it is a number"), ("spots >", "column"), ("max_value > 1", "max_value")]:
+    for rule, words in [("spotz > 5", "there is no result 'spotz'"), ("spots", "it is a number"), ("spots >", "column"), ("max_values > 1", "max_value")]:
         assert words in program("veto", "replay", tmp_path / "r.h5", "--rule", rule, check=2).stderr, rule
         by.write_text(toml(**tables | {"veto": {"rule": rule}}))
         refused = program("analyse", file, "--recipe", by, check=3).stderr

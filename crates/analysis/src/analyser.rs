@@ -13,8 +13,11 @@ use crate::resolution;
 use crate::salt;
 use crate::sparse::{Overflow, SparsePixels, count_above};
 use crate::spot::SpotList;
+use konkordia_core::frame_header::ColumnType;
+use konkordia_core::results::{PIXEL_RESULTS, ResultKind};
 use konkordia_kernels::Isa;
 use konkordia_kernels::azimuthal::Summed;
+use konkordia_kernels::stats::{self, PixelStats, Wide};
 
 /// What is asked.
 #[derive(Clone, Debug, Default)]
@@ -32,6 +35,9 @@ pub struct Tasks {
     /// Most of these pixels of an image that are kept, and what becomes of an image with more; `None`: they are only
     /// counted.
     pub keep_above: Option<(usize, Overflow)>,
+    /// The results of the pixels ([`konkordia_core::results::pixel_results`]) are made too, of these kinds; `None`: who
+    /// has made the image has made them.
+    pub of_pixels: Option<&'static [ResultKind; PIXEL_RESULTS]>,
     /// A model of the user gives each image a score.
     pub model: Option<ModelTask>,
     /// An image is a hit if this rule holds, instead of by its spots.
@@ -109,6 +115,8 @@ pub struct Results {
     pub above: Option<u64>,
     /// These pixels, if they are kept.
     pub above_pixels: Option<SparsePixels>,
+    /// The bits of the results of the pixels, if they are made.
+    pub of_pixels: Option<[u64; PIXEL_RESULTS]>,
 }
 
 /// The spots of an image and what follows from them.
@@ -144,6 +152,7 @@ pub struct Analyser {
     regions: Vec<Region>,
     level: Option<f32>,
     keep_above: Option<(usize, Overflow)>,
+    of_pixels: Option<&'static [ResultKind; PIXEL_RESULTS]>,
     geometry: Option<Geometry>,
 }
 
@@ -188,7 +197,8 @@ impl Analyser {
         let regions = tasks.regions.iter().map(|(name, shape)| Region::new(name, shape, columns, usable)).collect();
         let (usable, geometry) = (usable.to_vec(), geometry.cloned());
         let (level, keep_above) = (tasks.level, tasks.keep_above.filter(|_| tasks.level.is_some()));
-        Ok((Self { usable, finder, integrator, beam_ring, regions, level, keep_above, geometry }, left_out))
+        let of_pixels = tasks.of_pixels;
+        Ok((Self { usable, finder, integrator, beam_ring, regions, level, keep_above, of_pixels, geometry }, left_out))
     }
 
     /// Room for the results of an image.
@@ -211,6 +221,7 @@ impl Analyser {
             regions: vec![RegionValues::default(); self.regions.len()],
             above: None,
             above_pixels,
+            of_pixels: None,
         }
     }
 
@@ -273,8 +284,25 @@ impl Analyser {
             pixels.take(isa, plane, &self.usable, level);
             pixels.found
         });
+        out.of_pixels = self.of_pixels.map(|kinds| {
+            let mut stats = PixelStats::<P::Wide>::default();
+            stats::add_within(isa, plane.pixels, &self.usable, (plane.low, plane.high), &mut stats);
+            bits(&stats, kinds)
+        });
         Ok(())
     }
+}
+
+/// The statistics as results of these kinds, whose values are integers or floats.
+fn bits<W: Wide>(stats: &PixelStats<W>, kinds: &[ResultKind; PIXEL_RESULTS]) -> [u64; PIXEL_RESULTS] {
+    let (min, max) = stats.range().unwrap_or_default();
+    let values = [min, max, stats.sum].map(W::to_f64);
+    let [min, max, sum] = match kinds[3].number {
+        ColumnType::F64 => values.map(f64::to_bits),
+        _ if W::IS_FLOAT => values.map(|value| (value as i64).cast_unsigned()),
+        _ => [min, max, stats.sum].map(W::bits),
+    };
+    [stats.valid, stats.missing, stats.saturated, min, max, sum]
 }
 
 impl SpotResults {

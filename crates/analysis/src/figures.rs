@@ -57,9 +57,10 @@ impl Figures {
             let lists = [kinds::ABOVE_INDEX, kinds::ABOVE_VALUE].map(|kind| ResultKind { length, ..kind });
             list.extend([kinds::STORED_ABOVE].into_iter().chain(lists));
         }
+        list.extend(tasks.of_pixels.into_iter().flatten());
         list.extend(tasks.model.iter().map(|_| kinds::MODEL_SCORE));
         let figures = Self { kinds: list, decisions, above_max, has_model: tasks.model.is_some() };
-        let numbers = figures.numbers();
+        let numbers = figures.numbers() - tasks.of_pixels.map_or(0, |kinds| kinds.len());
         if numbers > ANALYSIS_NUMBERS_MAX {
             return Err(format!(
                 "{numbers} numbers for each image (three for each spot of spots_max, one or two for each bin of the profile or \
@@ -133,6 +134,9 @@ impl Figures {
             put(&mut one(pixels.indices.len() as u64), 1);
             put(&mut pixels.indices.iter().map(|index| u64::from(*index)), length);
             put(&mut pixels.values.iter().map(|value| value.to_bits()), length);
+        }
+        for number in results.of_pixels.into_iter().flatten() {
+            put(&mut one(number), 1);
         }
         if self.has_model {
             put(&mut one(f64::NAN.to_bits()), 1);

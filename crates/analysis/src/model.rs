@@ -2,7 +2,6 @@
 //! not known here.
 
 use konkordia_core::frame_header::ColumnType;
-use konkordia_core::pixel::Number;
 use konkordia_core::results::analysis::{IS_HIT, IS_REJECTED, MODEL_SCORE};
 use konkordia_core::results::{self, ResultKind};
 use std::path::PathBuf;
@@ -59,11 +58,7 @@ impl ModelInputs {
     /// of float32 is the end of that.
     pub fn gather(&self, bits: &[u64]) -> Vec<f32> {
         let number = |bits: &u64, of: ColumnType| {
-            let number = match of.number(*bits) {
-                Number::Signed(n) => n as f64,
-                Number::Unsigned(n) => n as f64,
-                Number::Float(n) => n,
-            };
+            let number = of.number(*bits).to_f64();
             if number.is_nan() { 0.0 } else { number.clamp(f64::from(f32::MIN), f64::from(f32::MAX)) as f32 }
         };
         let places = self.places.iter();

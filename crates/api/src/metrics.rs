@@ -14,7 +14,6 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use konkordia_acquire::handle::{Detector, DetectorStatistics, DetectorStatus, PublicState, SpoolStatus, StateWord};
 use konkordia_core::latency::QUANTILES;
-use konkordia_core::pixel::Number;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::MetricType;
@@ -294,11 +293,7 @@ impl Snapshot {
     fn add_results(&mut self, detector: &dyn Detector) {
         let Some(results) = detector.images().newest_results() else { return };
         for (kind, bits) in results.iter().filter(|(kind, _)| kind.is_single()) {
-            let value = match kind.number.number(bits[0]) {
-                Number::Signed(value) => value as f64,
-                Number::Unsigned(value) => value as f64,
-                Number::Float(value) => value,
-            };
+            let value = kind.number.number(bits[0]).to_f64();
             let labels = vec![("detector", detector.name().to_owned()), ("result", kind.name.to_owned())];
             self.add("newest_image", labels, value);
         }

@@ -42,7 +42,16 @@ pub struct AlarmSettings {
 
 impl AlarmSettings {
     /// Refuses alarms that could never be raised. `run` is the configuration of packets; `None`: a stream.
-    pub(super) fn check(&self, run: Option<&Config>, t: &Table, d: &mut Diagnostics) {
+    pub(super) fn check(&self, run: Option<&Config>, is_analysed: bool, t: &Table, d: &mut Diagnostics) {
+        let of_pixels = [
+            ("value_max", self.value_max.is_some()),
+            ("saturated_max", self.saturated_max.is_some()),
+            ("invalid_max", self.invalid_max.is_some()),
+        ];
+        for (key, _) in of_pixels.into_iter().filter(|(_, is_on)| *is_on && run.is_none() && !is_analysed) {
+            let why = "nothing looks at the pixels of images that come whole, unless they are analysed";
+            d.add(t.span(key), format!("alarms.{key} without [analysis]"), why, "give [analysis] recipe, or remove the line");
+        }
         let calibration = run.and_then(|run| run.calibration.as_ref());
         if self.pedestal_age.is_some() && !calibration.is_some_and(|files| files.kind == CalibrationKind::Konkordia) {
             let why = "only calibration files of `konkordia pedestal` say when pedestals were taken";

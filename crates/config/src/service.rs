@@ -271,8 +271,11 @@ fn detector(document: &Document, d: &mut Diagnostics, file: &Path, text: &str) -
         DetectorKindConfig::Udp(Box::new(Config::read(document, d, file, text)?))
     };
     if let Some(settings) = &alarms {
-        let run = if let DetectorKindConfig::Udp(config) = &kind { Some(config.as_ref()) } else { None };
-        settings.check(run, document.table("alarms"), d);
+        let (run, analysis) = match &kind {
+            DetectorKindConfig::Udp(config) => (Some(config.as_ref()), &config.analysis),
+            DetectorKindConfig::Stream(config) => (None, &config.analysis),
+        };
+        settings.check(run, analysis.is_some(), document.table("alarms"), d);
     }
     Some(DetectorConfig {
         name,

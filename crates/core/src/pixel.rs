@@ -60,6 +60,28 @@ pub enum Number {
     Float(f64),
 }
 
+impl Number {
+    /// As `f64`; whole numbers beyond 2^53 are rounded.
+    pub fn to_f64(self) -> f64 {
+        match self {
+            Self::Signed(value) => value as f64,
+            Self::Unsigned(value) => value as f64,
+            Self::Float(value) => value,
+        }
+    }
+}
+
+/// Null if JSON cannot express it (NaN, infinity).
+impl From<Number> for serde_json::Value {
+    fn from(number: Number) -> Self {
+        match number {
+            Number::Signed(value) => value.into(),
+            Number::Unsigned(value) => value.into(),
+            Number::Float(value) => value.into(),
+        }
+    }
+}
+
 impl PixelType {
     /// Types that images in files can have.
     pub const ALL: [Self; 10] = [

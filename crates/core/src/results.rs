@@ -6,7 +6,7 @@
 //! what is listed.
 
 use crate::frame_header::ColumnType;
-use crate::pixel::{Number, PixelType};
+use crate::pixel::PixelType;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
@@ -87,6 +87,11 @@ pub fn pixel_results(pixel: PixelType) -> &'static [ResultKind; PIXEL_RESULTS] {
     if pixel.is_float() { &OF_FLOATS } else { &OF_INTEGERS }
 }
 
+/// Whether this is the name of a result of the pixels.
+pub fn is_of_pixels(name: &str) -> bool {
+    OF_INTEGERS.iter().any(|kind| kind.name == name)
+}
+
 /// Where the results of the pixels stand among others.
 #[derive(Clone, Copy, Debug)]
 pub struct PixelPlace {
@@ -116,15 +121,16 @@ impl PixelPlace {
         own.iter().zip(&OF_INTEGERS).all(|(kind, same)| kind.name == same.name).then(|| Self { at, value: own[4].number })
     }
 
+    /// The place of the first of them.
+    pub fn begin(&self) -> usize {
+        self.at
+    }
+
     /// Of an image with these numbers.
     pub fn read(&self, bits: &[u64]) -> OfPixels {
         let [valid, missing, saturated, _, highest, _] = std::array::from_fn(|n| bits[self.at + n]);
-        let highest = match self.value.number(highest) {
-            Number::Signed(value) => value as f64,
-            Number::Unsigned(value) => value as f64,
-            Number::Float(value) => value,
-        };
-        OfPixels { valid, missing, saturated, highest: (valid > 0).then_some(highest) }
+        let highest = (valid > 0).then(|| self.value.number(highest).to_f64());
+        OfPixels { valid, missing, saturated, highest }
     }
 }
 
@@ -341,12 +347,18 @@ pub mod analysis {
 
 /// What a column of this name means; `None` if no result has this name.
 pub fn meaning(name: &str) -> Option<&'static str> {
-    OF_INTEGERS.iter().chain(&metadata::ALL).chain(&analysis::ALL).find(|kind| kind.name == name).map(|kind| kind.meaning)
+    OF_INTEGERS
+        .iter()
+        .chain(&metadata::ALL)
+        .chain(&analysis::ALL)
+        .chain(&indexing::ALL)
+        .find(|kind| kind.name == name)
+        .map(|kind| kind.meaning)
 }
 
 /// The kind of a column of this name and type with so many numbers per image; `None` if no result is like it.
 pub fn known(name: &str, number: ColumnType, length: usize) -> Option<ResultKind> {
-    let all = OF_INTEGERS.iter().chain(&OF_FLOATS).chain(&metadata::ALL).chain(&analysis::ALL);
+    let all = OF_INTEGERS.iter().chain(&OF_FLOATS).chain(&metadata::ALL).chain(&analysis::ALL).chain(&indexing::ALL);
     all.copied().find(|kind| kind.name == name && kind.number == number).map(|kind| ResultKind { length, ..kind })
 }
 
@@ -414,11 +426,7 @@ impl ImageResults {
     /// The results as a JSON object: a number, or a list if a result is an array, without entries that are not used. A
     /// number that JSON cannot express (NaN, infinity) is null.
     pub fn to_json(&self) -> Map<String, Value> {
-        let number = |kind: &ResultKind, bits: u64| match kind.number.number(bits) {
-            Number::Signed(value) => value.into(),
-            Number::Unsigned(value) => value.into(),
-            Number::Float(value) => value.into(),
-        };
+        let number = |kind: &ResultKind, bits: u64| Value::from(kind.number.number(bits));
         let value = |(kind, bits): (&ResultKind, &[u64])| match bits {
             [one] if kind.is_single() => number(kind, *one),
             all => all.iter().take(self.used(kind)).map(|bits| number(kind, *bits)).collect(),

@@ -147,6 +147,10 @@ impl ImageObserver for ResultsTally {
             (0..2).for_each(|axis| tally.beam_shifts_px[axis] += shift[axis]);
         }
         let Some(place) = places.pixels else { return };
+        // Where the analysis makes them, they stand behind its own first result, and images without it have none.
+        if places.is_analysed.is_some_and(|at| at < place.begin() && bits[at] == 0) {
+            return;
+        }
         let OfPixels { valid, missing, saturated, highest } = place.read(bits);
         tally.saturated_max = tally.saturated_max.max(Some(saturated));
         let higher = |value: f64| tally.value_max.is_none_or(|before| value > before);

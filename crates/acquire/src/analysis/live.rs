@@ -15,7 +15,7 @@ use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::image_metadata::ImageMetadata;
 use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::AnalysisPlan;
-use konkordia_core::results::{self, ResultKind};
+use konkordia_core::results::{self, PixelPlace, ResultKind};
 use konkordia_core::series::SeriesStart;
 use konkordia_engine::hand_over::{ImageAnalyser, Looked, SeriesAnalysis, Veto};
 use konkordia_engine::plane::PixelPlane;
@@ -77,7 +77,11 @@ pub fn prepare(
     // Where the beam meets the detector does not depend on the size of the image.
     let (size, pixel) = (announced.0.unwrap_or([1, 1]), announced.1.unwrap_or(PixelType::Uint16));
     let geometry = Geometry::of_run(size, &facts_of(size, pixel).metadata);
-    let tasks = tasks::of(&recipe, geometry.as_ref().ok()).map_err(wrong)?;
+    let mut tasks = tasks::of(&recipe, geometry.as_ref().ok()).map_err(wrong)?;
+    if PixelPlace::find(before).is_none() {
+        // Where it is not known whether pixels are integers, their values are floats.
+        tasks.of_pixels = Some(results::pixel_results(announced.1.unwrap_or(PixelType::Float32)));
+    }
     let figures = Figures::of(&tasks, geometry.is_ok()).map_err(wrong)?;
     let counter = Arc::default();
     let hands_over = tasks.spots.as_ref().is_some_and(|spots| spots.spots_max > 0);

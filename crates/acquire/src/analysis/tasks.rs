@@ -26,6 +26,7 @@ pub fn of(recipe: &Recipe, geometry: Option<&Geometry>) -> Result<Tasks, String>
             let overflow = if recipe.above_none_on_overflow { Overflow::None } else { Overflow::Truncate };
             (recipe.above_pixels_max, overflow)
         }),
+        of_pixels: None,
         model: recipe.model.as_ref().map(model).transpose()?,
         hit_rule: recipe.hit_rule.clone(),
         veto_rule: recipe.veto.as_ref().map(|veto| veto.rule.clone()),

@@ -1,7 +1,6 @@
 //! A checked rule, ready to be computed.
 
 use konkordia_core::frame_header::ColumnType;
-use konkordia_core::pixel;
 
 /// The bits of all results of an image.
 #[derive(Clone, Copy)]
@@ -70,11 +69,7 @@ pub(super) enum Calculate {
 
 impl Place {
     fn value(&self, results: Results<'_>, entry: usize) -> f64 {
-        match self.number.number(results.0[self.at + entry]) {
-            pixel::Number::Signed(value) => value as f64,
-            pixel::Number::Unsigned(value) => value as f64,
-            pixel::Number::Float(value) => value,
-        }
+        self.number.number(results.0[self.at + entry]).to_f64()
     }
 
     fn used(&self, results: Results<'_>) -> usize {

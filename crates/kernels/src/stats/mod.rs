@@ -26,6 +26,23 @@ pub fn add<P: Measured>(isa: Isa, pixels: &[P], stats: &mut PixelStats<P::Wide>)
     }
 }
 
+/// Adds the pixels of an image in which the values `low ..= high` are measurements, if the pixel is usable. Pixels that
+/// are not usable count as nothing; above the range, but for the special values of the type, they are saturated. NaN is
+/// nothing.
+///
+/// # Panics
+/// If it is not known of each pixel whether it is usable.
+pub fn add_within<P: Measured>(isa: Isa, pixels: &[P], usable: &[bool], (low, high): (P, P), stats: &mut PixelStats<P::Wide>) {
+    assert_eq!(pixels.len(), usable.len());
+    match isa.usable() {
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => avx512::add_within(pixels, usable, (low, high), stats),
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => avx2::add_within(pixels, usable, (low, high), stats),
+        _ => scalar::add_within(pixels, usable, (low, high), stats),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,6 +104,52 @@ mod tests {
         check::<i32>();
         check::<u32>();
         check::<f32>();
+    }
+
+    fn check_within<P: Measured>() {
+        for (n, count) in [0, 1, 15, 16, 17, 255, 256, 257, 700, 4097, 40_001].into_iter().enumerate() {
+            for (rarity, low, high) in [(2, -3.0, 900.0), (50, 5.0, 4000.0), (100_000, -1e9, 1e9)] {
+                let (low, high) = (P::from_photons(low), P::from_photons(high));
+                let (low, high) =
+                    (if low.is_number() { low } else { P::VALID_MIN }, if high.is_number() { high } else { P::VALID_MAX });
+                let pixels = pixels::<P>(count, rarity, n as u64 + rarity);
+                let usable: Vec<bool> = (0..count).map(|n| n % 640 < 600 || rarity == 50).collect();
+                let used = || pixels.iter().zip(&usable).filter(|(_, usable)| **usable).map(|(pixel, _)| *pixel);
+                let valid: Vec<f64> = used().filter(|p| *p >= low && *p <= high).map(P::to_f64).collect();
+                let special = [P::MISSING, P::MASKED, P::INVALID];
+                let saturated = used().filter(|p| *p > high && !special.contains(p)).count() as u64;
+                let missing = used().filter(|p| *p == P::MISSING).count() as u64;
+                let mut first = None;
+                for &isa in Isa::available() {
+                    let mut stats = PixelStats::default();
+                    add_within(isa, &pixels, &usable, (low, high), &mut stats);
+                    let context = format!("{:?}, {count} pixels, one of {rarity} special, {isa}", P::TYPE);
+                    assert_eq!(
+                        (stats.valid, stats.missing, stats.saturated),
+                        (valid.len() as u64, missing, saturated),
+                        "{context}"
+                    );
+                    let range = valid.iter().copied().reduce(f64::min).zip(valid.iter().copied().reduce(f64::max));
+                    assert_eq!(stats.range().map(|(min, max)| (min.to_f64(), max.to_f64())), range, "{context}");
+                    let (sum, size) = (valid.iter().sum::<f64>(), valid.iter().map(|value| value.abs()).sum::<f64>());
+                    assert!((stats.sum.to_f64() - sum).abs() <= size * 1e-12, "{context}");
+                    assert_eq!(*first.get_or_insert(stats.bits()), stats.bits(), "{context}: other bits");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn only_usable_pixels_within_the_range_are_measurements() {
+        check_within::<i16>();
+        check_within::<u16>();
+        check_within::<i32>();
+        check_within::<u32>();
+        check_within::<f32>();
+        let mut stats = PixelStats::default();
+        let pixels = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 2.5];
+        add_within(Isa::detect(), &pixels, &[true; 4], (0.0, 100.0), &mut stats);
+        assert_eq!((stats.valid, stats.range(), stats.sum), (1, Some((2.5, 2.5)), 2.5));
     }
 
     #[test]

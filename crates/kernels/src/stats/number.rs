@@ -5,6 +5,8 @@ use konkordia_core::pixel::Pixel;
 
 /// A number that holds the sum of many pixels: `i64` for integers, `f64` for floats.
 pub trait Wide: Copy + PartialOrd + std::ops::Add<Output = Self> + std::fmt::Debug + Default {
+    /// Whether it can have a fraction.
+    const IS_FLOAT: bool;
     /// No pixel is above it.
     const HIGHEST: Self;
     /// No pixel is below it.
@@ -18,6 +20,7 @@ pub trait Wide: Copy + PartialOrd + std::ops::Add<Output = Self> + std::fmt::Deb
 }
 
 impl Wide for i64 {
+    const IS_FLOAT: bool = false;
     const HIGHEST: Self = Self::MAX;
     const LOWEST: Self = Self::MIN;
     fn to_f64(self) -> f64 {
@@ -32,6 +35,7 @@ impl Wide for i64 {
 }
 
 impl Wide for f64 {
+    const IS_FLOAT: bool = true;
     const HIGHEST: Self = Self::INFINITY;
     const LOWEST: Self = Self::NEG_INFINITY;
     fn to_f64(self) -> f64 {
@@ -106,6 +110,8 @@ pub trait Measured: Value {
     type Wide: Wide;
     /// Adds a few pixels, see [`super::add`]. Inlined into each instruction set.
     fn add(pixels: &[Self], stats: &mut PixelStats<Self::Wide>);
+    /// Adds a few pixels, see [`super::add_within`]. Inlined into each instruction set.
+    fn add_within(pixels: &[Self], usable: &[bool], range: (Self, Self), stats: &mut PixelStats<Self::Wide>);
 }
 
 /// Pixels that are added together: few enough that their sum and their number fit into the narrow counters of the loop,
@@ -154,6 +160,43 @@ macro_rules! integers {
                 stats.sum += i64::from(sum);
             }
         }
+
+        #[inline(always)]
+        fn add_within(pixels: &[Self], usable: &[bool], (lowest, highest): ($t, $t), stats: &mut PixelStats<i64>) {
+            debug_assert!(pixels.len() <= PORTION && pixels.len() == usable.len());
+            let (mut low, mut high, mut sum, mut are_usable) = (<$t>::MAX, <$t>::MIN, 0 as $narrow, true);
+            for (&pixel, &usable) in pixels.iter().zip(usable) {
+                low = low.min(pixel);
+                high = high.max(pixel);
+                sum += <$narrow>::from(pixel);
+                are_usable &= usable;
+            }
+            let mut valid = pixels.len() as u64;
+            if !are_usable || low < lowest || high > highest {
+                (low, high, sum) = (<$t>::MAX, <$t>::MIN, 0);
+                let mut counts = [0 as $counter; 3];
+                for (&pixel, &usable) in pixels.iter().zip(usable) {
+                    let is_valid = usable & (pixel >= lowest) & (pixel <= highest);
+                    low = low.min(if is_valid { pixel } else { <$t>::MAX });
+                    high = high.max(if is_valid { pixel } else { <$t>::MIN });
+                    sum += <$narrow>::from(if is_valid { pixel } else { 0 });
+                    let is_missing = pixel == <$t as Pixel>::MISSING;
+                    let is_special = is_missing | (pixel == <$t as Pixel>::MASKED) | (pixel == <$t as Pixel>::INVALID);
+                    counts[0] += <$counter>::from(is_valid);
+                    counts[1] += <$counter>::from(usable & is_missing);
+                    counts[2] += <$counter>::from(usable & (pixel > highest) & !is_special);
+                }
+                valid = u64::from(counts[0]);
+                stats.missing += u64::from(counts[1]);
+                stats.saturated += u64::from(counts[2]);
+            }
+            if valid > 0 {
+                stats.valid += valid;
+                stats.min = stats.min.min(i64::from(low));
+                stats.max = stats.max.max(i64::from(high));
+                stats.sum += i64::from(sum);
+            }
+        }
     })* };
 }
 integers! {
@@ -168,30 +211,49 @@ impl Measured for f32 {
 
     #[inline(always)]
     fn add(pixels: &[Self], stats: &mut PixelStats<f64>) {
-        let mut low = [Self::INFINITY; LANES];
-        let mut high = [Self::NEG_INFINITY; LANES];
-        let mut sums = [0.0f64; LANES];
-        let mut counts = [[0u32; LANES]; 3];
-        for row in pixels.chunks(LANES) {
-            for (lane, &pixel) in row.iter().enumerate() {
-                let is_valid = pixel.is_number();
-                low[lane] = if is_valid && pixel < low[lane] { pixel } else { low[lane] };
-                high[lane] = if is_valid && pixel > high[lane] { pixel } else { high[lane] };
-                sums[lane] += if is_valid { f64::from(pixel) } else { 0.0 };
-                counts[0][lane] += u32::from(is_valid);
-                counts[1][lane] += u32::from(pixel == Self::MISSING);
-                counts[2][lane] += u32::from(pixel == Self::SATURATED);
-            }
-        }
-        let [valid, missing, saturated] = counts.map(|lanes| lanes.iter().map(|n| u64::from(*n)).sum());
-        let portion = PixelStats {
-            valid,
-            missing,
-            saturated,
-            min: f64::from(low.into_iter().fold(Self::INFINITY, |a, b| if b < a { b } else { a })),
-            max: f64::from(high.into_iter().fold(Self::NEG_INFINITY, |a, b| if b > a { b } else { a })),
-            sum: sums.into_iter().sum(),
-        };
-        stats.merge(&portion);
+        let missing_and_saturated = |pixel: Self| [pixel == Self::MISSING, pixel == Self::SATURATED];
+        add_floats(pixels, |_, pixel| (pixel.is_number(), missing_and_saturated(pixel)), stats);
     }
+
+    #[inline(always)]
+    fn add_within(pixels: &[Self], usable: &[bool], (lowest, highest): (Self, Self), stats: &mut PixelStats<f64>) {
+        debug_assert_eq!(pixels.len(), usable.len());
+        let verdict = |n: usize, pixel: Self| {
+            let (usable, is_missing) = (usable[n], pixel == Self::MISSING);
+            let is_special = is_missing | (pixel == Self::MASKED) | (pixel == Self::INVALID);
+            let is_valid = usable & (pixel >= lowest) & (pixel <= highest);
+            (is_valid, [usable & is_missing, usable & (pixel > highest) & !is_special])
+        };
+        add_floats(pixels, verdict, stats);
+    }
+}
+
+/// Adds floats, of which `verdict` says by place and value whether they are valid, missing and saturated.
+#[inline(always)]
+fn add_floats(pixels: &[f32], verdict: impl Fn(usize, f32) -> (bool, [bool; 2]), stats: &mut PixelStats<f64>) {
+    let mut low = [f32::INFINITY; LANES];
+    let mut high = [f32::NEG_INFINITY; LANES];
+    let mut sums = [0.0f64; LANES];
+    let mut counts = [[0u32; LANES]; 3];
+    for (n, row) in pixels.chunks(LANES).enumerate() {
+        for (lane, &pixel) in row.iter().enumerate() {
+            let (is_valid, [is_missing, is_saturated]) = verdict(n * LANES + lane, pixel);
+            low[lane] = if is_valid && pixel < low[lane] { pixel } else { low[lane] };
+            high[lane] = if is_valid && pixel > high[lane] { pixel } else { high[lane] };
+            sums[lane] += if is_valid { f64::from(pixel) } else { 0.0 };
+            counts[0][lane] += u32::from(is_valid);
+            counts[1][lane] += u32::from(is_missing);
+            counts[2][lane] += u32::from(is_saturated);
+        }
+    }
+    let [valid, missing, saturated] = counts.map(|lanes| lanes.iter().map(|n| u64::from(*n)).sum());
+    let portion = PixelStats {
+        valid,
+        missing,
+        saturated,
+        min: f64::from(low.into_iter().fold(f32::INFINITY, |a, b| if b < a { b } else { a })),
+        max: f64::from(high.into_iter().fold(f32::NEG_INFINITY, |a, b| if b > a { b } else { a })),
+        sum: sums.into_iter().sum(),
+    };
+    stats.merge(&portion);
 }

@@ -4,11 +4,13 @@ use konkordia_analysis::geometry::Geometry;
 use konkordia_core::array::Element;
 use konkordia_core::experiment::{Axis, KEV_ANGSTROM, Metadata};
 use konkordia_core::failure::{Exit, Failure};
+use konkordia_core::frame_header::ColumnType;
 use konkordia_core::pixel::PixelType;
+use konkordia_core::results::{self, PIXEL_RESULTS, ResultKind};
 use konkordia_kernels::byte_offset;
 use konkordia_kernels::codec::decode;
 use konkordia_sinks::hdf5::others::{OthersFile, is_ours};
-use konkordia_sinks::hdf5::{DetectorPlace, Reader};
+use konkordia_sinks::hdf5::{DetectorPlace, Reader, StoredResults};
 use konkordia_wire::cbf;
 use konkordia_wire::files::of_pilatus_lines;
 use konkordia_wire::stream::Bounds;
@@ -67,6 +69,10 @@ pub struct Facts {
     pub geometry: Result<Geometry, String>,
     /// How they belong together.
     pub frames: Frames,
+    /// What a run or series has measured or been told of its images, and analysis does not make.
+    pub known: Vec<ResultKind>,
+    /// The kinds of the results of the pixels, if they are to be made: where the reception of packets has not.
+    pub of_pixels: Option<&'static [ResultKind; PIXEL_RESULTS]>,
     /// Who wrote the files.
     pub writer: &'static str,
     /// What a person should know.
@@ -74,9 +80,37 @@ pub struct Facts {
 }
 
 enum Source {
-    Own(Box<Reader>),
+    Own(Box<Own>),
     Others(Box<OthersFile>),
     Cbf(Vec<PathBuf>),
+}
+
+/// A file of Konkordia.
+struct Own {
+    reader: Reader,
+    known: Option<Known>,
+}
+
+/// What is known of the images, some at a time.
+struct Known {
+    stored: StoredResults,
+    first: u64,
+    rows: Vec<Vec<u64>>,
+}
+
+/// Images of which it is read together.
+const KNOWN_TOGETHER: u64 = 256;
+
+impl Known {
+    fn of(&mut self, image: u64) -> Result<&[u64], Failure> {
+        if !(self.first..self.first + self.rows.len() as u64).contains(&image) {
+            let first = image - image % KNOWN_TOGETHER;
+            let count = KNOWN_TOGETHER.min((self.stored.images() as u64).saturating_sub(first));
+            (self.first, self.rows) = (first, self.stored.rows(first as usize, count as usize)?);
+        }
+        let row = self.rows.get((image - self.first) as usize);
+        row.map(Vec::as_slice).ok_or_else(|| wrong(format!("nothing is stored of image {image}"), "", "repair the file"))
+    }
 }
 
 /// An image: its pixels, little-endian; `None` if it was never written.
@@ -105,7 +139,7 @@ impl Images {
     /// It cannot be read or decoded.
     pub fn read(&self, image: u64) -> Result<Pixels, Failure> {
         match &self.source {
-            Source::Own(reader) => Ok(Some(reader.read_image(image, &decode)?)),
+            Source::Own(own) => Ok(Some(own.reader.read_image(image, &decode)?)),
             Source::Others(file) => Ok(file.image(image, &decode)?.1),
             Source::Cbf(files) => {
                 let path = &files[image as usize];
@@ -115,6 +149,21 @@ impl Images {
                 unpack_cbf(path, &parsed).map(Some)
             }
         }
+    }
+}
+
+impl Images {
+    /// Appends what is known of an image, [`Facts::known`].
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn add_known(&mut self, image: u64, bits: &mut Vec<u64>) -> Result<(), Failure> {
+        if let Source::Own(own) = &mut self.source
+            && let Some(known) = &mut own.known
+        {
+            bits.extend_from_slice(known.of(image)?);
+        }
+        Ok(())
     }
 }
 
@@ -160,6 +209,17 @@ fn open_own(path: &Path) -> Result<Images, Failure> {
     if summary.images_file_missing > 0 {
         notes.push(format!("{} images lie in data files that cannot be read", summary.images_file_missing));
     }
+    let mut stored = StoredResults::beside_analysis(path)?;
+    let kinds = stored.as_ref().map_or_else(Vec::new, StoredResults::kinds);
+    let of_pixels: Vec<_> = kinds.iter().filter(|kind| results::is_of_pixels(kind.name)).collect();
+    // Those of UDP runs were made where packets arrive. In a series the analysis makes them, of the same types.
+    let is_series = summary.spec.as_ref().is_some_and(|spec| spec.series.is_some());
+    let are_floats = of_pixels.iter().any(|kind| kind.number == ColumnType::F64);
+    let of_pixels = (is_series || of_pixels.len() != PIXEL_RESULTS)
+        .then(|| results::pixel_results(if are_floats { PixelType::Float32 } else { summary.pixel }));
+    if let (Some(stored), Some(_)) = (&mut stored, of_pixels) {
+        stored.retain(|kind| !results::is_of_pixels(kind.name));
+    }
     let facts = Facts {
         images: summary.images,
         shape,
@@ -168,10 +228,13 @@ fn open_own(path: &Path) -> Result<Images, Failure> {
         usable,
         geometry,
         frames,
+        of_pixels,
+        known: stored.as_ref().map_or_else(Vec::new, StoredResults::kinds),
         writer: "Konkordia",
         notes,
     };
-    Ok(Images { facts, source: Source::Own(Box::new(reader)) })
+    let known = stored.map(|stored| Known { stored, first: 0, rows: Vec::new() });
+    Ok(Images { facts, source: Source::Own(Box::new(Own { reader, known })) })
 }
 
 fn open_others(path: &Path) -> Result<Images, Failure> {
@@ -216,6 +279,8 @@ fn open_others(path: &Path) -> Result<Images, Failure> {
         usable,
         geometry,
         frames: Frames::Stills,
+        known: Vec::new(),
+        of_pixels: Some(results::pixel_results(pixel)),
         writer: "another program",
         notes,
     };
@@ -332,6 +397,8 @@ fn open_cbf(files: &[PathBuf]) -> Result<Images, Failure> {
         usable: vec![true; shape[0] * shape[1]],
         geometry: Geometry::of_run(shape, &metadata),
         frames: Frames::of_name(&metadata, path),
+        known: Vec::new(),
+        of_pixels: Some(results::pixel_results(pixel)),
         writer: "another program (CBF)",
         notes: vec!["geometry and limits are those of the first file".into()],
     };

@@ -21,6 +21,7 @@ use konkordia_analysis::model::ModelInputs;
 use konkordia_analysis::poni::Poni;
 use konkordia_config::recipe::{self, Recipe};
 use konkordia_core::failure::{Exit, Failure};
+use konkordia_core::results::{self, ResultKind};
 use konkordia_core::text;
 use order::{Done, Order, Outcome, StopOnDrop};
 use output::Output;
@@ -37,14 +38,18 @@ pub fn command(args: &AnalyseArgs) -> Result<Exit, Failure> {
     let images = Images::open(&args.files)?;
     let geometry = geometry(args, &images)?;
     let usage = |why: String| Failure::new(Exit::Usage, "this cannot be analysed", why, "correct the recipe or the geometry");
-    let tasks = tasks::of(&recipe, geometry.as_ref().ok()).map_err(usage)?;
+    let mut tasks = tasks::of(&recipe, geometry.as_ref().ok()).map_err(usage)?;
+    tasks.of_pixels = images.facts.of_pixels;
     let fix = "set a smaller spots_max or fewer bins (of the cake, azimuth_bins x bins), or correct the rules of the recipe";
     let cannot = |why: String| Failure::new(Exit::Configuration, "this recipe cannot be followed", why, fix);
     // Files of results have the pixels above the level as a sparse matrix beside the other numbers.
     let figures = Figures::of(&Tasks { keep_above: None, ..tasks.clone() }, geometry.is_ok()).map_err(cannot)?;
-    let decisions = Decisions::new(&tasks, figures.kinds()).map_err(cannot)?;
+    let known = &images.facts.known;
+    let kinds: Vec<ResultKind> = known.iter().chain(figures.kinds()).copied().collect();
+    let own_at = results::numbers(known);
+    let decisions = Decisions::new(&tasks, &kinds).map_err(cannot)?;
     let scorer = tasks.model.as_ref().map(|task| {
-        let inputs = ModelInputs::new(task, figures.kinds()).map_err(cannot)?;
+        let inputs = ModelInputs::new(task, &kinds).map_err(cannot)?;
         Ok::<_, Failure>(Scorer { model: model::of_recipe(task, inputs.numbers())?, inputs })
     });
     let scorer = scorer.transpose()?;
@@ -59,14 +64,14 @@ pub fn command(args: &AnalyseArgs) -> Result<Exit, Failure> {
     let workers = args.workers.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
     let workers = workers.min(usize::try_from(to - from).unwrap_or(usize::MAX));
     // Before anything is said: a file that cannot be created ends the analysis before it begins.
-    let output = args.output.as_deref().map(|path| Output::create(path, &args.files, &tasks, &figures, &analyser, shape));
+    let output = args.output.as_deref().map(|path| Output::create(path, &args.files, &tasks, &kinds, &analyser, shape));
     let mut output = output.transpose()?;
     let mut reflections = reflections(args, &analyser, images.facts.frames)?;
-    let mut report = Report::new(args.json, analyser.regions());
+    let mut report = Report::new(args.json, analyser.regions(), &kinds);
     report.begin(&images.facts, geometry.as_ref(), &tasks, &analyser, &left_out);
     let mut progress = Progress::new(args.quiet || args.json);
     let order = Order::new(from, workers);
-    let deciders = Deciders { figures: &figures, scorer: scorer.as_ref(), decisions: &decisions };
+    let deciders = Deciders { figures: &figures, own_at, scorer: scorer.as_ref(), decisions: &decisions };
     let work = Work { args, geometry: geometry.as_ref().ok(), tasks: &tasks, deciders, to, order: &order };
     std::thread::scope(|scope| -> Result<(), Failure> {
         let _end = StopOnDrop(&order);
@@ -130,6 +135,8 @@ struct Scorer {
 /// What decides about an image, in this order.
 struct Deciders<'a> {
     figures: &'a Figures,
+    /// Where they begin among the numbers of an image, behind what is known of it.
+    own_at: usize,
     scorer: Option<&'a Scorer>,
     decisions: &'a Decisions,
 }
@@ -146,10 +153,12 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    fn decided(&self, results: Results) -> Done {
-        let Deciders { figures, scorer, decisions } = self.deciders;
-        let mut numbers = vec![0; figures.numbers()];
-        figures.fill(&results, &mut numbers);
+    /// `known`: what is known of the image.
+    fn decided(&self, results: Results, known: Vec<u64>) -> Done {
+        let Deciders { figures, own_at, scorer, decisions } = self.deciders;
+        let mut numbers = known;
+        numbers.resize(own_at + figures.numbers(), 0);
+        figures.fill(&results, &mut numbers[own_at..]);
         let score = scorer.map(|Scorer { model, inputs }| {
             let score = model.score(&inputs.gather(&numbers));
             inputs.put(score.as_ref().ok().copied(), &mut numbers);
@@ -170,7 +179,7 @@ impl Work<'_> {
             },
             Ok,
         );
-        let (images, mut analyser) = match made {
+        let (mut images, mut analyser) = match made {
             Ok(made) => made,
             Err(failure) => return self.order.fail(failure),
         };
@@ -178,9 +187,11 @@ impl Work<'_> {
         while let Some(image) = self.order.next(self.to) {
             let outcome = match images.read(image) {
                 Ok(Some(bytes)) => {
-                    let mut results = analyser.results();
-                    match pixels.analyse(&mut analyser, (facts.pixel, &bytes), (facts.shape[1], facts.valid), &mut results) {
-                        Ok(()) => Outcome::Done(Box::new(self.decided(results))),
+                    let (mut results, mut known) = (analyser.results(), Vec::new());
+                    let image_of = (facts.shape[1], facts.valid);
+                    let looked = pixels.analyse(&mut analyser, (facts.pixel, &bytes), image_of, &mut results);
+                    match looked.and_then(|()| images.add_known(image, &mut known).map_err(|failure| failure.to_string())) {
+                        Ok(()) => Outcome::Done(Box::new(self.decided(results, known))),
                         Err(why) => Outcome::Failed(why),
                     }
                 }

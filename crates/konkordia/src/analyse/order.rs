@@ -14,7 +14,7 @@ const AHEAD_PER_WORKER: u64 = 4;
 pub struct Done {
     /// All of them.
     pub results: Results,
-    /// Those that files and rules take, as numbers.
+    /// Those that files and rules take, as numbers, behind what is known of the image.
     pub figures: Vec<u64>,
     /// What the model says of it, or why nothing; `None` if there is no model.
     pub score: Option<Result<f32, String>>,

@@ -3,8 +3,8 @@
 use super::order::Outcome;
 use konkordia_acquire::analysis::tasks;
 use konkordia_analysis::analyser::{Analyser, Tasks};
-use konkordia_analysis::figures::Figures;
 use konkordia_core::failure::Failure;
+use konkordia_core::results::{self, ResultKind};
 use konkordia_sinks::hdf5::{ResultsAbout, ResultsFile};
 use std::path::{Path, PathBuf};
 
@@ -23,7 +23,7 @@ impl Output {
         path: &Path,
         files: &[PathBuf],
         tasks: &Tasks,
-        figures: &Figures,
+        kinds: &[ResultKind],
         analyser: &Analyser,
         shape: [usize; 2],
     ) -> Result<Self, Failure> {
@@ -36,8 +36,8 @@ impl Output {
             sparse_shape: tasks.keep_above.map(|_| shape),
             regions: analyser.regions().iter().map(|region| region.name.clone()).collect(),
         };
-        let file = ResultsFile::create(path, figures.kinds(), &about)?;
-        Ok(Self { nothing: vec![0; figures.numbers()], file })
+        let file = ResultsFile::create(path, kinds, &about)?;
+        Ok(Self { nothing: vec![0; results::numbers(kinds)], file })
     }
 
     /// Appends an image. If it was not analysed, all its numbers are 0.

@@ -9,6 +9,7 @@ use konkordia_analysis::azimuthal::Profile;
 use konkordia_analysis::geometry::Geometry;
 use konkordia_analysis::regions::Region;
 use konkordia_core::failure::Exit;
+use konkordia_core::results::{self, ResultKind, analysis};
 use konkordia_core::text;
 use serde_json::{Value, json};
 
@@ -19,6 +20,8 @@ const SHOWN: u64 = 50;
 pub struct Report {
     is_json: bool,
     regions: Vec<String>,
+    /// Single results of the pixels and of what is known of the images, with their places.
+    singles: Vec<(ResultKind, usize)>,
     summary: Summary,
 }
 
@@ -38,10 +41,13 @@ struct Summary {
 }
 
 impl Report {
-    /// A report with these regions.
-    pub fn new(is_json: bool, regions: &[Region]) -> Self {
+    /// A report with these regions, of images with results of these kinds.
+    pub fn new(is_json: bool, regions: &[Region], kinds: &[ResultKind]) -> Self {
         let regions = regions.iter().map(|region| region.name.clone()).collect();
-        Self { is_json, regions, summary: Summary::default() }
+        let is_of_analysis = |kind: &ResultKind| analysis::ALL.iter().any(|own| own.name == kind.name);
+        let singles = kinds.iter().filter(|kind| kind.is_single() && !is_of_analysis(kind));
+        let singles = singles.filter_map(|kind| Some((*kind, results::place(kinds, kind.name)?))).collect();
+        Self { is_json, regions, singles, summary: Summary::default() }
     }
 
     /// What is analysed, and how.
@@ -141,12 +147,12 @@ impl Report {
     }
 
     fn image_json(&self, image: u64, outcome: &Outcome) -> Value {
-        let Done { results, score, decision, .. } = match outcome {
+        let Done { results: of_image, figures, score, decision } = match outcome {
             Outcome::Done(done) => &**done,
             Outcome::Absent => return json!({ "event": "image", "image": image, "status": "absent" }),
             Outcome::Failed(why) => return json!({ "event": "image", "image": image, "status": "failed", "why": why }),
         };
-        let Results { spots, profile, beam_shift_px, regions, above, above_pixels } = results;
+        let Results { spots, profile, beam_shift_px, regions, above, above_pixels, of_pixels: _ } = of_image;
         let regions = self.regions.iter().zip(regions).map(|(name, values)| {
             json!({
                 "name": name, "pixels": values.pixels, "sum": values.sum, "mean": values.mean(), "maximum": values.maximum,
@@ -161,7 +167,7 @@ impl Report {
             let not_stored = pixels.found - pixels.indices.len() as u64;
             json!({ "index": pixels.indices, "value": pixels.values, "not_stored": not_stored })
         });
-        json!({
+        let mut json = json!({
             "event": "image", "image": image, "status": "analysed",
             "spots": spots.as_ref().map(|spots| spots_json(spots, decision.is_hit)),
             "is_hit": (spots.is_some() || self.summary.has_hits).then_some(decision.is_hit),
@@ -173,7 +179,11 @@ impl Report {
             "background": spots.as_ref().and_then(|spots| spots.background),
             "regions": regions.collect::<Vec<_>>(), "above_level": above, "above_pixels": above_pixels, "profile": profile,
             "cake": cake,
-        })
+        });
+        for (kind, at) in &self.singles {
+            json[kind.name] = kind.number.number(figures[*at]).into();
+        }
+        json
     }
 
     /// The summary, and the exit code: 1 if an image could not be analysed.

@@ -40,12 +40,28 @@ impl StoredResults {
             let cause = "it has no results of analysis".to_owned();
             return Err(Error::new(ErrorKind::Invalid, DOING, path, cause).with_hint(hint));
         };
-        let numbers: usize = columns.iter().map(|(kind, ..)| kind.length).sum();
-        if numbers > RESULT_NUMBERS_MAX || columns.iter().any(|(.., set)| set.shape().first() != Some(&images)) {
-            let cause = "its columns of results are not those of images".to_owned();
-            return Err(Error::new(ErrorKind::Damaged, DOING, path, cause));
-        }
+        check(path, &columns, images)?;
         Ok(Self { path: path.to_owned(), file, columns, images })
+    }
+
+    /// Opens what a file of a run or series has beside the results that analysis makes; `None` if it has none.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn beside_analysis(path: &Path) -> Result<Option<Self>, Error> {
+        let file = low::open_file(path).context(DOING, path)?;
+        let group = file.group(COLUMNS).ok();
+        let mut columns = group.map_or(Ok(Vec::new()), |group| columns(&group)).context(DOING, path)?;
+        columns.retain(|(kind, ..)| !analysis::ALL.iter().any(|of_analysis| of_analysis.name == kind.name));
+        let images = columns.first().and_then(|(.., set)| set.shape().first().copied());
+        let Some(images) = images else { return Ok(None) };
+        check(path, &columns, images)?;
+        Ok(Some(Self { path: path.to_owned(), file, columns, images }))
+    }
+
+    /// Only those whose kinds are wanted.
+    pub fn retain(&mut self, is_wanted: impl Fn(&ResultKind) -> bool) {
+        self.columns.retain(|(kind, ..)| is_wanted(kind));
     }
 
     /// What they are.
@@ -82,6 +98,16 @@ impl StoredResults {
     pub fn status(&self) -> Option<Vec<u8>> {
         self.file.group(COLUMNS).ok()?.dataset("status").ok()?.read_raw::<u8>().ok()
     }
+}
+
+/// Columns of so many images are small enough and belong together.
+fn check(path: &Path, columns: &[(ResultKind, Column, Dataset)], images: usize) -> Result<(), Error> {
+    let numbers: usize = columns.iter().map(|(kind, ..)| kind.length).sum();
+    if numbers > RESULT_NUMBERS_MAX || columns.iter().any(|(.., set)| set.shape().first() != Some(&images)) {
+        let cause = "its columns of results are not those of images".to_owned();
+        return Err(Error::new(ErrorKind::Damaged, DOING, path, cause));
+    }
+    Ok(())
 }
 
 /// The columns of a group that are results, in the order of their names.
