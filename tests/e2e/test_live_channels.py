@@ -2,9 +2,11 @@
 
 import cbor2
 import pytest
+from driving import program
 from streams import messages_of
 from test_analyse import recipe
 from test_image_metadata import columns_of
+from test_live_analysis import of_file, same_bits
 from test_streams import STREAMS, decoded_v2, needs_streams, three_channel_start, v2
 
 
@@ -20,11 +22,20 @@ def test_the_channel_that_is_asked_for_is_analysed(tmp_path, serve, channel):
     line = f'channel = "{channel}"\n' if channel else ""
     service = serve("stream2", extra=f'[analysis]\nrecipe = "{by}"\nqueue_images = 64\n{line}', folder=tmp_path)
     service.send([cbor2.dumps(start)], *messages)
-    columns = columns_of(service.file(1).path)
+    file = service.file(1).path
+    columns = columns_of(file)
     if channel == "threshold_9":
         assert not columns["is_analysed"].any() and not columns["region_pixels"].any()
         service.until_logged(lambda line: "WARN" in line and 'it has no channel "threshold_9"' in line and '"threshold_2"' in line)
+        refused = program("analyse", file, "--recipe", by, "--channel", channel, check=2).stderr
+        assert 'has no channel "threshold_9"' in refused and "threshold_1, threshold_2, difference" in refused
+        refused = program("repack", file, "-o", tmp_path / "copy", "--compression", "spots", check=2).stderr
+        assert "images with several channels have no spots to keep" in refused
         return
+    again = of_file(tmp_path, file, by, "again.h5", *(["--channel", channel] if channel else []))
+    assert all(same_bits(columns[name], column) for name, column in again.items()) and "region_sum" in again
+    said = program("analyse", file, "--recipe", by, *(["--channel", channel] if channel else []), check=0).stdout
+    assert ("its images have 3 channels (threshold_1, threshold_2, difference); the first is analysed" in said) == (channel is None)
     for n, image in enumerate(images):
         part = decoded_v2(image)[channel or "threshold_1"][20:120, 10:210]
         good = part[part < 65535]

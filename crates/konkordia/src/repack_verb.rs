@@ -70,7 +70,12 @@ fn spots(args: &RepackArgs) -> Result<SpotCopy, Failure> {
         let fix = "set method = \"dispersion\" in [spots], or give no recipe";
         return Err(wrong("spots are kept only as \"dispersion\" finds them", why, fix));
     };
-    let facts = Images::open(std::slice::from_ref(&args.file))?.facts;
+    let facts = Images::open(std::slice::from_ref(&args.file), None)?.facts;
+    if facts.channels > 1 {
+        let (what, why) =
+            ("images with several channels have no spots to keep", format!("they have {} channels", facts.channels));
+        return Err(Failure::new(Exit::Usage, what, why, "choose another compression"));
+    }
     let copy = SpotCopy {
         margin_px: args.margin_px.unwrap_or_else(|| finder.reach_px()),
         finder,

@@ -15,6 +15,9 @@ pub struct AnalyseArgs {
     /// Geometry of the detector by pyFAI, instead of what the files say
     #[arg(long, value_name = "FILE.poni")]
     pub poni: Option<PathBuf>,
+    /// The channel that is analysed, of images with several (files of Konkordia) [default: the first]
+    #[arg(long, value_name = "NAME")]
+    pub channel: Option<String>,
     /// Only these images, counted from 0, for example 100:199, 100: or :199
     #[arg(long, value_name = "FROM:TO", value_parser = crate::convert::args::frame_range)]
     pub images: Option<(u64, u64)>,

@@ -10,7 +10,7 @@ use konkordia_core::results::{self, PIXEL_RESULTS, ResultKind};
 use konkordia_kernels::byte_offset;
 use konkordia_kernels::codec::decode;
 use konkordia_sinks::hdf5::others::{OthersFile, is_ours};
-use konkordia_sinks::hdf5::{DetectorPlace, Reader, StoredResults};
+use konkordia_sinks::hdf5::{DetectorPlace, Reader, StoredResults, Summary};
 use konkordia_wire::cbf;
 use konkordia_wire::files::of_pilatus_lines;
 use konkordia_wire::stream::Bounds;
@@ -59,6 +59,8 @@ pub struct Facts {
     pub images: u64,
     /// Rows and columns.
     pub shape: [usize; 2],
+    /// Channels of an image, of which one is analysed.
+    pub channels: u64,
     /// Type of a pixel.
     pub pixel: PixelType,
     /// Lowest and highest value that is a measurement.
@@ -89,6 +91,8 @@ enum Source {
 struct Own {
     reader: Reader,
     known: Option<Known>,
+    /// Which of its channels is analysed.
+    channel: usize,
 }
 
 /// What is known of the images, some at a time.
@@ -117,20 +121,26 @@ impl Known {
 pub type Pixels = Option<Vec<u8>>;
 
 impl Images {
-    /// Opens one HDF5 file, or any number of CBF files.
+    /// Opens one HDF5 file, or any number of CBF files. Of images with several channels only the one of this name is
+    /// read, or the first.
     ///
     /// # Errors
-    /// A file cannot be read, or files do not belong together.
-    pub fn open(files: &[PathBuf]) -> Result<Self, Failure> {
+    /// A file cannot be read, files do not belong together, or there is no such channel.
+    pub fn open(files: &[PathBuf], channel: Option<&str>) -> Result<Self, Failure> {
         let first = files.first().ok_or_else(|| wrong("no file was given", "", "name the files to analyse"))?;
         if is_cbf(first)? {
+            no_channel(first, channel)?;
             return open_cbf(files);
         }
         if let Some(second) = files.get(1) {
             let why = format!("{} is HDF5, and there is also {}", first.display(), second.display());
             return Err(wrong("several files are possible only if all are CBF", why, "give one master or data file at a time"));
         }
-        if is_ours(first) == Some(true) { open_own(first) } else { open_others(first) }
+        if is_ours(first) == Some(true) {
+            return open_own(first, channel);
+        }
+        no_channel(first, channel)?;
+        open_others(first)
     }
 
     /// One image.
@@ -139,7 +149,13 @@ impl Images {
     /// It cannot be read or decoded.
     pub fn read(&self, image: u64) -> Result<Pixels, Failure> {
         match &self.source {
-            Source::Own(own) => Ok(Some(own.reader.read_image(image, &decode)?)),
+            Source::Own(own) => {
+                let mut pixels = own.reader.read_image(image, &decode)?;
+                let bytes = self.facts.shape.iter().product::<usize>() * self.facts.pixel.bytes();
+                pixels.drain(..own.channel * bytes);
+                pixels.truncate(bytes);
+                Ok(Some(pixels))
+            }
             Source::Others(file) => Ok(file.image(image, &decode)?.1),
             Source::Cbf(files) => {
                 let path = &files[image as usize];
@@ -182,7 +198,33 @@ fn wrong(what: impl Into<String>, why: impl Into<String>, fix: &str) -> Failure 
     Failure::new(Exit::Usage, what.into(), why.into(), fix)
 }
 
-fn open_own(path: &Path) -> Result<Images, Failure> {
+fn no_channel(path: &Path, channel: Option<&str>) -> Result<(), Failure> {
+    let Some(channel) = channel else { return Ok(()) };
+    let what = format!("{} has no channel \"{channel}\"", path.display());
+    Err(wrong(what, "only files of Konkordia have channels with names", "leave --channel out"))
+}
+
+/// Which of so many channels has this name, and a note if nobody has chosen one of several.
+fn channel_of(path: &Path, summary: &Summary, channels: u64, wanted: Option<&str>) -> Result<(usize, Option<String>), Failure> {
+    let known = summary.spec.as_ref().and_then(|spec| spec.series.as_ref()).map_or(&[][..], |series| &series.channels);
+    let names: Vec<&str> = known.iter().map(|channel| &*channel.name).collect();
+    let said = names.join(", ");
+    match wanted {
+        None if channels > 1 => {
+            let note = format!("its images have {channels} channels ({said}); the first is analysed; --channel names another");
+            Ok((0, Some(note)))
+        }
+        None => Ok((0, None)),
+        Some(name) => {
+            let found = names.iter().position(|known| *known == name).filter(|n| (*n as u64) < channels);
+            let why = if said.is_empty() { "its channels have no names".to_owned() } else { format!("there are: {said}") };
+            let what = format!("{} has no channel \"{name}\"", path.display());
+            Ok((found.ok_or_else(|| wrong(what, why, "correct --channel, or leave it out"))?, None))
+        }
+    }
+}
+
+fn open_own(path: &Path, channel: Option<&str>) -> Result<Images, Failure> {
     let reader = Reader::open(path)?;
     let summary = reader.summary();
     let shape = [summary.rows as usize, summary.columns as usize];
@@ -202,10 +244,9 @@ fn open_own(path: &Path) -> Result<Images, Failure> {
         geometry = Geometry::of_run(shape, &spec.metadata);
         frames = Frames::of(&spec.metadata, 0);
     }
-    if summary.image_shape.len() > 2 && summary.image_shape.iter().rev().skip(2).any(|length| *length > 1) {
-        let why = format!("an image has the shape {:?}", summary.image_shape);
-        return Err(wrong("images with several channels cannot be analysed yet", why, "use files with one channel"));
-    }
+    let channels = summary.image_shape.iter().rev().skip(2).product();
+    let (channel, note) = channel_of(path, summary, channels, channel)?;
+    notes.extend(note);
     if summary.images_file_missing > 0 {
         notes.push(format!("{} images lie in data files that cannot be read", summary.images_file_missing));
     }
@@ -223,6 +264,7 @@ fn open_own(path: &Path) -> Result<Images, Failure> {
     let facts = Facts {
         images: summary.images,
         shape,
+        channels,
         pixel: summary.pixel,
         valid: summary.valid_range(),
         usable,
@@ -234,7 +276,7 @@ fn open_own(path: &Path) -> Result<Images, Failure> {
         notes,
     };
     let known = stored.map(|stored| Known { stored, first: 0, rows: Vec::new() });
-    Ok(Images { facts, source: Source::Own(Box::new(Own { reader, known })) })
+    Ok(Images { facts, source: Source::Own(Box::new(Own { reader, known, channel })) })
 }
 
 fn open_others(path: &Path) -> Result<Images, Failure> {
@@ -274,6 +316,7 @@ fn open_others(path: &Path) -> Result<Images, Failure> {
     let facts = Facts {
         images: file.images(),
         shape,
+        channels: 1,
         pixel,
         valid: metadata.valid_range(pixel),
         usable,
@@ -391,6 +434,7 @@ fn open_cbf(files: &[PathBuf]) -> Result<Images, Failure> {
     let facts = Facts {
         images: files.len() as u64,
         shape,
+        channels: 1,
         pixel,
         // Gaps are -1, and dead pixels -2.
         valid: (0.0, metadata.saturation_value.map_or(f64::INFINITY, |counts| counts as f64)),

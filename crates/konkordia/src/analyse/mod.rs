@@ -35,7 +35,7 @@ pub fn command(args: &AnalyseArgs) -> Result<Exit, Failure> {
         Some(path) => Recipe::load(path)?,
         None => Recipe::parse(recipe::EXAMPLE, Path::new("the recipe of this program"))?,
     };
-    let images = Images::open(&args.files)?;
+    let images = Images::open(&args.files, args.channel.as_deref())?;
     let geometry = geometry(args, &images)?;
     let usage = |why: String| Failure::new(Exit::Usage, "this cannot be analysed", why, "correct the recipe or the geometry");
     let mut tasks = tasks::of(&recipe, geometry.as_ref().ok()).map_err(usage)?;
@@ -172,7 +172,7 @@ impl Work<'_> {
     fn run(&self, own: Option<(Images, Analyser)>) {
         let made = own.map_or_else(
             || {
-                let images = Images::open(&self.args.files)?;
+                let images = Images::open(&self.args.files, self.args.channel.as_deref())?;
                 let made = Analyser::new(self.tasks, self.geometry, &images.facts.usable, images.facts.shape);
                 let (analyser, _) = made.map_err(|why| Failure::new(Exit::Bug, "this cannot be analysed", why, "report this"))?;
                 Ok((images, analyser))

@@ -77,7 +77,7 @@ impl Image {
             let what = format!("{} cannot be measured with", path.display());
             Failure::new(Exit::Usage, what, why, "give a file with images and their geometry")
         };
-        let images = Images::open(&[PathBuf::from(path)])?;
+        let images = Images::open(&[PathBuf::from(path)], None)?;
         let bytes = images.read(0)?.ok_or_else(|| refused("its first image was never written"))?;
         let facts = images.facts;
         let geometry = facts.geometry.map_err(|why| refused(&why))?;
