@@ -166,9 +166,7 @@ impl Images {
             }
         }
     }
-}
 
-impl Images {
     /// Appends what is known of an image, [`Facts::known`].
     ///
     /// # Errors
