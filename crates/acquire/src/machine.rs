@@ -3,13 +3,19 @@
 use konkordia_doctor::parse;
 use konkordia_kernels::isa::Isa;
 use serde_json::{Value, json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 fn first_after(path: &str, key: &str) -> Option<String> {
     let text = std::fs::read_to_string(path).ok()?;
     let line = text.lines().find(|l| l.starts_with(key))?;
     Some(line.split_once(':')?.1.trim().to_string())
+}
+
+/// The file of this program. Lists of processes show its name; if the file was replaced, it is the running program still.
+pub fn own_program() -> PathBuf {
+    let named = std::env::current_exe().ok().filter(|path| path.exists());
+    named.unwrap_or_else(|| PathBuf::from("/proc/self/exe"))
 }
 
 /// The value of a key in lines such as `key: 12 kB` or `key 12`, in bytes.

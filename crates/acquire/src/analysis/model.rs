@@ -2,6 +2,7 @@
 //! thread of the analysis: one that hangs, crashes or is late costs an image its score and nothing else.
 
 use super::programs::Asker;
+use crate::machine;
 use konkordia_analysis::model::{ModelInputs, ModelTask};
 use konkordia_core::failure::reason;
 use konkordia_core::results::ResultKind;
@@ -9,7 +10,7 @@ use konkordia_engine::hand_over::Counter;
 use konkordia_input::sha256;
 use serde::Deserialize;
 use serde_json::json;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,8 +60,7 @@ impl Scorer {
         counter: &Arc<Counter>,
     ) -> Result<Self, String> {
         let inputs = ModelInputs::new(task, kinds_of_all)?;
-        let named = std::env::current_exe().ok().filter(|path| path.exists());
-        let program = named.unwrap_or_else(|| PathBuf::from("/proc/self/exe"));
+        let program = machine::own_program();
         let mut command: Vec<String> = vec![program.display().to_string(), "model".into(), task.file.display().to_string()];
         // It is started again if it ends; the file must be the same then.
         command.extend(["--sha256".into(), task.sha256.clone()]);

@@ -104,6 +104,19 @@ impl<W: Wide> PixelStats<W> {
     }
 }
 
+impl PixelStats<i64> {
+    /// Adds so many valid pixels between two values.
+    #[inline(always)]
+    fn add_integers(&mut self, valid: u64, (low, high): (i64, i64), sum: i64) {
+        if valid > 0 {
+            self.valid += valid;
+            self.min = self.min.min(low);
+            self.max = self.max.max(high);
+            self.sum += sum;
+        }
+    }
+}
+
 /// A pixel type of which statistics are made.
 pub trait Measured: Value {
     /// Type of its sums.
@@ -153,12 +166,7 @@ macro_rules! integers {
                 stats.missing += u64::from(counts[1]);
                 stats.saturated += u64::from(counts[2]);
             }
-            if valid > 0 {
-                stats.valid += valid;
-                stats.min = stats.min.min(i64::from(low));
-                stats.max = stats.max.max(i64::from(high));
-                stats.sum += i64::from(sum);
-            }
+            stats.add_integers(valid, (i64::from(low), i64::from(high)), i64::from(sum));
         }
 
         #[inline(always)]
@@ -190,12 +198,7 @@ macro_rules! integers {
                 stats.missing += u64::from(counts[1]);
                 stats.saturated += u64::from(counts[2]);
             }
-            if valid > 0 {
-                stats.valid += valid;
-                stats.min = stats.min.min(i64::from(low));
-                stats.max = stats.max.max(i64::from(high));
-                stats.sum += i64::from(sum);
-            }
+            stats.add_integers(valid, (i64::from(low), i64::from(high)), i64::from(sum));
         }
     })* };
 }

@@ -11,7 +11,6 @@ use signal_hook::consts::{SIGABRT, SIGBUS, SIGCHLD, SIGFPE, SIGHUP, SIGILL, SIGI
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::{emulate_default_handler, signal_name};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -85,11 +84,7 @@ fn watch_progress(pid: Pid, patience: Duration, over: &Receiver<()>, is_stuck: &
 fn start() -> std::io::Result<Child> {
     let mut arguments = std::env::args_os();
     let name = arguments.next().unwrap_or_else(|| "konkordia".into());
-    // Lists of processes show the name of the file. If the file was replaced, /proc/self/exe still is the running
-    // program.
-    let named = std::env::current_exe().ok().filter(|path| path.exists());
-    let program = named.unwrap_or_else(|| PathBuf::from("/proc/self/exe"));
-    Command::new(program).arg0(name).args(arguments).env(STARTED_BY, std::process::id().to_string()).spawn()
+    Command::new(machine::own_program()).arg0(name).args(arguments).env(STARTED_BY, std::process::id().to_string()).spawn()
 }
 
 fn cannot(what: &str, error: &std::io::Error) -> Failure {
