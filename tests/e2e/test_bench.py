@@ -124,7 +124,6 @@ def test_analysis_gives_the_same_with_every_instruction_set():
     for row in rows:
         assert row["verified"] and is_spread(row["nanoseconds_per_pixel"]) and row["bytes_per_pixel"] >= 2, row
         assert (row["memory_alone_nanoseconds_per_pixel"] is None) == row["work"].endswith("in-cache") and row["memory_alone_nanoseconds_per_pixel"] != 0
-        assert (row["instruction_set"] == "any") == (row["work"] == "regions")
     goals = {(row["work"], row["pixels"]): row["goal_nanoseconds_per_pixel"] for row in rows}
     assert [goals[work, "int32"] for work in ANALYSIS[:8]] == [3, 4, 1.5, None, 2.5, None, None, None]
     reading = {(of["from"], of["pixels"]): of["nanoseconds_per_pixel"] for of in report["reading"]}

@@ -276,7 +276,7 @@ impl Analyser {
             out.beam_shift_px = self.beam_ring.as_ref().map(|ring| ring.shift_px(profile).unwrap_or([f64::NAN; 2]));
         }
         for (region, values) in self.regions.iter().zip(&mut out.regions) {
-            *values = region.look(plane);
+            *values = region.look(isa, plane);
         }
         out.above = self.level.map(|level| {
             let level = P::from_photons(level);

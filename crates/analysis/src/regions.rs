@@ -2,6 +2,8 @@
 //! rows, made before the run, so that its shape costs nothing per image.
 
 use crate::plane::Plane;
+use konkordia_kernels::Isa;
+use konkordia_kernels::regions::{self, RegionSums, Stretch};
 use konkordia_kernels::stats::Measured;
 
 /// The shape of a region, in pixels. The centre of a pixel is an integer; a pixel belongs to the region if its centre
@@ -73,13 +75,6 @@ impl Shape {
     }
 }
 
-/// Pixels `first..end` of the image, all of one row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stretch {
-    first: usize,
-    end: usize,
-}
-
 /// A region of images of one size.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Region {
@@ -140,30 +135,11 @@ impl Region {
     ///
     /// # Panics
     /// If the image is smaller than the region was made for.
-    pub fn look<P: Measured>(&self, plane: &Plane<'_, P>) -> RegionValues {
-        // Sums of integers are exact: no image has 2^53 counts.
-        let (mut pixels, mut sum, mut highest, mut moments) = (0u64, 0.0, f64::NEG_INFINITY, (0.0, 0.0));
-        for stretch in &self.stretches {
-            let (row, column) = (stretch.first / self.columns, stretch.first % self.columns);
-            let (mut of_row, mut moment) = (0.0, 0.0);
-            for (pixel, x) in plane.pixels[stretch.first..stretch.end].iter().zip(column..) {
-                if plane.is_valid(*pixel) {
-                    let value = pixel.to_f64();
-                    pixels += 1;
-                    of_row += value;
-                    moment += value * x as f64;
-                    highest = highest.max(value);
-                }
-            }
-            sum += of_row;
-            moments = (moments.0 + moment, moments.1 + of_row * row as f64);
-        }
-        RegionValues {
-            pixels,
-            sum,
-            maximum: (pixels > 0).then_some(highest),
-            center_px: (sum > 0.0).then(|| (moments.0 / sum, moments.1 / sum)),
-        }
+    pub fn look<P: Measured>(&self, isa: Isa, plane: &Plane<'_, P>) -> RegionValues {
+        let range = (plane.low, plane.high);
+        let RegionSums { pixels, sum, highest, moments: [x, y] } =
+            regions::sum(isa, plane.pixels, self.columns, &self.stretches, range);
+        RegionValues { pixels, sum, maximum: (pixels > 0).then_some(highest), center_px: (sum > 0.0).then(|| (x / sum, y / sum)) }
     }
 }
 
@@ -209,7 +185,7 @@ mod tests {
                     }
                 }
             }
-            let found = region.look(&plane);
+            let found = region.look(Isa::detect(), &plane);
             assert_eq!((region.pixels(), found.pixels, found.sum), (all, count, sum), "{shape:?}");
             assert_eq!(found.maximum, (count > 0).then_some(maximum), "{shape:?}");
             assert_eq!(found.mean(), (count > 0).then(|| sum / count as f64));
@@ -232,11 +208,11 @@ mod tests {
     #[test]
     fn nothing_to_see_is_no_number() {
         let none = Region::new("none", &Shape::Circle { x_px: 0.0, y_px: 0.0, radius_px: f64::NAN }, 4, &[true; 8]);
-        let values = none.look(&Plane::own(&[1i16; 8], 4));
+        let values = none.look(Isa::detect(), &Plane::own(&[1i16; 8], 4));
         assert_eq!((values.pixels, values.mean(), values.maximum, values.center_px), (0, None, None, None));
         let masked = Region::of("masked", 4, &[false; 8], |_, _| true);
-        assert_eq!(masked.look(&Plane::own(&[1i16; 8], 4)).pixels, 0);
-        let negative = Region::of("negative", 4, &[true; 8], |_, _| true).look(&Plane::own(&[-1i16; 8], 4));
+        assert_eq!(masked.look(Isa::detect(), &Plane::own(&[1i16; 8], 4)).pixels, 0);
+        let negative = Region::of("negative", 4, &[true; 8], |_, _| true).look(Isa::detect(), &Plane::own(&[-1i16; 8], 4));
         assert_eq!((negative.sum, negative.center_px, negative.maximum), (-8.0, None, Some(-1.0)));
     }
 }

@@ -12,7 +12,7 @@ pub struct LiveAnalysis {
     pub recipe: PathBuf,
     /// The channel of images with several; `None` = the first.
     pub channel: Option<String>,
-    /// Threads; `None` = half of the processors, at least 1.
+    /// Threads; `None` = half of the processors, at least 2.
     pub workers: Option<usize>,
     /// Images that may wait to be analysed or be in work.
     pub queue_images: usize,

@@ -74,7 +74,7 @@ pub(super) const KEYS: &[Key] = &[
         "analysis",
         "workers",
         Kind::Integer(1, 1024),
-        "half of the processors",
+        "half of the processors, at least 2",
         "threads that analyse images; all others come before them",
     ),
     key(

@@ -43,6 +43,7 @@ pub mod lz4;
 pub mod pedestal;
 pub mod planes;
 pub mod radial;
+pub mod regions;
 pub mod rounding;
 pub mod stats;
 pub mod sz3;

@@ -96,7 +96,7 @@ pub fn prepare(
     let veto = recipe.veto.as_ref().map_or_else(Veto::default, |keys| Veto { drops: keys.drops, keep_one_in: keys.keep_one_in });
     let scene = Arc::new(Scene { tasks, figures, decisions, own_at, facts_of });
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let workers = options.workers.unwrap_or(processors.div_ceil(2));
+    let workers = options.workers.unwrap_or(processors.div_ceil(2).max(2));
     let mut analysers: Vec<LiveAnalyser> = (0..workers).map(|_| LiveAnalyser::new(&scene)).collect();
     let (mut notes, mut texts) = (Vec::new(), vec![("analysis_recipe".to_owned(), text)]);
     let mut problem = None;

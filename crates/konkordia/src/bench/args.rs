@@ -238,7 +238,7 @@ pub struct BenchRunArgs {
     /// only counts as reached if all images are analysed too
     #[arg(long, value_name = "RECIPE.toml")]
     pub analysis: Option<PathBuf>,
-    /// Threads of the analysis [default: half of the processors]
+    /// Threads of the analysis [default: half of the processors, at least 2]
     #[arg(long, value_name = "N", requires = "analysis")]
     pub analysis_workers: Option<usize>,
 }

@@ -36,7 +36,7 @@ struct Row {
     /// Position in the list of images of all types.
     image: usize,
     /// `None` if the work has no code of its own for instruction sets.
-    isa: Option<Isa>,
+    isa: Isa,
     ns_per_pixel: Vec<f64>,
     verified: bool,
 }
@@ -114,8 +114,8 @@ impl Bench {
         let mut rows = Vec::new();
         for &work in &args.work {
             for (n, pixels) in images.iter_mut().enumerate() {
-                for isa in isas(args, work, pixels.pixel()) {
-                    let verified = pixels.verify(&mut tools, work, isa.unwrap_or(Isa::Scalar));
+                for isa in isas(args, pixels.pixel()) {
+                    let verified = pixels.verify(&mut tools, work, isa);
                     rows.push(Row { work, image: n, isa, ns_per_pixel: Vec::new(), verified });
                 }
             }
@@ -131,7 +131,7 @@ impl Bench {
         near.repeat(far.words.len() / near.words.len().max(1));
         far.repeat(1);
         for row in &mut self.rows {
-            let (pixels, isa) = (&mut self.images[row.image], row.isa.unwrap_or(Isa::Scalar));
+            let (pixels, isa) = (&mut self.images[row.image], row.isa);
             if row.work.is_in_cache() {
                 pixels.run(&mut self.tools, row.work, isa);
             }
@@ -176,7 +176,7 @@ impl Bench {
         let of = |row: &Row| {
             let (bytes, memory_ns) = self.traffic(row);
             json!({
-                "work": row.work.name(), "pixels": self.pixel(row).name(), "instruction_set": row.isa_name(),
+                "work": row.work.name(), "pixels": self.pixel(row).name(), "instruction_set": row.isa.name(),
                 "nanoseconds_per_pixel": row.spread().to_json(), "goal_nanoseconds_per_pixel": self.goal_ns(row),
                 "bytes_per_pixel": bytes, "memory_alone_nanoseconds_per_pixel": memory_ns, "verified": row.verified,
             })
@@ -215,7 +215,7 @@ impl Bench {
             vec![
                 row.work.name().into(),
                 self.pixel(row).name().into(),
-                row.isa_name().into(),
+                row.isa.name().into(),
                 spread.to_text(3),
                 goal.map_or_else(|| "-".into(), |goal| format!("{goal:.3}")),
                 judged.into(),
@@ -229,23 +229,16 @@ impl Bench {
     }
 }
 
-/// The instruction sets with which a work is measured on pixels of a type: for floats only the widest.
-fn isas(args: &BenchAnalysisArgs, work: AnalysisWork, pixel: PixelType) -> Vec<Option<Isa>> {
+/// The instruction sets that are measured on pixels of a type: for floats only the widest.
+fn isas(args: &BenchAnalysisArgs, pixel: PixelType) -> Vec<Isa> {
     let isas = if args.isa.is_empty() { Isa::available() } else { &args.isa };
-    if work == AnalysisWork::Regions {
-        return vec![None];
-    }
-    let all = isas.iter().copied().map(Some);
+    let all = isas.iter().copied();
     if pixel.is_float() { all.max().into_iter().collect() } else { all.collect() }
 }
 
 impl Row {
     fn spread(&self) -> Spread {
         Spread::of(self.ns_per_pixel.iter().copied())
-    }
-
-    fn isa_name(&self) -> &'static str {
-        self.isa.map_or("any", Isa::name)
     }
 }
 

@@ -252,7 +252,7 @@ impl<P: Summed> Pixels for Typed<P> {
             AnalysisWork::AboveInCache | AnalysisWork::SparseInCache => return self.run_near(tools, work, isa),
             AnalysisWork::Regions => {
                 for (region, values) in tools.regions.iter().zip(&mut tools.region_values) {
-                    *values = region.look(&plane);
+                    *values = region.look(isa, &plane);
                 }
                 return tools.region_pixels();
             }

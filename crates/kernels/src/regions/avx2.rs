@@ -1,0 +1,17 @@
+//! The loops of `scalar.rs`, compiled for AVX2.
+
+use super::{RegionSums, Stretch, scalar};
+use crate::isa::Isa;
+use crate::stats::Measured;
+
+/// See [`super::sum`].
+pub fn sum<P: Measured>(pixels: &[P], columns: usize, stretches: &[Stretch], range: (P, P)) -> RegionSums {
+    assert!(Isa::Avx2.is_available());
+    // SAFETY: the instructions are available, as asserted above.
+    unsafe { compiled(pixels, columns, stretches, range) }
+}
+
+#[target_feature(enable = "avx2")]
+fn compiled<P: Measured>(pixels: &[P], columns: usize, stretches: &[Stretch], range: (P, P)) -> RegionSums {
+    scalar::sum(pixels, columns, stretches, range)
+}
