@@ -12,7 +12,8 @@ fn first_after(path: &str, key: &str) -> Option<String> {
     Some(line.split_once(':')?.1.trim().to_string())
 }
 
-/// The file of this program. Lists of processes show its name; if the file was replaced, it is the running program still.
+/// The file of this program. Lists of processes show its name; if the file was replaced, it still is the running
+/// program.
 pub fn own_program() -> PathBuf {
     let named = std::env::current_exe().ok().filter(|path| path.exists());
     named.unwrap_or_else(|| PathBuf::from("/proc/self/exe"))

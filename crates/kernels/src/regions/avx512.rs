@@ -1,6 +1,7 @@
 //! The loops of `scalar.rs`, compiled for AVX-512.
 
-use super::{RegionSums, Stretch, scalar};
+use super::scalar;
+use super::sums::{RegionSums, Stretch};
 use crate::isa::Isa;
 use crate::stats::Measured;
 

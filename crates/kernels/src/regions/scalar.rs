@@ -1,6 +1,6 @@
 //! Plain Rust. The other instruction sets compile the same lines for wider registers.
 
-use super::{RegionSums, Stretch};
+use super::sums::{RegionSums, Stretch};
 use crate::stats::Measured;
 
 /// Numbers that are added side by side, so that the order is the same in all instruction sets.
