@@ -63,6 +63,9 @@ mod tests {
     const PATIENT_MS: u64 = 60_000;
     const ANSWER: &str = r#"print(json.dumps({"id": json.loads(line)["id"], "is_indexed": True, "cell": [1, 2, 3, 80, 90, 100], "orientation_matrix": list(range(9))}), flush=True)"#;
 
+    /// So many images that the program answers one of them; the first answer is the end.
+    const ANSWERED_ONCE: usize = 200;
+
     /// What comes of images with three spots, with pauses between them. `script` runs for each line that the program
     /// gets.
     fn index(script: &str, limit_ms: u64, images: usize, pause_ms: u64) -> (Vec<Vec<u64>>, AnalysisTally) {
@@ -77,7 +80,11 @@ mod tests {
             std::thread::sleep(Duration::from_millis(if n > 0 { pause_ms } else { 0 }));
             let mut bits = vec![5; kinds::NUMBERS];
             indexer.index(&[Spot::default(); 3], None, &mut bits);
+            let is_answered = bits[1] == kinds::ANSWERED;
             all.push(bits);
+            if images == ANSWERED_ONCE && is_answered {
+                break;
+            }
         }
         (all, counter.read())
     }
@@ -114,10 +121,14 @@ mod tests {
         assert!(all.iter().all(|bits| bits[..2] == [0, kinds::UNANSWERED]), "{all:?}");
         assert_eq!((tally.indexed, tally.unanswered), (0, 3));
         assert!(problem(&tally).contains("still works on an earlier image"), "{}", problem(&tally));
-        // Late with the first image only: its answer is not taken for that of a later one.
+        // Late with the first image only: its answer is not taken for that of a later one. On a busy machine it is late
+        // with some more.
         let late = format!("time.sleep(3 if json.loads(line)['id'] == 1 else 0); {ANSWER}");
-        let (all, tally) = index(&late, 1000, 2, 4000);
-        assert_eq!((all[0][1], all[1][..2].to_vec(), tally.unanswered), (kinds::UNANSWERED, vec![1, kinds::ANSWERED], 1));
+        let (all, tally) = index(&late, 1000, ANSWERED_ONCE, 500);
+        let (last, late) = all.split_last().unwrap();
+        assert!(last[..2] == [1, kinds::ANSWERED] && !late.is_empty(), "{all:?}");
+        assert!(late.iter().all(|bits| bits[..2] == [0, kinds::UNANSWERED]), "{all:?}");
+        assert_eq!((tally.indexed, tally.unanswered), (1, late.len() as u64));
     }
 
     #[test]
