@@ -46,10 +46,7 @@ class Receiver:
         self.consumer.rcvtimeo = 20_000
         if consume:
             self.consumer.connect(f"tcp://127.0.0.1:{self.data_port}")
-            end = time.monotonic() + 20
-            while not self.service.statistics()["consumers"][0]["connected"]:
-                assert time.monotonic() < end
-                time.sleep(0.02)
+            self.service.consumers_connect()
         self.number = self.runs = 0
 
     def send(self, *parts, sender=0, number=None):

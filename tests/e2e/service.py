@@ -107,6 +107,16 @@ class Service:
             assert time.monotonic() < end, self.log
             time.sleep(0.02)
 
+    def consumers_connect(self, count=None):
+        """Waits until `count` consumers of streams, by default all of them, are connected. What is sent before a consumer
+        is connected does not wait for it."""
+
+        def connected():
+            consumers = [consumer["connected"] for consumer in self.statistics()["consumers"]]
+            return sum(consumers) == (len(consumers) if count is None else count)
+
+        until(connected, "the consumers are connected")
+
     def resources(self):
         """Open files, threads and resident bytes of the process."""
         root = f"/proc/{self.process.pid}"

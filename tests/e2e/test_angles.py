@@ -172,6 +172,7 @@ def test_consumers_get_angles_from_image_to_image(tmp_path, frames, summation, i
         taker = context.socket(zmq.PULL)
         taker.rcvtimeo = 10_000
         taker.connect(address)
+        service.consumers_connect()
         service.command("start")
         port = int(config.read_text().split("first_port = ")[1].split()[0])
         simulate("eiger", "--to", f"127.0.0.1:{port}", "--bits", 8, "--rate", 20, "--images", 14)
@@ -399,6 +400,7 @@ def moved(serve):
         taker = context.socket(zmq.PULL)
         taker.rcvtimeo = 10_000
         taker.connect(address)
+        service.consumers_connect()
         image = with_marker(part)
         service.send(*series([image] * 3, **said))
         master, start = service.taken(1)["file"], cbor2.loads(taker.recv())

@@ -173,6 +173,7 @@ def test_consumers_http_and_metrics_have_the_numbers_of_the_file(tmp_path):
     context = zmq.Context()
     takers = {kind: take(context, port) for kind, port in ports.items()}
     try:
+        service.consumers_connect()
         service.command("start")
         program("simulate", "eiger", "--to", f"127.0.0.1:{udp}", "--bits", 8, "--images", 8, "--rate", 20, "-q", check=0)
         service.wait()

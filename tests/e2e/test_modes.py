@@ -2,13 +2,11 @@
 between chips."""
 
 import json
-import socket
-import time
 
 import numpy as np
 import pytest
 import raw_files
-from driving import EIGER, MASKED, MISSING, Master, balanced, needs_eiger, program, raw_tables, simulate
+from driving import EIGER, MASKED, MISSING, Master, PacedSocket, balanced, needs_eiger, program, raw_tables, simulate
 from raw_files import packet_header
 from test_convert import chunks, convert
 
@@ -16,13 +14,10 @@ COUNT = 3
 
 
 def send(port, datagrams):
-    """Sends each (stream, bytes) in order to port + stream, slowly enough for the receive buffers."""
-    out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    for n, (stream, datagram) in enumerate(datagrams):
-        out.sendto(datagram, ("127.0.0.1", port + stream))
-        if n % 64 == 0:
-            time.sleep(0.001)
-    out.close()
+    """Sends each (stream, bytes) in order to port + stream."""
+    with PacedSocket() as out:
+        for stream, datagram in datagrams:
+            out.sendto(datagram, ("127.0.0.1", port + stream))
 
 
 def jungfrau_packets(words, rows, interfaces, first_module=0):

@@ -113,6 +113,7 @@ def test_consumers_http_and_metrics_have_the_numbers_of_the_file(tmp_path):
         takers[kind].rcvtimeo = 10_000
         takers[kind].connect(f"tcp://127.0.0.1:{port}")
     try:
+        service.consumers_connect()
         service.command("start")
         program("simulate", "eiger", "--to", f"127.0.0.1:{detectors}", "--bits", 8, "--images", 3, "--rate", 20, "-q", check=0)
         service.wait()

@@ -627,7 +627,7 @@ def test_a_required_consumer_is_waited_for(bench):
     capture = bench.folder / "out.zmsg"
     record = subprocess.Popen([BINARY, "record", f"ipc://{bench.folder}/out", "-o", capture, "--messages", "7", "-q"])
     try:
-        until(lambda: service.statistics()["consumers"][0]["connected"], "the recorder connects")
+        service.consumers_connect()
         service.command("arm")
         bench.send(5)
         assert service.wait()["severity"] == "success"

@@ -144,7 +144,7 @@ def test_an_end_does_not_wait_for_ever_for_a_consumer(edge):
     stuck.setsockopt(zmq.RCVBUF, 4096)
     stuck.connect(f"tcp://127.0.0.1:{port}")
     try:
-        edge.service.until(lambda _: edge.service.statistics()["consumers"][0]["connected"])
+        edge.service.consumers_connect()
         edge.send(htype="header", filename="")
         pixels = bytes(1 << 20)
         for frame in range(100):

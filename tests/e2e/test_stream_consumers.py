@@ -86,11 +86,7 @@ def world(tmp_path):
             return taker
 
         def connected(self, service, count=None):
-            count = len(self.out) if count is None else count
-            end = time.monotonic() + 10
-            while sum(c["connected"] for c in service.statistics()["consumers"]) != count:
-                assert time.monotonic() < end, service.statistics()["consumers"]
-                time.sleep(0.02)
+            service.consumers_connect(len(self.out) if count is None else count)
 
     world = World()
     world.all_of_them = []

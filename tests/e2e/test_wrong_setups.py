@@ -7,7 +7,6 @@ import functools
 import json
 import os
 import re
-import socket
 import subprocess
 import time
 
@@ -15,7 +14,7 @@ import h5py
 import numpy as np
 import pytest
 import zmq
-from driving import BINARY, ROOT, balanced, free_ports, program, raw_tables, simulate
+from driving import BINARY, ROOT, PacedSocket, balanced, free_ports, program, raw_tables, simulate
 from raw_files import packet_header
 from service import Service, free_port, write_config
 
@@ -36,7 +35,7 @@ def jungfrau(modules=1, interfaces=1, **more):
 
 header = functools.partial(packet_header, module=7)
 # A detector sends from one address and port throughout.
-DETECTOR = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+DETECTOR = PacedSocket()
 
 
 def send(port, frames=range(1, FRAMES + 1), packets=range(128), payload=8192, streams=1, **about):
@@ -70,7 +69,7 @@ def noise(bench):
 
 
 def cut(bench):
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+    with PacedSocket() as s:
         for frame in range(1, FRAMES + 1):
             for packet in range(128):
                 s.sendto((header(frame, packet) + bytes(8192))[:1472], ("127.0.0.1", bench.port))
@@ -356,7 +355,7 @@ def test_a_word_of_all_ones_that_arrived_is_invalid_and_not_missing(bench):
     receiver = bench.receive(configured(bench, tables | {"run": {"images": 1}}, 1))
     pixels = np.full(4096, 3000, "<u2")
     pixels[[5, 4000]] = 0xFFFF
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+    with PacedSocket() as s:
         for packet in range(128):
             s.sendto(header(1, packet) + pixels.tobytes(), ("127.0.0.1", bench.port))
     code, report = receiver.finish()
@@ -440,6 +439,7 @@ def test_sls_json_has_the_header_of_the_frame_and_says_what_is_signed(serve, tmp
     taker = context.socket(zmq.PULL)
     taker.rcvtimeo = 10_000
     taker.connect(address)
+    service.consumers_connect()
     service.command("start")
     options = ("--bits", 16) if kind == "eiger" else ()
     simulate(kind, "--to", f"127.0.0.1:{port}", "--images", 3, "--rate", 20, "--first-frame", 41, *options)
