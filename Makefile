@@ -25,10 +25,10 @@ help:
 	@echo "make clean       remove build results, the Python environment and demo files"
 
 setup:
-	@scripts/setup build python
+	@scripts/setup build python browser
 
 setup-slow:
-	@scripts/setup build python slow models
+	@scripts/setup build python browser slow models
 
 # The demonstration needs no Python.
 demo:
@@ -37,11 +37,11 @@ demo:
 	@scripts/konkordia demo $(ARGS)
 
 test:
-	@scripts/setup build python
+	@scripts/setup build python browser
 	@scripts/test
 
 test-slow:
-	@scripts/setup build python slow models
+	@scripts/setup build python browser slow models
 	@KONKORDIA_SLOW=1 scripts/test
 
 # DIALS may be unavailable, so its setup may fail. make itself exits with 2 where a target fails; the last lines of the
@@ -53,11 +53,11 @@ test-peers:
 	@.venv/bin/python scripts/peers
 
 test-repeat:
-	@scripts/setup build python
+	@scripts/setup build python browser
 	@scripts/test-repeat $(RUNS)
 
 check:
-	@scripts/setup build deny
+	@scripts/setup build deny python browser
 	@scripts/check
 
 check-memory:

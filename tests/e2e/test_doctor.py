@@ -170,7 +170,8 @@ def test_packets_that_no_socket_had_room_for_were_lost_there(bench):
     tables = raw_tables(images=100, stall_timeout_s=3, first_frame=1)
     receiver = bench.receive(bench.config(source={"receive_buffer_mib": 1, "senders": "any"}, **tables))
     simulate("jungfrau", "--to", bench.to, "--images", 40, "--rate", 50)
-    receiver.wait_until(lambda p: p["packets_received"] >= 40 * 128)
+    # On a busy machine some of these may be lost there, too.
+    receiver.wait_until(lambda p: p["packets_received"] >= 20 * 128)
     receiver.signal(signal.SIGSTOP)
     simulate("jungfrau", "--to", bench.to, "--images", 40, "--rate", 100, "--first-frame", 41)
     receiver.signal(signal.SIGCONT)

@@ -133,6 +133,21 @@ impl Geometry {
         Self::new(shape, swung(origin_mm), swung(fast_mm), swung(slow_mm), wavelength)
     }
 
+    /// Outer corner of the first pixel, millimetres.
+    pub fn origin_mm(&self) -> Vector {
+        self.origin_mm
+    }
+
+    /// Step from one column to the next, millimetres.
+    pub fn fast_mm(&self) -> Vector {
+        self.fast_mm
+    }
+
+    /// Step from one row to the next, millimetres.
+    pub fn slow_mm(&self) -> Vector {
+        self.slow_mm
+    }
+
     /// Wavelength, angstrom.
     pub fn wavelength_angstrom(&self) -> Option<f64> {
         self.wavelength_angstrom

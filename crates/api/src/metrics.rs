@@ -6,6 +6,7 @@
 //! `messages_VERDICT`, `runs_ENDED`, `bytes_STAGE`, `wakeups_THREAD` and `idle_wakeups_THREAD` become families of their
 //! own.
 
+use super::http::live::hub::Hub;
 use super::http::problem::Problem;
 use super::http::state::Shared;
 use crate::http::extract::{NoQuery, Query};
@@ -100,7 +101,7 @@ impl Collector for Snapshot {
 type Labels = Vec<(&'static str, String)>;
 
 /// Families in the order of export. A family is exported even while it has no value.
-const FAMILIES: [(&str, Kind, &str); 44] = [
+const FAMILIES: [(&str, Kind, &str); 47] = [
     ("build_info", Kind::Gauge, "Version of the program, always 1"),
     ("uptime_seconds", Kind::Gauge, "Seconds since the service began"),
     ("detectors", Kind::Gauge, "Detectors of the service"),
@@ -139,6 +140,9 @@ const FAMILIES: [(&str, Kind, &str); 44] = [
     ("consumer_skipped_images", Kind::Counter, "Images that were skipped for the consumer"),
     ("consumer_lag_images", Kind::Gauge, "Images that wait for the consumer"),
     ("output_free_bytes", Kind::Gauge, "Free space where the detector writes"),
+    ("live_viewers", Kind::Gauge, "Live connections that want frames"),
+    ("live_looks", Kind::Counter, "How often the newest image was looked for; stands still while nobody wants frames"),
+    ("live_frames", Kind::Counter, "Frames that were made, one for all who want the same"),
     ("http_responses", Kind::Counter, "HTTP answers by class of status"),
     ("process_cpu_seconds", Kind::Counter, "Processor time of the process"),
     ("process_resident_memory_bytes", Kind::Gauge, "Memory of the process"),
@@ -177,7 +181,8 @@ impl Snapshot {
         for (class, count) in ["1xx", "2xx", "3xx", "4xx", "5xx"].into_iter().zip(&shared.answered) {
             all.add("http_responses", vec![("class", class.into())], count.load(Ordering::Relaxed) as f64);
         }
-        for detector in &shared.fleet.detectors {
+        for (detector, hub) in shared.fleet.detectors.iter().zip(&shared.live) {
+            all.add_live(detector.name(), hub);
             all.add_status(&detector.status());
             all.add_statistics(detector.name(), &detector.statistics());
             all.add_disk(&**detector);
@@ -297,6 +302,13 @@ impl Snapshot {
             let labels = vec![("detector", detector.name().to_owned()), ("result", kind.name.to_owned())];
             self.add("newest_image", labels, value);
         }
+    }
+
+    fn add_live(&mut self, detector: &str, hub: &Hub) {
+        let labels = || vec![("detector", detector.to_owned())];
+        self.add("live_viewers", labels(), hub.viewers() as f64);
+        self.add("live_looks", labels(), hub.looks.load(Ordering::Relaxed) as f64);
+        self.add("live_frames", labels(), hub.frames_made.load(Ordering::Relaxed) as f64);
     }
 
     fn add_disk(&mut self, detector: &dyn Detector) {

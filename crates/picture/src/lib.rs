@@ -13,6 +13,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod frame;
 pub mod image;
 
 use embedded_graphics::mono_font::{MonoFont, MonoTextStyle, iso_8859_1};

@@ -28,7 +28,7 @@ pub fn allowed(krate: &str) -> Option<&'static [&'static str]> {
             "sources",
             "wire",
         ],
-        "api" => &["acquire", "config", "core", "kernels", "picture", "wire"],
+        "api" => &["acquire", "analysis", "config", "core", "kernels", "picture", "wire"],
         "acquire" => &[
             "analysis",
             "calibration",

@@ -122,7 +122,8 @@ pub async fn image(
     respond(&facts, rendered, Some(memory))
 }
 
-fn none(detector: &dyn Detector, number: Option<u64>) -> Problem {
+/// Says that an image is not there.
+pub fn none(detector: &dyn Detector, number: Option<u64>) -> Problem {
     let (numbers, _) = detector.images().numbers();
     let detail = match (numbers.first(), numbers.last(), number) {
         (Some(first), Some(last), Some(number)) => format!("image {number} is not there; the last images are {first} to {last}"),
@@ -210,7 +211,10 @@ impl ImageHeader {
 
 /// Waits until there is memory for the pixels of an image and for what is made of them: twice the sum of its packed and
 /// its unpacked bytes.
-async fn memory(shared: &Shared, (packed, unpacked): (u64, u64)) -> Result<OwnedSemaphorePermit, Problem> {
+///
+/// # Errors
+/// If there never is, or not soon.
+pub async fn memory(shared: &Shared, (packed, unpacked): (u64, u64)) -> Result<OwnedSemaphorePermit, Problem> {
     let mib = (unpacked.saturating_add(packed) >> 19) + 1;
     let all = shared.settings.limits.image_memory_mib;
     let mib = u32::try_from(mib).ok().filter(|mib| *mib <= all).ok_or_else(|| {
@@ -220,7 +224,11 @@ async fn memory(shared: &Shared, (packed, unpacked): (u64, u64)) -> Result<Owned
     turn(&shared.image_mib, mib).await
 }
 
-async fn turn(semaphore: &Arc<Semaphore>, many: u32) -> Result<OwnedSemaphorePermit, Problem> {
+/// Waits for a permit.
+///
+/// # Errors
+/// If it does not come soon.
+pub async fn turn(semaphore: &Arc<Semaphore>, many: u32) -> Result<OwnedSemaphorePermit, Problem> {
     let waited = tokio::time::timeout(TURN, Arc::clone(semaphore).acquire_many_owned(many)).await;
     let busy =
         || Problem::new("busy", "too many images are asked for at once", "ask for fewer, or for smaller ones").retry_after(1);

@@ -11,6 +11,7 @@ mod events;
 pub mod extract;
 mod guard;
 mod images;
+pub mod live;
 pub mod openapi;
 mod page;
 pub mod problem;
@@ -113,17 +114,19 @@ fn serve(
         .header_read_timeout(limits.header_timeout)
         .max_headers(HEADERS_MAX)
         .max_buf_size(limits.header_bytes.max(8192));
+    // Not by the server's own `http1_only`, which serves connections without upgrades to a WebSocket.
+    let only_http1 = server.http_builder().clone().http1_only();
+    *server.http_builder() = only_http1;
     Ok(match tls {
         None => {
-            let server = server
-                .acceptor(LimitedAcceptor::new(DefaultAcceptor::new(), connection_slots, limits.stall_timeout, true))
-                .http1_only();
+            let server =
+                server.acceptor(LimitedAcceptor::new(DefaultAcceptor::new(), connection_slots, limits.stall_timeout, true));
             runtime.spawn(async move { drop(server.serve(app).await) })
         }
         Some(tls) => {
             let stall = limits.stall_timeout;
             let inner = RustlsAcceptor::new(tls).handshake_timeout(HANDSHAKE);
-            let server = server.acceptor(LimitedAcceptor::new(inner, connection_slots, stall, false)).http1_only();
+            let server = server.acceptor(LimitedAcceptor::new(inner, connection_slots, stall, false));
             runtime.spawn(async move { drop(server.serve(app).await) })
         }
     })

@@ -1,77 +1,88 @@
-//! The page at `/`: the current states, and links.
+//! The pages for people: the bundle of `web/`, which is part of this binary. It has no secrets, so it needs no token;
+//! what it shows comes over the live connection and the interface, which ask for one.
 
 use super::extract::{NoQuery, Query};
-use super::guard::may;
-use super::state::Shared;
-use crate::security::{Identity, Role};
-use axum::Extension;
-use axum::extract::State;
-use axum::http::{HeaderValue, header};
-use axum::response::{Html, IntoResponse, Response};
-use konkordia_acquire::handle::{DetectorStatus, StateWord};
-use std::fmt::Write;
-use std::sync::Arc;
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use std::io::Write as _;
+use std::sync::OnceLock;
 
-const HEAD: &str = "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Konkordia</title>\
-<meta name=\"viewport\" content=\"width=device-width\"><style>body{font:16px/1.5 sans-serif;max-width:60em;margin:2em auto;padding:0 1em}\
-table{border-collapse:collapse}td,th{padding:.2em .8em;border:1px solid #bbb;text-align:left}</style></head><body><h1>Konkordia</h1>\n";
-const LINKS: &str = "<p><a href=\"/api/v1/detectors\">states</a>, <a href=\"/api/v1/logs\">log</a>, <a href=\"/api/v1/events\">events</a>, \
-<a href=\"/metrics\">metrics</a>, <a href=\"/api/v1/version\">version</a>, <a href=\"/api/v1/openapi.json\">description of the interface (OpenAPI)</a></p>\n";
-/// No scripts, nothing from other hosts, not inside a frame.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
+/// Only scripts, styles and data of this service; no other page may have it in a frame.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; connect-src 'self'; \
+frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
 
-/// Page with the current states and links.
-#[utoipa::path(get, path = "/", tag = "state", responses((status = 200, description = "A page for people", body = String, content_type = "text/html")))]
-pub async fn page(
-    State(shared): State<Arc<Shared>>,
-    Extension(identity): Extension<Identity>,
-    Query(NoQuery {}): Query<NoQuery>,
-) -> Response {
-    let mut text = String::from(HEAD);
-    if may(Some(&identity), Role::View).is_ok() {
-        text.push_str(
-            "<table><tr><th>detector</th><th>state</th><th>message</th><th>run</th><th>images</th><th>file</th><th></th></tr>\n",
-        );
-        for detector in &shared.fleet.detectors {
-            row(&mut text, &detector.status());
+/// A file of the bundle.
+struct File {
+    media_type: &'static str,
+    bytes: &'static [u8],
+    /// Packed when somebody asks for it for the first time.
+    gzip: OnceLock<Vec<u8>>,
+}
+
+macro_rules! bundled {
+    ($name:literal, $media_type:literal) => {
+        File { media_type: $media_type, bytes: include_bytes!(concat!("../../../../web/dist/", $name)), gzip: OnceLock::new() }
+    };
+}
+
+static PAGE: File = bundled!("index.html", "text/html; charset=utf-8");
+static SCRIPT: File = bundled!("konkordia.js", "text/javascript; charset=utf-8");
+static STYLE: File = bundled!("konkordia.css", "text/css; charset=utf-8");
+static ICON: File = bundled!("icon.svg", "image/svg+xml");
+
+impl File {
+    fn answer(&'static self, headers: &HeaderMap) -> Response {
+        let accepted = headers.get(header::ACCEPT_ENCODING).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let takes_gzip = accepted.split(',').any(|coding| coding.trim() == "gzip" || coding.trim().starts_with("gzip;q=1"));
+        let bytes = if takes_gzip { self.gzip.get_or_init(|| packed(self.bytes)).as_slice() } else { self.bytes };
+        let mut response = bytes.into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(self.media_type));
+        headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+        headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
+        if takes_gzip {
+            headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         }
-        text.push_str("</table>\n");
-    } else {
-        text.push_str("<p>This service needs a token: states are shown only to requests that send one.</p>\n");
+        response
     }
-    let _ = writeln!(text, "{LINKS}<p>Version {}</p></body></html>", env!("CARGO_PKG_VERSION"));
-    let mut response = Html(text).into_response();
-    response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
-    response
 }
 
-fn row(text: &mut String, status: &DetectorStatus) {
-    let state = StateWord::from(status.state).name();
-    let expected = status.images_expected.map_or_else(|| "\u{2013}".into(), |images| images.to_string());
-    let link: String = status.detector.bytes().map(|byte| format!("%{byte:02X}")).collect();
-    let _ = writeln!(
-        text,
-        "<tr><td>{}</td><td>{state}</td><td>{}</td><td>{}</td><td>{} of {expected}</td><td>{}</td><td><a href=\"/api/v1/images/latest?detector={link}\">newest image</a> \
-         <a href=\"/api/v1/statistics?detector={link}\">statistics</a></td></tr>",
-        escaped(&status.detector),
-        escaped(&status.message),
-        status.run,
-        status.images_committed,
-        escaped(status.file.as_deref().unwrap_or("\u{2013}")),
-    );
+fn packed(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    let written = encoder.write_all(bytes).and_then(|()| encoder.finish());
+    written.expect("memory takes every byte")
 }
 
-/// Escapes a text for HTML, because texts may come from outside.
-fn escaped(text: &str) -> String {
-    text.chars().fold(String::with_capacity(text.len()), |mut all, c| {
-        match c {
-            '&' => all.push_str("&amp;"),
-            '<' => all.push_str("&lt;"),
-            '>' => all.push_str("&gt;"),
-            '"' => all.push_str("&quot;"),
-            '\'' => all.push_str("&#39;"),
-            c => all.push(c),
-        }
-        all
-    })
+/// The pages for people, in a browser.
+#[utoipa::path(get, path = "/", tag = "state", responses((status = 200, description = "A page with scripts", body = String, content_type = "text/html")))]
+pub async fn page(headers: HeaderMap, Query(NoQuery {}): Query<NoQuery>) -> Response {
+    PAGE.answer(&headers)
+}
+
+/// The script of the pages.
+pub async fn script(headers: HeaderMap) -> Response {
+    SCRIPT.answer(&headers)
+}
+
+/// Their style.
+pub async fn style(headers: HeaderMap) -> Response {
+    STYLE.answer(&headers)
+}
+
+/// Their icon.
+pub async fn icon(headers: HeaderMap) -> Response {
+    ICON.answer(&headers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bundle_is_small_enough_for_a_slow_line() {
+        let bytes: usize = [&PAGE, &SCRIPT, &STYLE, &ICON].map(|file| packed(file.bytes).len()).iter().sum();
+        assert!(bytes <= 300_000, "{bytes} bytes packed");
+    }
 }

@@ -50,9 +50,11 @@ pub struct Problem {
 pub struct ProblemCode(pub String);
 
 /// Code, status and title of every problem; docs/api.md has the same table.
-pub const CODES: [(&str, StatusCode, &str); 28] = [
+pub const CODES: [(&str, StatusCode, &str); 30] = [
     ("bad_query", StatusCode::BAD_REQUEST, "Query parameters are wrong"),
     ("bad_path", StatusCode::BAD_REQUEST, "The path is wrong"),
+    ("bad_message", StatusCode::BAD_REQUEST, "The message is wrong"),
+    ("no_websocket", StatusCode::BAD_REQUEST, "This path is a WebSocket"),
     ("bad_host", StatusCode::MISDIRECTED_REQUEST, "Unknown host name"),
     ("which_detector", StatusCode::BAD_REQUEST, "No detector was named"),
     ("no_token", StatusCode::UNAUTHORIZED, "A token is needed"),
@@ -124,7 +126,6 @@ impl Problem {
     }
 
     /// Its body.
-    #[cfg(test)]
     pub fn body(&self) -> &ProblemBody {
         &self.body
     }

@@ -2,11 +2,12 @@
 
 use super::openapi::{looking, operating};
 use super::state::Shared;
-use super::{audit, guard, page, problem, status};
+use super::{audit, guard, live, page, problem, status};
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::{HeaderName, HeaderValue, Method, header};
 use axum::middleware::{from_fn, from_fn_with_state};
+use axum::routing::get;
 use std::sync::Arc;
 use std::time::Duration;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -18,7 +19,10 @@ use utoipa_axum::routes;
 pub fn router(shared: &Arc<Shared>) -> Router {
     let open = OpenApiRouter::new().routes(routes!(status::healthz)).routes(routes!(status::readyz)).routes(routes!(page::page));
     let (router, _) = looking(shared.settings.metrics_open).merge(operating()).merge(open).split_for_parts();
-    let mut router = router
+    let files = router.route("/konkordia.js", get(page::script)).route("/konkordia.css", get(page::style));
+    let mut router = files
+        .route("/icon.svg", get(page::icon))
+        .route("/api/v1/live", get(live::live))
         .fallback(problem::not_found)
         .method_not_allowed_fallback(problem::wrong_method)
         .layer(DefaultBodyLimit::max(shared.settings.limits.body_bytes))

@@ -1,5 +1,6 @@
 //! What all requests share: the fleet, the tokens, the limits.
 
+use super::live::hub::Hub;
 use super::problem::Problem;
 use super::settings::{Settings, wrong_settings};
 use crate::security::audit::AuditLog;
@@ -54,6 +55,8 @@ pub struct Shared {
     pub stopping: watch::Sender<bool>,
     /// Answers by class of status: 1xx to 5xx.
     pub answered: [AtomicU64; 5],
+    /// What the live connections share, for each detector.
+    pub live: Vec<Arc<Hub>>,
     /// When the service began.
     pub began: Instant,
 }
@@ -87,6 +90,7 @@ impl Shared {
             decoders: Arc::new(Semaphore::new(DECODERS_MAX)),
             stopping: watch::channel(false).0,
             answered: Default::default(),
+            live: Hub::of(&fleet),
             began: Instant::now(),
             fleet,
             settings,

@@ -96,7 +96,10 @@ pub fn render(planes: &SharedPlanes, selection: &Selection) -> Result<Rendered, 
 }
 
 /// The channel with this name or number.
-fn channel(image: &CommittedImage, wanted: Option<&str>) -> Result<usize, Problem> {
+///
+/// # Errors
+/// If there is none.
+pub fn channel(image: &CommittedImage, wanted: Option<&str>) -> Result<usize, Problem> {
     let Some(wanted) = wanted else { return Ok(0) };
     let by_name = image.channels.iter().position(|channel| &*channel.name == wanted);
     let by_number = || wanted.parse().ok().filter(|index| *index < image.channels.len());

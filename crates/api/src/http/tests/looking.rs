@@ -83,19 +83,21 @@ async fn health_and_readiness() {
 }
 
 #[tokio::test]
-async fn the_page_shows_states_and_no_markup_of_others() {
-    let bench = Bench::new(&["eig<b>er"]);
-    let page = bench.get("/").await;
-    assert!(
-        page.header("content-type").starts_with("text/html")
-            && page.header("content-security-policy").contains("default-src 'none'")
-    );
-    assert!(
-        page.text().contains("&lt;message of the test&gt;")
-            && page.text().contains("eig&lt;b&gt;er")
-            && !page.text().contains("<b>")
-    );
-    assert!(page.text().contains("5 of 10") && page.text().contains("idle"));
+async fn the_page_is_there_without_a_token_and_loads_nothing_from_elsewhere() {
+    let bench = Bench::new(&["eiger"]);
+    for (path, kind) in
+        [("/", "text/html"), ("/konkordia.js", "text/javascript"), ("/konkordia.css", "text/css"), ("/icon.svg", "image/svg+xml")]
+    {
+        let file = bench.get(path).await;
+        assert_eq!(file.status, 200, "{path}");
+        let policy = file.header("content-security-policy");
+        assert!(policy.contains("default-src 'none'") && !policy.contains("unsafe") && !policy.contains("http"), "{policy}");
+        assert!(file.header("content-type").starts_with(kind), "{path}");
+    }
+    assert!(bench.get("/").await.text().contains("<div id=\"page\">"));
+    bench.get("/api/v1/live").await.is_problem(400, "no_websocket");
+    let foreign = Request::get("/api/v1/live").header("host", "localhost").header("origin", "https://evil.example");
+    bench.send(foreign.body(Body::empty()).unwrap()).await.is_problem(403, "foreign_page");
 }
 
 #[tokio::test]

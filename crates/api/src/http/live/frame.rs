@@ -1,0 +1,62 @@
+//! A frame as several clients share it, and its message.
+
+use super::messages::FrameRequest;
+use crate::http::problem::Problem;
+use axum::body::Bytes;
+use konkordia_picture::frame::Region;
+use serde_json::{Map, Value};
+use std::sync::Arc;
+
+/// Pixels begin at a multiple of so many bytes.
+const ALIGN: usize = 8;
+
+/// What makes a frame: who wants the same shares it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wanted {
+    /// Run and number of the image.
+    pub image: (u64, u64),
+    /// Name or number of the channel.
+    pub channel: Option<String>,
+    /// The visible part.
+    pub region: Region,
+    /// Most values.
+    pub pixels_max: usize,
+}
+
+/// A frame without what differs between those who get it.
+#[derive(Debug)]
+pub struct Made {
+    /// Fields of the header.
+    pub header: Map<String, Value>,
+    /// The pixels, packed.
+    pub pixels: Bytes,
+}
+
+/// A frame, or why there is none.
+pub type Found = Result<Arc<Made>, Arc<Problem>>;
+
+impl Wanted {
+    /// What a client asks for of an image.
+    pub fn new(request: &FrameRequest, image: (u64, u64)) -> Self {
+        let (channel, region, pixels_max) = (request.channel.clone(), request.region(), request.pixels_max);
+        Self { image, channel, region, pixels_max }
+    }
+}
+
+impl Made {
+    /// The message for one client.
+    pub fn message(&self, sequence: u64, skipped: u64, age_ms: Option<u64>) -> Bytes {
+        let mut header = self.header.clone();
+        header.insert("sequence".into(), sequence.into());
+        header.insert("skipped".into(), skipped.into());
+        header.insert("age_ms".into(), age_ms.into());
+        let mut text = Value::Object(header).to_string().into_bytes();
+        text.resize(text.len().next_multiple_of(ALIGN), b' ');
+        let mut message = Vec::with_capacity(ALIGN + text.len() + self.pixels.len());
+        message.extend(b"KFR1");
+        message.extend((text.len() as u32).to_le_bytes());
+        message.extend(&text);
+        message.extend(&self.pixels);
+        message.into()
+    }
+}

@@ -1,0 +1,63 @@
+// The run of the form as a text for other tools.
+
+import { useSignal } from "@preact/signals";
+import type { JSX } from "preact";
+import type { ArmRequest } from "../../api/client";
+import { CopyButton } from "../../app/CopyButton";
+import type { Services } from "../../app/services";
+import { curlText, pythonText, type Target, tomlText } from "./snippets";
+
+type Language = "Python" | "curl" | "TOML";
+const LANGUAGES: readonly Language[] = ["Python", "curl", "TOML"];
+
+export function SnippetCard({ services, request }: { services: Services; request: ArmRequest }): JSX.Element {
+  const language = useSignal<Language>("Python");
+  const { connection } = services;
+  const isOnly = (connection.detectors.value?.length ?? 1) < 2;
+  const target: Target = {
+    base: document.baseURI,
+    verb: "start",
+    detector: isOnly ? null : connection.detector.value,
+    hasToken: connection.hasToken(),
+  };
+  const text = textIn(language.value, request, target);
+  return (
+    <section class="card snippet-card" aria-label="The same run elsewhere">
+      <h2>The same run elsewhere</h2>
+      <div class="button-row">
+        {LANGUAGES.map((name) => (
+          <button
+            key={name}
+            type="button"
+            class="button"
+            aria-pressed={name === language.value}
+            onClick={() => {
+              language.value = name;
+            }}
+          >
+            {name}
+          </button>
+        ))}
+        <CopyButton text={text} label={`Copy as ${language.value}`} />
+      </div>
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what can be scrolled must be reached with the keyboard. */}
+      <pre class="snippet" tabIndex={0}>
+        {text}
+      </pre>
+      {target.hasToken && language.value !== "TOML" && (
+        <p class="soft">The token is taken from KONKORDIA_TOKEN of the environment.</p>
+      )}
+    </section>
+  );
+}
+
+function textIn(language: Language, request: ArmRequest, target: Target): string {
+  switch (language) {
+    case "Python":
+      return pythonText(request, target);
+    case "curl":
+      return curlText(request, target);
+    case "TOML":
+      return tomlText(request);
+  }
+}

@@ -1,0 +1,136 @@
+// The next run: what it is to be, and the commands in their order.
+
+import { type Signal, useSignal } from "@preact/signals";
+import type { JSX } from "preact";
+import { useMemo } from "preact/hooks";
+import type { ApiProblem } from "../../api/client";
+import { whyNotOperate } from "../../app/commands";
+import { Check, ChoiceField, TextField } from "../../app/Field";
+import { ProblemStrip } from "../../app/Strips";
+import { type PageProps, shownStatus } from "../../app/services";
+import { useLoaded } from "../../app/useLoaded";
+import { Commands, LastCommand } from "./Commands";
+import { EstimateText } from "./EstimateText";
+import { EMPTY_FORM, type Form, METADATA_FIELDS, type WriteChoice } from "./fields";
+import { checkForm } from "./form";
+import { PresetRow } from "./PresetRow";
+import { readForm } from "./presets";
+import { SnippetCard } from "./SnippetCard";
+
+/** What is being typed survives a look at another page. */
+const FORM_KEY = "konkordia.acquire";
+
+function useForm(): Signal<Form> {
+  const kept = useMemo(() => {
+    try {
+      return readForm(JSON.parse(sessionStorage.getItem(FORM_KEY) ?? "null"));
+    } catch {
+      return EMPTY_FORM;
+    }
+  }, []);
+  return useSignal(kept);
+}
+
+export function AcquirePage({ services }: PageProps): JSX.Element {
+  const { connection, api } = services;
+  const form = useForm();
+  const problem = useSignal<ApiProblem | null>(null);
+  const detector = connection.detector.value;
+  const configuration = useLoaded(() => (detector === null ? null : api.configuration(detector)), [detector]);
+  const files = useLoaded(() => (detector === null ? null : api.files(detector)), [detector]);
+  const change = (fields: Partial<Form>): void => {
+    form.value = { ...form.value, ...fields };
+    sessionStorage.setItem(FORM_KEY, JSON.stringify(form.value));
+  };
+  const checked = checkForm(form.value);
+  const whyNot = whyNotOperate(connection.contact.value);
+  const status = shownStatus(connection);
+  return (
+    <div class="columns">
+      <section class="card" aria-label="The next run">
+        <h1>The next run</h1>
+        {whyNot && (
+          <div class="strip warning" role="status">
+            <div class="strip-text">You cannot operate: {whyNot}. The texts to copy work nevertheless.</div>
+          </div>
+        )}
+        <PresetRow form={form.value} onLoad={(loaded) => change(loaded)} />
+        <RunFields form={form.value} wrong={checked.wrong} onChange={change} />
+        <EstimateText request={checked.request} configuration={configuration.value} files={files.value ?? []} />
+        <Commands services={services} status={status} checked={checked} problem={problem} />
+        {problem.value && (
+          <ProblemStrip
+            problem={problem.value}
+            onClose={() => {
+              problem.value = null;
+            }}
+          />
+        )}
+        <LastCommand events={connection.events.value} detector={detector} />
+      </section>
+      <SnippetCard services={services} request={checked.request} />
+    </div>
+  );
+}
+
+interface FieldsProps {
+  form: Form;
+  wrong: Record<string, string>;
+  onChange: (fields: Partial<Form>) => void;
+}
+
+const WRITE_CHOICES: readonly (readonly [WriteChoice, string])[] = [
+  ["configured", "as configured"],
+  ["yes", "yes"],
+  ["no", "no, only look"],
+];
+
+function RunFields({ form, wrong, onChange }: FieldsProps): JSX.Element {
+  return (
+    <>
+      <div class="fields">
+        <TextField
+          label="Images"
+          inputMode="numeric"
+          value={form.isUntilStopped ? "" : form.images}
+          placeholder={form.isUntilStopped ? "until stopped" : "as configured"}
+          wrong={wrong.images}
+          onInput={(images) => onChange({ images, isUntilStopped: false })}
+        />
+        <TextField
+          label="Prefix of the files"
+          value={form.prefix}
+          placeholder="as configured, numbered"
+          note="for example lyso/run03"
+          wrong={wrong.prefix}
+          onInput={(prefix) => onChange({ prefix })}
+        />
+        <ChoiceField
+          label="Write files"
+          value={form.write}
+          choices={WRITE_CHOICES}
+          onInput={(write) => onChange({ write: write as WriteChoice })}
+        />
+      </div>
+      <Check
+        label="Until stopped"
+        isOn={form.isUntilStopped}
+        onInput={(isUntilStopped) => onChange({ isUntilStopped })}
+      />
+      <h2>For the file</h2>
+      <div class="fields">
+        {METADATA_FIELDS.map(({ name, label, kind }) => (
+          <TextField
+            key={name}
+            label={label}
+            value={form.metadata[name] ?? ""}
+            placeholder="as configured"
+            inputMode={kind === "number" ? "decimal" : "text"}
+            wrong={wrong[name]}
+            onInput={(value) => onChange({ metadata: { ...form.metadata, [name]: value } })}
+          />
+        ))}
+      </div>
+    </>
+  );
+}

@@ -1,0 +1,93 @@
+// The profile and the regions of the image that is shown.
+
+import { useSignal } from "@preact/signals";
+import type { JSX } from "preact";
+import type { Viewer } from "../../image/viewer";
+import { listOf, shortNumber } from "./numbers";
+import { Plot } from "./Plot";
+
+interface TabProps {
+  viewer: Viewer;
+}
+
+export function ProfileTab({ viewer }: TabProps): JSX.Element {
+  const isLog = useSignal(true);
+  const header = viewer.header.value;
+  const profile = header && listOf(header.results, "profile_intensity");
+  if (!header || !profile) {
+    return <p class="soft">No profile. [azimuthal] in the recipe of the analysis makes one of each image.</p>;
+  }
+  const known = profile.filter((value) => value !== null);
+  const highest = known.reduce((most, value) => Math.max(most, value), Number.NEGATIVE_INFINITY);
+  const summary =
+    known.length === 0
+      ? `Profile of image ${header.image}: no bin has a value`
+      : `Profile of image ${header.image}: ${profile.length} bins, highest ${shortNumber(highest)} in bin ${profile.indexOf(highest)}`;
+  return (
+    <>
+      <label class="check">
+        <input
+          type="checkbox"
+          checked={isLog.value}
+          onChange={(event) => {
+            isLog.value = event.currentTarget.checked;
+          }}
+        />
+        Logarithmic
+      </label>
+      <Plot
+        axisName="bin of the profile"
+        axis={profile.map((_, bin) => bin)}
+        line={{ name: "mean intensity of a pixel", values: profile }}
+        summary={summary}
+        height={280}
+        isLog={isLog.value}
+      />
+    </>
+  );
+}
+
+const COLUMNS = [
+  ["region_pixels", "Pixels"],
+  ["region_sum", "Sum"],
+  ["region_max", "Highest"],
+  ["region_x_px", "x"],
+  ["region_y_px", "y"],
+] as const;
+
+export function RegionsTab({ viewer }: TabProps): JSX.Element {
+  const results = viewer.header.value?.results ?? null;
+  const pixels = listOf(results, "region_pixels");
+  if (!pixels) return <p class="soft">No regions. [[region]] in the recipe of the analysis defines them.</p>;
+  const lists = COLUMNS.map(([name]) => listOf(results, name));
+  return (
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keyboard
+    <section class="table-frame" aria-label="Regions" tabIndex={0}>
+      <table class="table">
+        <caption>Regions, in the order of the recipe</caption>
+        <thead>
+          <tr>
+            <th scope="col">Region</th>
+            {COLUMNS.map(([name, text]) => (
+              <th scope="col" key={name}>
+                {text}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {pixels.map((_, region) => (
+            <tr key={region}>
+              <th scope="row">{region + 1}</th>
+              {lists.map((list, column) => (
+                <td class="number" key={COLUMNS[column]?.[0]}>
+                  {shortNumber(list?.[region])}
+                </td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </section>
+  );
+}

@@ -1,0 +1,103 @@
+// The keys of the page Live, and what they do.
+
+import { MAP_NAMES } from "../../image/colours";
+import { panned } from "../../image/view";
+import type { Layers, Viewer } from "../../image/viewer";
+
+interface Key {
+  key: string;
+  does: string;
+}
+
+/** For the list of keys; the mouse is part of it. */
+export const KEYS: Key[] = [
+  { key: "Space", does: "keep this image, or show the newest ones again" },
+  { key: "h", does: "show the newest image that is a hit" },
+  { key: "← →", does: "image before or after" },
+  { key: "Home End", does: "oldest or newest image that is kept" },
+  { key: "g", does: "go to the image with a number" },
+  { key: "0", does: "all of the image" },
+  { key: "1", does: "one pixel of the image for each dot of the screen" },
+  { key: "z", does: "beam centre in the middle" },
+  { key: "Shift + arrows", does: "move the image" },
+  { key: "i", does: "exchange bright and dark" },
+  { key: "c", does: "next colour map" },
+  { key: "l", does: "logarithmic scale on or off" },
+  { key: "a", does: "contrast by this image, once" },
+  { key: "s", does: "spots on or off" },
+  { key: "m", does: "masked, missing and invalid pixels in colours of their own, or in one" },
+  { key: "r", does: "resolution rings on or off" },
+  { key: "e", does: "ice rings on or off" },
+  { key: "b", does: "beam centre on or off" },
+  { key: "Wheel", does: "zoom at the pointer" },
+  { key: "Drag", does: "move the image" },
+  { key: "Shift or Ctrl + drag", does: "zoom into a box" },
+  { key: "Double click", does: "all of the image" },
+  { key: "Right button + drag", does: "contrast: left and right its width, up and down its middle" },
+];
+
+function toggle(viewer: Viewer, layer: keyof Layers): void {
+  viewer.layers.value = { ...viewer.layers.value, [layer]: !viewer.layers.value[layer] };
+}
+
+function nextMap(viewer: Viewer): void {
+  const look = viewer.look.value;
+  const next = MAP_NAMES[(MAP_NAMES.indexOf(look.map) + 1) % MAP_NAMES.length] ?? look.map;
+  viewer.look.value = { ...look, map: next };
+}
+
+function toRing(viewer: Viewer, end: "first" | "last"): void {
+  const ring = viewer.connection.ring.value;
+  if (ring) viewer.goTo(ring[end]);
+}
+
+const changeLook = (viewer: Viewer, what: "isInverted" | "marksSpecial") => {
+  viewer.look.value = { ...viewer.look.value, [what]: !viewer.look.value[what] };
+};
+
+/** What single keys do; `g` needs the page and is not among them. */
+const ACTIONS: Record<string, (viewer: Viewer) => void> = {
+  " ": (viewer) => viewer.toggleFreeze(),
+  h: (viewer) => {
+    viewer.source.value = viewer.source.value === "hit" ? "latest" : "hit";
+  },
+  ArrowLeft: (viewer) => viewer.step(-1),
+  ArrowRight: (viewer) => viewer.step(1),
+  Home: (viewer) => toRing(viewer, "first"),
+  End: (viewer) => toRing(viewer, "last"),
+  "0": (viewer) => viewer.fit(),
+  "1": (viewer) => viewer.oneToOne(),
+  z: (viewer) => viewer.showBeam(),
+  i: (viewer) => changeLook(viewer, "isInverted"),
+  m: (viewer) => changeLook(viewer, "marksSpecial"),
+  c: nextMap,
+  l: (viewer) => {
+    const look = viewer.look.value;
+    viewer.look.value = { ...look, scale: look.scale === "log" ? "linear" : "log" };
+  },
+  a: (viewer) => viewer.autoContrast(),
+  s: (viewer) => toggle(viewer, "spots"),
+  r: (viewer) => toggle(viewer, "rings"),
+  e: (viewer) => toggle(viewer, "ice"),
+  b: (viewer) => toggle(viewer, "beam"),
+};
+
+const MOVE_PX = 60;
+const MOVES: Record<string, [dx: number, dy: number]> = {
+  ArrowLeft: [MOVE_PX, 0],
+  ArrowRight: [-MOVE_PX, 0],
+  ArrowUp: [0, MOVE_PX],
+  ArrowDown: [0, -MOVE_PX],
+};
+
+/** Does what a key means; false if it means nothing here. */
+export function actOnKey(viewer: Viewer, key: string, hasShift: boolean): boolean {
+  const move = hasShift ? MOVES[key] : undefined;
+  if (move) {
+    viewer.changeView((view) => panned(view, move[0], move[1]));
+    return true;
+  }
+  const action = hasShift || !Object.hasOwn(ACTIONS, key) ? undefined : ACTIONS[key];
+  action?.(viewer);
+  return action !== undefined;
+}
