@@ -28,8 +28,8 @@ class Problem(Exception):
 class Service:
     """`konkordia serve --json` in the background, ready."""
 
-    def __init__(self, config, *arguments, timeout=30, environment=None):
-        command = [BINARY, "serve", "-c", str(config), "--listen", "127.0.0.1:0", "--json", *map(str, arguments)]
+    def __init__(self, config, *arguments, timeout=30, environment=None, listen="127.0.0.1:0"):
+        command = [BINARY, "serve", "-c", str(config), "--listen", listen, "--json", *map(str, arguments)]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
         self.log = []
         self._lines = queue.Queue()

@@ -10,7 +10,7 @@ import lz4.block
 import numpy as np
 import pytest
 from driving import program, simulate
-from service import Bench, Service, free_port, until, write_config
+from service import Bench, Problem, Service, free_port, until, write_config
 from streams import Stins, StreamService
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
@@ -307,3 +307,16 @@ def test_simulated_jungfraus_have_a_geometry(tmp_path):
         assert np.allclose(origin + 500.5 * fast + 200.0 * slow, [0, 0, 120]) and abs(geometry["wavelength_angstrom"] - 0.99987) < 1e-4
     finally:
         service.end()
+
+
+def test_results_of_all_images_can_be_plotted(bench):
+    service = eiger(bench, images=40)
+    names = [result["name"] for result in service.request("GET", "results")["results"]]
+    assert "max_value" in names
+    plot = service.request("GET", "results", result="max_value")
+    assert (plot["first_image"], plot["images"], plot["without"], plot["bin_images"]) == (list(range(40)), [1] * 40, [0] * 40, 1)
+    shown = service.request("GET", "images/39", format="json")["results"]["max_value"]
+    assert plot["mean"][39] == plot["lowest"][39] == plot["highest"][39] == shown and plot["time_s"][0] == 0 < plot["time_s"][39]
+    with pytest.raises(Problem) as refused:
+        service.request("GET", "results", result="glow")
+    assert refused.value.code == "no_result"

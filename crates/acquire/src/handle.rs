@@ -394,6 +394,47 @@ pub struct RasterHits {
     pub not_counted: u64,
 }
 
+/// A result that can be plotted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ResultName {
+    /// As in the file and in the images.
+    pub name: String,
+    /// Unit of its numbers; empty if it has none.
+    pub unit: String,
+    /// What it means, in one line.
+    pub meaning: String,
+}
+
+/// One result of all images of the newest run against their number. The lists have an entry for each bin with images.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ResultPlot {
+    /// Name of the detector.
+    pub detector: String,
+    /// Number of the run, or of the series as its sender counts it.
+    pub series: u64,
+    /// What can be plotted.
+    pub results: Vec<ResultName>,
+    /// Name of the result of which the lists are; absent if none was asked for.
+    pub result: Option<String>,
+    /// Numbers of images that a bin has. It doubles when 1024 bins do not reach any more.
+    #[schema(minimum = 1)]
+    pub bin_images: u64,
+    /// Number of the first image of each bin.
+    pub first_image: Vec<u64>,
+    /// Images that came.
+    pub images: Vec<u64>,
+    /// Those among them that have no results: lost, or not analysed.
+    pub without: Vec<u64>,
+    /// Mean of the result; null where no image has a number.
+    pub mean: Vec<Option<f64>>,
+    /// Its lowest number.
+    pub lowest: Vec<Option<f64>>,
+    /// Its highest number.
+    pub highest: Vec<Option<f64>>,
+    /// When the first image with results was received, in seconds since the first of all.
+    pub time_s: Vec<Option<f64>>,
+}
+
 /// An image of the ring.
 #[derive(Clone)]
 pub struct RingImage {
@@ -433,6 +474,9 @@ pub trait Detector: Send + Sync {
     fn statistics(&self) -> DetectorStatistics;
     /// Hits over time and over the raster.
     fn hit_rate(&self) -> HitRate;
+    /// A result of all images of the newest run; without a name, which ones there are. `None` if there is no such
+    /// result.
+    fn results(&self, result: Option<&str>) -> Option<ResultPlot>;
     /// The configuration in force, as JSON, without secrets.
     fn configuration(&self) -> Value;
     /// Carries out a command. Blocks until it is done or refused, at most as long as an arm may take: not for async

@@ -98,6 +98,7 @@ pub mod machine;
 pub mod paths;
 mod public_state;
 mod readiness;
+mod result_history;
 pub mod run;
 pub mod service;
 pub mod spool;

@@ -235,6 +235,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/results": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** A result of all images of the newest run against their number, for plots. */
+        get: operations["results"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/start": {
         parameters: {
             query?: never;
@@ -819,6 +836,48 @@ export interface components {
              */
             not_counted: number;
         };
+        /** @description A result that can be plotted. */
+        ResultName: {
+            /** @description As in the file and in the images. */
+            name: string;
+            /** @description Unit of its numbers; empty if it has none. */
+            unit: string;
+            /** @description What it means, in one line. */
+            meaning: string;
+        };
+        /** @description One result of all images of the newest run against their number. The lists have an entry for each bin with images. */
+        ResultPlot: {
+            /** @description Name of the detector. */
+            detector: string;
+            /**
+             * Format: uint64
+             * @description Number of the run, or of the series as its sender counts it.
+             */
+            series: number;
+            /** @description What can be plotted. */
+            results: components["schemas"]["ResultName"][];
+            /** @description Name of the result of which the lists are; absent if none was asked for. */
+            result?: string | null;
+            /**
+             * Format: int64
+             * @description Numbers of images that a bin has. It doubles when 1024 bins do not reach any more.
+             */
+            bin_images: number;
+            /** @description Number of the first image of each bin. */
+            first_image: number[];
+            /** @description Images that came. */
+            images: number[];
+            /** @description Those among them that have no results: lost, or not analysed. */
+            without: number[];
+            /** @description Mean of the result; null where no image has a number. */
+            mean: (number | null)[];
+            /** @description Its lowest number. */
+            lowest: (number | null)[];
+            /** @description Its highest number. */
+            highest: (number | null)[];
+            /** @description When the first image with results was received, in seconds since the first of all. */
+            time_s: (number | null)[];
+        };
         /** @description Something that happened, for `events` and logs. */
         ServiceEvent: {
             /**
@@ -965,7 +1024,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `not_found`: There is no such path. `unknown_detector`: There is no such detector. `no_image`: There is no such image. `no_channel`: There is no such channel */
+        /** @description `not_found`: There is no such path. `unknown_detector`: There is no such detector. `no_image`: There is no such image. `no_result`: There is no such result. `no_channel`: There is no such channel */
         Problem404: {
             headers: {
                 [name: string]: unknown;
@@ -1744,6 +1803,91 @@ export interface operations {
             415: components["responses"]["Problem415"];
             421: components["responses"]["Problem421"];
             422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            431: components["responses"]["Problem431"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    results: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Name of the detector; may be left out if there is only one.
+                 * @example eiger
+                 */
+                detector?: string;
+                /**
+                 * @description Name of the result; without one, the answer has only the names.
+                 * @example spots
+                 */
+                result?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Mean, lowest and highest number of each bin */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detector": "jungfrau",
+                     *       "series": 3,
+                     *       "results": [
+                     *         {
+                     *           "name": "spots",
+                     *           "unit": "",
+                     *           "meaning": "Bragg spots that were found"
+                     *         }
+                     *       ],
+                     *       "result": "spots",
+                     *       "bin_images": 2,
+                     *       "first_image": [
+                     *         0,
+                     *         2
+                     *       ],
+                     *       "images": [
+                     *         2,
+                     *         2
+                     *       ],
+                     *       "without": [
+                     *         0,
+                     *         1
+                     *       ],
+                     *       "mean": [
+                     *         41.5,
+                     *         12
+                     *       ],
+                     *       "lowest": [
+                     *         40,
+                     *         12
+                     *       ],
+                     *       "highest": [
+                     *         43,
+                     *         12
+                     *       ],
+                     *       "time_s": [
+                     *         0,
+                     *         0.002
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ResultPlot"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            405: components["responses"]["Problem405"];
+            413: components["responses"]["Problem413"];
+            421: components["responses"]["Problem421"];
             429: components["responses"]["Problem429"];
             431: components["responses"]["Problem431"];
             500: components["responses"]["Problem500"];

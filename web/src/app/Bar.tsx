@@ -136,7 +136,7 @@ function Words({ status }: { status: DetectorStatus | null }): JSX.Element {
       <span class="soft bar-file" title={status.file ?? ""}>
         file {fileName(status.file)}
       </span>
-      <span class="soft">since {duration(status.state_age_s)}</span>
+      <span class="soft">for {duration(status.state_age_s)}</span>
     </div>
   );
 }

@@ -56,6 +56,13 @@ export function zoomed(view: View, at: Point, factor: number): View {
   return { x: fixed.x - at.x / scale, y: fixed.y - at.y / scale, scale };
 }
 
+/** The nearest view with whole dots of the screen before its corner: else dots of the frame end in the middle of those of
+ * the screen, and which of two is seen is left to chance. */
+export function snapped(view: View, pixelRatio: number): View {
+  const dots = view.scale * pixelRatio;
+  return { ...view, x: Math.round(view.x * dots) / dots, y: Math.round(view.y * dots) / dots };
+}
+
 export function panned(view: View, dx: number, dy: number): View {
   return { ...view, x: view.x - dx / view.scale, y: view.y - dy / view.scale };
 }

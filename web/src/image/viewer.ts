@@ -6,7 +6,7 @@ import { type Frame, FrameDecoder, type FrameHeader, indexOfPixel, sequenceOf } 
 import { beamCentre, type Point } from "./geometry";
 import { type Contrast, LOOK_AT_FIRST, type Look, sensible } from "./lut";
 import type { RendererKind } from "./renderer";
-import { centred, fitted, kept, type Size, toImage, type View, wantedFrame } from "./view";
+import { centred, fitted, kept, type Size, snapped, toImage, type View, wantedFrame } from "./view";
 
 export type Source = "latest" | "hit" | number;
 
@@ -65,9 +65,8 @@ export class Viewer {
 
   /** The view with numbers; null as long as the size of the image or of the canvas is not known. */
   actualView(): View | null {
-    const canvas = this.canvas.value;
-    if (!this.image || canvas.width === 0 || canvas.height === 0) return null;
-    return this.view.value ?? fitted(this.image, canvas);
+    const view = this.exactView();
+    return view && snapped(view, this.pixelRatio.value);
   }
 
   actualContrast(): Contrast {
@@ -75,7 +74,7 @@ export class Viewer {
   }
 
   changeView(change: (view: View, canvas: Size) => View): void {
-    const view = this.actualView();
+    const view = this.exactView();
     if (view && this.image) this.view.value = kept(change(view, this.canvas.value), this.image, this.canvas.value);
   }
 
@@ -166,6 +165,13 @@ export class Viewer {
     }
     const dots = Math.ceil(width * height * ratio * ratio);
     return { ...what, region: null, pixels_max: Math.min(4194304, Math.max(4096, dots)) };
+  }
+
+  /** As it was chosen: small steps of the pointer add up, which they would not if each was rounded. */
+  private exactView(): View | null {
+    const canvas = this.canvas.value;
+    if (!this.image || canvas.width === 0 || canvas.height === 0) return null;
+    return this.view.value ?? fitted(this.image, canvas);
   }
 
   private show(frame: Frame): void {

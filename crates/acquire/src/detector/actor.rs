@@ -212,7 +212,8 @@ pub fn spawn<D: Driver>(
         .map(|settings| Alarms::new(settings, &base.config.name, &base.machine.events, base.machine.shared.alarms.clone()));
     let alarms = alarms.transpose()?;
     let hits = Arc::clone(&base.machine.shared.hits);
-    let observers = [hits as Arc<dyn ImageObserver>].into_iter().chain(alarms.iter().map(Alarms::observer));
+    let history = Arc::clone(&base.machine.shared.result_history);
+    let observers = [hits as Arc<dyn ImageObserver>, history].into_iter().chain(alarms.iter().map(Alarms::observer));
     base.fanout.output_queues.observe(observers.collect());
     let cancels = Vec::new();
     let actor = Actor {

@@ -12,7 +12,7 @@ mod udp_dark;
 mod udp_parts;
 
 use super::handle::{
-    Command, Detector, DetectorStatistics, DetectorStatus, FileEntry, HitRate, ImageRing, Refusal, RefusalCode, Reply,
+    Command, Detector, DetectorStatistics, DetectorStatus, FileEntry, HitRate, ImageRing, Refusal, RefusalCode, Reply, ResultPlot,
 };
 use crossbeam_channel::{Sender, bounded};
 use serde_json::Value;
@@ -96,6 +96,10 @@ impl Detector for Handle {
 
     fn hit_rate(&self) -> HitRate {
         self.shared.hits.read(&self.shared.name)
+    }
+
+    fn results(&self, result: Option<&str>) -> Option<ResultPlot> {
+        self.shared.result_history.read(&self.shared.name, result)
     }
 
     fn configuration(&self) -> Value {

@@ -6,6 +6,7 @@ use crate::events::EventLog;
 use crate::fanout::Fanout;
 use crate::handle::{DetectorStatistics, DetectorStatus, FileEntry, PublicState, Refusal, RefusalCode, Severity};
 use crate::hit_rate::HitTally;
+use crate::result_history::ResultHistory;
 use crate::spool::{News, Spool};
 use crate::statistics::{Rates, Totals};
 use konkordia_config::service::DetectorConfig;
@@ -155,6 +156,8 @@ pub struct Shared {
     spooled: Mutex<Vec<FileEntry>>,
     /// Its hits.
     pub hits: Arc<HitTally>,
+    /// The results of its images.
+    pub result_history: Arc<ResultHistory>,
     /// Its alarms.
     pub alarms: AlarmBoard,
     /// Set for detectors that also receive while there is no run.
@@ -204,6 +207,7 @@ impl Shared {
             spool: OnceLock::new(),
             spooled: Mutex::default(),
             hits: Arc::default(),
+            result_history: Arc::default(),
             alarms: AlarmBoard::default(),
             between: OnceLock::new(),
         }

@@ -60,6 +60,7 @@ pub(super) fn looking(metrics_open: bool) -> Routes {
         .routes(routes!(status::configuration))
         .routes(routes!(status::statistics))
         .routes(routes!(status::hit_rate))
+        .routes(routes!(status::results))
         .routes(routes!(status::files))
         .routes(routes!(status::version))
         .routes(routes!(status::wait))

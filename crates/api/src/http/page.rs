@@ -1,7 +1,6 @@
 //! The pages for people: the bundle of `web/`, which is part of this binary. It has no secrets, so it needs no token;
 //! what it shows comes over the live connection and the interface, which ask for one.
 
-use super::extract::{NoQuery, Query};
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use flate2::Compression;
@@ -55,9 +54,9 @@ fn packed(bytes: &[u8]) -> Vec<u8> {
     written.expect("memory takes every byte")
 }
 
-/// The pages for people, in a browser.
+/// The pages for people, in a browser. What stands behind a `?` is for their script.
 #[utoipa::path(get, path = "/", tag = "state", responses((status = 200, description = "A page with scripts", body = String, content_type = "text/html")))]
-pub async fn page(headers: HeaderMap, Query(NoQuery {}): Query<NoQuery>) -> Response {
+pub async fn page(headers: HeaderMap) -> Response {
     PAGE.answer(&headers)
 }
 

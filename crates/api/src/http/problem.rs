@@ -50,7 +50,7 @@ pub struct Problem {
 pub struct ProblemCode(pub String);
 
 /// Code, status and title of every problem; docs/api.md has the same table.
-pub const CODES: [(&str, StatusCode, &str); 30] = [
+pub const CODES: [(&str, StatusCode, &str); 31] = [
     ("bad_query", StatusCode::BAD_REQUEST, "Query parameters are wrong"),
     ("bad_path", StatusCode::BAD_REQUEST, "The path is wrong"),
     ("bad_message", StatusCode::BAD_REQUEST, "The message is wrong"),
@@ -64,6 +64,7 @@ pub const CODES: [(&str, StatusCode, &str); 30] = [
     ("not_found", StatusCode::NOT_FOUND, "There is no such path"),
     ("unknown_detector", StatusCode::NOT_FOUND, "There is no such detector"),
     ("no_image", StatusCode::NOT_FOUND, "There is no such image"),
+    ("no_result", StatusCode::NOT_FOUND, "There is no such result"),
     ("no_channel", StatusCode::NOT_FOUND, "There is no such channel"),
     ("method", StatusCode::METHOD_NOT_ALLOWED, "This path does not allow this method"),
     ("slow_body", StatusCode::REQUEST_TIMEOUT, "The body took too long"),

@@ -5,7 +5,7 @@ use super::problem::Problem;
 use super::state::{Shared, WAIT_S_MAX};
 use axum::Json;
 use axum::extract::State;
-use konkordia_acquire::handle::{DetectorState, DetectorStatistics, DetectorStatus, FileEntry, HitRate};
+use konkordia_acquire::handle::{DetectorState, DetectorStatistics, DetectorStatus, FileEntry, HitRate, ResultPlot};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -70,6 +70,38 @@ pub async fn statistics(
 }))))]
 pub async fn hit_rate(State(shared): State<Arc<Shared>>, Query(query): Query<DetectorQuery>) -> Result<Json<HitRate>, Problem> {
     Ok(Json(shared.detector(query.detector.as_deref())?.hit_rate()))
+}
+
+/// Which result.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ResultsQuery {
+    /// Name of the detector; may be left out if there is only one.
+    #[param(example = "eiger")]
+    detector: Option<String>,
+    /// Name of the result; without one, the answer has only the names.
+    #[param(example = "spots")]
+    result: Option<String>,
+}
+
+/// A result of all images of the newest run against their number, for plots.
+#[utoipa::path(get, path = "/api/v1/results", tag = "state", params(ResultsQuery), responses((status = 200, description = "Mean, lowest and highest number of each bin", body = ResultPlot, example = json!({
+    "detector": "jungfrau", "series": 3, "results": [{"name": "spots", "unit": "", "meaning": "Bragg spots that were found"}], "result": "spots", "bin_images": 2,
+    "first_image": [0, 2], "images": [2, 2], "without": [0, 1], "mean": [41.5, 12.0], "lowest": [40.0, 12.0], "highest": [43.0, 12.0], "time_s": [0.0, 0.002]
+}))))]
+pub async fn results(State(shared): State<Arc<Shared>>, Query(query): Query<ResultsQuery>) -> Result<Json<ResultPlot>, Problem> {
+    let detector = shared.detector(query.detector.as_deref())?;
+    let plot = detector.results(query.result.as_deref());
+    let unknown = || {
+        let name = query.result.as_deref().unwrap_or_default();
+        Problem::new(
+            "no_result",
+            format!("images of this run have no result {name:?}"),
+            "without `result` the answer has the names",
+        )
+    };
+    plot.map(Json).ok_or_else(unknown)
 }
 
 /// Files of one detector.

@@ -4,7 +4,7 @@ use crate::simulate::feed::Feed;
 use crate::simulate::send::{Pace, Senders, Sent, send};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use konkordia_acquire::handle::{
-    Command, Detector, DetectorState, DetectorStatistics, DetectorStatus, FileEntry, HitRate, ImageRing, Reply,
+    Command, Detector, DetectorState, DetectorStatistics, DetectorStatus, FileEntry, HitRate, ImageRing, Reply, ResultPlot,
 };
 use konkordia_core::failure::{Exit, Failure, reason};
 use serde_json::Value;
@@ -52,6 +52,10 @@ impl Detector for DrivenDetector {
 
     fn hit_rate(&self) -> HitRate {
         self.inner.hit_rate()
+    }
+
+    fn results(&self, result: Option<&str>) -> Option<ResultPlot> {
+        self.inner.results(result)
     }
 
     fn configuration(&self) -> Value {

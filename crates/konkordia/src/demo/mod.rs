@@ -179,7 +179,7 @@ impl Stage {
         print(
             args,
             &format!(
-                "2  the service is at {url}; by hand this would be:\n       konkordia serve -c {}",
+                "2  the service is at {url}, also for a browser; by hand this would be:\n       konkordia serve -c {}",
                 config_path(&args.dir).display()
             ),
         );

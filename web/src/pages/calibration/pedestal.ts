@@ -13,7 +13,7 @@ export interface PedestalForm {
 export const EMPTY_PEDESTAL: PedestalForm = { stage: "all", frames: "", skip: "", file: "", isForced: false };
 
 export const STAGES: readonly (readonly [StageChoice, string])[] = [
-  ["all", "G0, G1 and G2, one after the other"],
+  ["all", "G0, G1, G2 in turn"],
   ["g0", "G0"],
   ["g1", "G1"],
   ["g2", "G2"],

@@ -20,7 +20,7 @@ function ageText(header: FrameHeader): string {
 }
 
 function Channel({ viewer, header }: { viewer: Viewer; header: FrameHeader }): JSX.Element {
-  if (!Array.isArray(header.channels) || header.channels.length < 2) return <>{header.channel}</>;
+  if (!Array.isArray(header.channels) || header.channels.length < 2) return <>{header.channel || "–"}</>;
   return (
     <select
       class="select"

@@ -52,7 +52,7 @@ function optionsOf(props: PlotProps, width: number): uPlot.Options {
     series: [{}, { label: props.line.name, stroke: lineColour, width: 1.5, points, spanGaps: false }],
     axes: [
       { ...axis, label: props.axisName, labelSize: 22, size: 34, incrs: WHOLE_STEPS },
-      { ...axis, size: 70 },
+      { ...axis, size: 70, space: 16 },
     ],
   };
 }

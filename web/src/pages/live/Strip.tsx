@@ -9,6 +9,8 @@ import { Plot } from "./Plot";
 import { HIT_RATE, Seen } from "./seen";
 
 const RENEW_MS = 250;
+/** On a low screen the image needs the room more. */
+const height = () => (window.innerHeight < 900 ? 110 : 130);
 const FIRST_CHOICES = [HIT_RATE, "spots", "max_value", "sum_value"];
 
 /** Collects what comes; gives a number that changes when the plot must. */
@@ -35,11 +37,14 @@ function useSeen(viewer: Viewer): { seen: Seen; version: number } {
 function summaryOf(seen: Seen, name: string, values: (number | null)[]): string {
   const known = values.filter((value) => value !== null);
   const last = known.at(-1);
-  const images = `${seen.images.length} images seen, ${seen.images[0]} to ${seen.images.at(-1)}`;
+  const count = seen.images.length;
+  const images =
+    count === 1 ? `image ${seen.images[0]} seen` : `${count} images seen, ${seen.images[0]} to ${seen.images.at(-1)}`;
   if (last === undefined) return `${images}; none has ${name}`;
   const [least, most] = known.reduce(([a, b], value) => [Math.min(a, value), Math.max(b, value)], [last, last]);
   const unit = name === HIT_RATE ? " %" : "";
-  return `${images}; ${name}: last ${shortNumber(last)}${unit}, ${shortNumber(least)} to ${shortNumber(most)}${unit}`;
+  const range = count === 1 ? "" : `, ${shortNumber(least)} to ${shortNumber(most)}${unit}`;
+  return `${images}; ${name}: last ${shortNumber(last)}${unit}${range}`;
 }
 
 export function Strip({ viewer }: { viewer: Viewer }): JSX.Element {
@@ -88,7 +93,7 @@ export function Strip({ viewer }: { viewer: Viewer }): JSX.Element {
         axis={[...seen.images]}
         line={{ name: name === HIT_RATE ? "hit rate of the last 50, %" : name, values: [...values] }}
         summary={summaryOf(seen, name, values)}
-        height={130}
+        height={height()}
         controls={controls}
         onPick={pick}
       />

@@ -4,6 +4,7 @@ import { effect } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
+import { clock } from "../../app/format";
 import { theme } from "../../app/theme";
 import { history, KEPT_S, type Sample } from "./history";
 
@@ -48,7 +49,7 @@ function options({ title, lines, show }: ChartProps, width: number): uPlot.Optio
       y: { range: (_, __, most) => [0, most > 0 ? 1.1 * most : 1] },
     },
     axes: [
-      { ...axis, space: 90 },
+      { ...axis, space: 90, values: (_, values) => values.map((value) => clock(new Date(1000 * value)).slice(0, 5)) },
       { ...axis, size: AXIS_PX, values: (_, values) => values.map(show) },
     ],
     series: [

@@ -9,7 +9,7 @@ async fn one_detector_needs_no_name() {
     assert_eq!(status.status, 200);
     assert_eq!((status.json()["detector"].as_str(), status.json()["state"].as_str()), (Some("eiger"), Some("idle")));
     assert_eq!(status.json()["file"], Value::Null, "what is not known is absent, not invented");
-    for path in ["configuration", "statistics", "hit_rate", "files", "images", "status"] {
+    for path in ["configuration", "statistics", "hit_rate", "results", "files", "images", "status"] {
         assert_eq!(bench.get(&format!("/api/v1/{path}?detector=eiger")).await.status, 200, "{path}");
         let problem = bench.get(&format!("/api/v1/{path}?detector=jungfrau")).await.is_problem(404, "unknown_detector");
         assert!(problem["detail"].as_str().unwrap().contains("this service has: eiger"));
@@ -18,6 +18,9 @@ async fn one_detector_needs_no_name() {
     assert_eq!(bench.get("/api/v1/statistics").await.json()["consumers"][0]["skipped"], 2);
     let rate = bench.get("/api/v1/hit_rate").await.json();
     assert_eq!((&rate["hits"], &rate["raster"]), (&json!([1, 2]), &Value::Null));
+    let plot = bench.get("/api/v1/results?result=spots").await.json();
+    assert_eq!((&plot["mean"], &plot["bin_images"]), (&json!([2.5, null]), &json!(2)));
+    bench.get("/api/v1/results?result=glow").await.is_problem(404, "no_result");
     let version = bench.get("/api/v1/version").await.json();
     assert_eq!((version["api"].as_str(), version["version"].as_str()), (Some("v1"), Some(env!("CARGO_PKG_VERSION"))));
 }
@@ -85,9 +88,13 @@ async fn health_and_readiness() {
 #[tokio::test]
 async fn the_page_is_there_without_a_token_and_loads_nothing_from_elsewhere() {
     let bench = Bench::new(&["eiger"]);
-    for (path, kind) in
-        [("/", "text/html"), ("/konkordia.js", "text/javascript"), ("/konkordia.css", "text/css"), ("/icon.svg", "image/svg+xml")]
-    {
+    for (path, kind) in [
+        ("/", "text/html"),
+        ("/?renderer=2d", "text/html"),
+        ("/konkordia.js", "text/javascript"),
+        ("/konkordia.css", "text/css"),
+        ("/icon.svg", "image/svg+xml"),
+    ] {
         let file = bench.get(path).await;
         assert_eq!(file.status, 200, "{path}");
         let policy = file.header("content-security-policy");

@@ -18,7 +18,8 @@ use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, Request, StatusCode};
 use konkordia_acquire::handle::{
     AlarmStatus, Command, ConsumerStatistics, Detector, DetectorState, DetectorStatistics, DetectorStatus, EventLog, FileEntry,
-    FileState, Fleet, HitRate, ImageRing, Refusal, RefusalCode, Reply, RingImage, Severity, SharedPlanes, SpoolStatus,
+    FileState, Fleet, HitRate, ImageRing, Refusal, RefusalCode, Reply, ResultPlot, RingImage, Severity, SharedPlanes,
+    SpoolStatus,
 };
 use konkordia_core::image::CommittedImage;
 use konkordia_core::results::ImageResults;
@@ -179,6 +180,18 @@ impl Detector for Fake {
 
     fn hit_rate(&self) -> HitRate {
         HitRate { detector: self.name.clone(), bin_s: 2.0, analysed: vec![5, 4], hits: vec![1, 2], ..HitRate::default() }
+    }
+
+    fn results(&self, result: Option<&str>) -> Option<ResultPlot> {
+        let mean = vec![Some(2.5), None];
+        let plot = ResultPlot {
+            detector: self.name.clone(),
+            result: result.map(str::to_owned),
+            bin_images: 2,
+            mean,
+            ..ResultPlot::default()
+        };
+        result.is_none_or(|result| result == "spots").then_some(plot)
     }
 
     fn configuration(&self) -> Value {

@@ -1,0 +1,138 @@
+"""Every page: no complaint of the browser, no scrolling sideways, light and dark, readable for everybody."""
+
+import numpy as np
+import pytest
+from browser import AXE, PAGES
+from service import until
+from streams import Stins, StreamService
+from test_web_access import Tokens, enter
+
+STATES = ["idle", "measuring", "lost contact", "no rights"]
+
+
+@pytest.mark.parametrize("renderer", ["2d", "webgl"])
+def test_it_loads_without_complaints(serve, open_tab, renderer):
+    service = serve()
+    service.send(*Stins().series([np.ones((24, 40), "uint16")]))
+    service.taken(1)
+    tab = open_tab(service, query=f"renderer={renderer}")
+    tab.shows_image(0)
+    assert tab.hook("__konkordia.renderer") == renderer
+    for page in PAGES:
+        tab.show(page)
+    assert tab.complaints() == []
+
+
+def test_a_script_in_the_page_is_refused_and_these_tests_would_notice(serve, open_tab):
+    tab = open_tab(serve())
+    tab.state("Idle")
+    tab.page.evaluate("""() => {
+        const script = document.createElement("script");
+        script.textContent = "window.injected = true";
+        document.body.append(script);
+    }""")
+    until(lambda: any("Content Security Policy" in text for text in tab.errors), "the violation is noticed")
+    assert tab.page.evaluate("window.injected") is None
+    tab.errors.clear()
+
+
+def test_nothing_comes_from_another_host(serve, open_tab):
+    tab = open_tab(serve())
+    hosts = set()
+    tab.page.on("request", lambda request: hosts.add("/".join(request.url.split("/")[:3])))
+    tab.page.reload()
+    tab.state("Idle")
+    for page in PAGES:
+        tab.show(page)
+    assert {host for host in hosts if not host.startswith(("blob:", "data:"))} <= {tab.url, tab.url.replace("http", "ws")}
+
+
+def brightness(tab):
+    colour = tab.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    return sum(map(int, colour[colour.index("(") + 1 : -1].split(",")[:3])) / 3
+
+
+def test_light_and_dark_as_the_system_has_it_or_as_chosen(serve, open_tab):
+    service = serve()
+    dark, light = (open_tab(service, color_scheme=scheme) for scheme in ("dark", "light"))
+    assert brightness(dark) < 60 < 200 < brightness(light)
+    light.page.get_by_label("Colours", exact=True).first.select_option("dark")
+    until(lambda: brightness(light) < 60, "dark as chosen")
+    light.page.reload()
+    light.state("Idle")
+    assert brightness(light) < 60
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory):
+    """A service in the state that a test asks for: (service, tokens), with an image."""
+    opened = []
+
+    def start(state):
+        folder = tmp_path_factory.mktemp("pages")
+        tokens = Tokens(folder)
+        extra = tokens.extra if state == "no rights" else ""
+        service = StreamService(folder, extra=extra)
+        opened.append(service)
+        stins = Stins()
+        service.send(stins.start(), stins.image(0, np.eye(24, 40, dtype="uint16")))
+        if state != "measuring":
+            service.send(stins.end())
+        return service, tokens
+
+    yield start
+    for service in opened:
+        service.close()
+
+
+def in_state(several, open_tab, state, **options):
+    service, tokens = several(state)
+    tab = open_tab(service, **options)
+    if state == "no rights":
+        enter(tab, tokens.viewer)
+    tab.shows_image(0)
+    tab.state("Measuring" if state == "measuring" else "Idle")
+    if state == "lost contact":
+        tab.may_lose_contact = True
+        service.close()
+        tab.has(".strip.error", "No contact")
+    return tab
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_no_page_scrolls_sideways_on_a_small_screen(several, open_tab, state):
+    tab = in_state(several, open_tab, state)
+    for page in PAGES:
+        tab.show(page)
+        width = tab.page.evaluate("Math.max(document.documentElement.scrollWidth, document.body.scrollWidth)")
+        assert width <= 1366, page
+
+
+@pytest.mark.skipif(not AXE.is_file(), reason="no axe-core: npm ci in web/")
+@pytest.mark.parametrize(("state", "scheme"), [*((state, "light") for state in STATES), ("measuring", "dark"), ("no rights", "dark")])
+def test_axe_finds_nothing_serious(several, open_tab, state, scheme):
+    tab = in_state(several, open_tab, state, color_scheme=scheme, reduced_motion="reduce")
+    tab.page.evaluate(AXE.read_text())
+    assert serious(tab, "body") == []
+    for page in PAGES[1:]:
+        tab.show(page)
+        # What is around the pages is the same on all of them, and was looked at.
+        assert serious(tab, "main") == [], page
+
+
+def serious(tab, part):
+    script = f"axe.run('{part}', {{ resultTypes: ['violations'] }})"
+    findings = [one for one in tab.page.evaluate(script)["violations"] if one["impact"] in ("serious", "critical")]
+    return [(one["id"], node["target"], node["failureSummary"][:200]) for one in findings for node in one["nodes"][:3]]
+
+
+@pytest.mark.skipif(not AXE.is_file(), reason="no axe-core: npm ci in web/")
+def test_axe_finds_nothing_serious_where_a_token_is_asked_for(several, open_tab):
+    service, _ = several("no rights")
+    tab = open_tab(service)
+    tab.has("main.login", "Where do I get one?")
+    tab.page.evaluate(AXE.read_text())
+    assert serious(tab, "body") == []
+    # And it would find something.
+    tab.page.evaluate("document.querySelector('main').append(document.createElement('button'))")
+    assert [finding[0] for finding in serious(tab, "body")] == ["button-name"]
