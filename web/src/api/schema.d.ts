@@ -11,7 +11,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The pages for people, in a browser. */
+        /** The pages for people, in a browser. What stands behind a `?` is for their script. */
         get: operations["page"];
         put?: never;
         post?: never;
