@@ -10,7 +10,7 @@ import threading
 import time
 
 import zmq
-from driving import BINARY, PacedSocket, free_ports, mount_small_disk, program
+from driving import BINARY, free_ports, mount_small_disk, program
 from service import Service, free_port, write_config
 from streams import Stins, pictures
 
@@ -140,7 +140,7 @@ class Packets:
 
     def __init__(self, first_port, packets):
         self.first_port, self.packets = first_port, packets
-        self.sockets = [PacedSocket() for _ in range(1 + max(port for port, _ in packets))]
+        self.sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(1 + max(port for port, _ in packets))]
 
     @classmethod
     def of(cls, detector):

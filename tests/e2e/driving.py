@@ -235,7 +235,8 @@ def raw_tables(modules=1, interfaces=1, **run):
 
 class PacedSocket(socket.socket):
     """Sends datagrams to receivers on this machine as fast as they are taken: before a receive buffer can overflow, it
-    waits until little is left there. A busy machine makes a test slower, then, and not wrong."""
+    waits until little is left there. A busy machine makes a test slower, then, and not wrong; but its pauses show, so it is not
+    for tests of how a run begins."""
 
     WAITING_MAX_BYTES, BETWEEN_LOOKS_BYTES, WAIT_S = 32 << 10, 64 << 10, 5
 

@@ -5,6 +5,7 @@ import os
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import time
 
@@ -17,7 +18,6 @@ from driving import (
     MISSING,
     TERMINATE,
     Master,
-    PacedSocket,
     balanced,
     jungfrau_packet,
     lyso_raw,
@@ -30,7 +30,7 @@ PACKETS = 128
 
 
 # A detector sends from one address and port throughout.
-DETECTOR = PacedSocket()
+DETECTOR = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 
 
 def send(port, datagrams):
@@ -92,7 +92,7 @@ def test_a_detector_that_restarts_does_not_overwrite_what_is_there(bench):
 def test_two_senders_on_one_port_give_every_image_once_where_both_are_wanted(bench):
     tables = raw_tables(images=8, stall_timeout_s=1)
     receiver = bench.receive(bench.config(**tables | {"source": {"senders": "any"}}))
-    with PacedSocket() as one, PacedSocket() as two:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as two:
         for frame in range(1, 9):
             for first, second in zip(image(frame, 1), image(frame, 2)):
                 one.sendto(first, ("127.0.0.1", bench.port))
@@ -111,7 +111,7 @@ def test_two_senders_on_one_port_give_every_image_once_where_both_are_wanted(ben
 def test_a_second_detector_on_the_same_ports_is_named_and_none_of_its_pixels_is_in_an_image(bench, senders):
     """The second detector sends before the first frame, between the packets of the right one, and frames that the right
     one has not sent yet."""
-    with PacedSocket() as own, PacedSocket() as other:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
         tables = raw_tables(images=20, stall_timeout_s=2, first_frame="auto")
         own.bind(("127.0.0.1", 0))
         if senders == "listed":
@@ -149,7 +149,7 @@ def test_a_detector_that_was_started_again_with_another_port_is_taken_after_a_wh
     send(bench.port, [p for frame in range(1, 11) for p in image(frame, 1)])
     # After a second of silence another sender may go on.
     time.sleep(1.5)
-    with PacedSocket() as again:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as again:
         for frame in range(11, 21):
             for packet in image(frame, 1):
                 again.sendto(packet, ("127.0.0.1", bench.port))
@@ -371,7 +371,7 @@ def test_kill_9_loses_at_most_the_last_second(bench, codec, moment, capsys):
 
 def test_a_port_in_use_says_how_to_find_who_has_it(bench):
     config = bench.config(**raw_tables())
-    with PacedSocket() as s:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
         s.bind(("127.0.0.1", bench.port))
         done = program("receive", config, check=6)
     assert f"error: cannot listen on 127.0.0.1:{bench.port} (stream 0)" in done.stderr

@@ -1,12 +1,13 @@
 """An EXCALIBUR from its packets to the file, as a user runs it; h5py reads the file. numpy brings the pixels into the
 order of docs/protocols.md 9.2, and the packets are made here or by the simulator."""
 
+import socket
 import struct
 
 import numpy as np
 import pytest
 
-from driving import Bench, Master, PacedSocket, balanced, simulate
+from driving import Bench, Master, balanced, simulate
 
 ROWS, COLUMNS, PACKETS = 256, 2048, 132
 
@@ -44,7 +45,7 @@ def test_counts_are_where_they_were_measured(tmp_path, lost):
     fems, images = 2, 3
     frames = np.random.default_rng(9).integers(0, 4096, (images, fems * ROWS, COLUMNS), dtype=np.uint16)
     receiver = bench.receive(config(bench, fems, images))
-    sender = PacedSocket()
+    sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     expected = frames.copy()
     for frame in range(images):
         for fem in range(fems):

@@ -7,6 +7,7 @@ import functools
 import json
 import os
 import re
+import socket
 import subprocess
 import time
 
@@ -14,7 +15,7 @@ import h5py
 import numpy as np
 import pytest
 import zmq
-from driving import BINARY, ROOT, PacedSocket, balanced, free_ports, program, raw_tables, simulate
+from driving import BINARY, ROOT, balanced, free_ports, program, raw_tables, simulate
 from raw_files import packet_header
 from service import Service, free_port, write_config
 
@@ -35,7 +36,7 @@ def jungfrau(modules=1, interfaces=1, **more):
 
 header = functools.partial(packet_header, module=7)
 # A detector sends from one address and port throughout.
-DETECTOR = PacedSocket()
+DETECTOR = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 
 
 def send(port, frames=range(1, FRAMES + 1), packets=range(128), payload=8192, streams=1, **about):
@@ -69,7 +70,7 @@ def noise(bench):
 
 
 def cut(bench):
-    with PacedSocket() as s:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
         for frame in range(1, FRAMES + 1):
             for packet in range(128):
                 s.sendto((header(frame, packet) + bytes(8192))[:1472], ("127.0.0.1", bench.port))
@@ -355,7 +356,7 @@ def test_a_word_of_all_ones_that_arrived_is_invalid_and_not_missing(bench):
     receiver = bench.receive(configured(bench, tables | {"run": {"images": 1}}, 1))
     pixels = np.full(4096, 3000, "<u2")
     pixels[[5, 4000]] = 0xFFFF
-    with PacedSocket() as s:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
         for packet in range(128):
             s.sendto(header(1, packet) + pixels.tobytes(), ("127.0.0.1", bench.port))
     code, report = receiver.finish()

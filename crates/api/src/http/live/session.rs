@@ -115,7 +115,10 @@ impl Session {
                     self.send_statistics().await?;
                     have_states_changed = true;
                 }
-                () = changed(&mut events) => have_states_changed |= self.send_events(&mut events).await?,
+                () = changed(&mut events) => {
+                    self.send_events(&mut events).await?;
+                    have_states_changed = true;
+                }
                 () = sleep_until(states_due), if have_states_changed => {
                     (states_due, have_states_changed) = (Instant::now() + STATES_APART, false);
                     self.send_states().await?;
@@ -198,8 +201,8 @@ impl Session {
         self.send(ToClient::Statistics { statistics: &statistics, images, run }.text()).await
     }
 
-    /// Sends what is new. True: a state may have changed.
-    async fn send_events(&mut self, events: &mut Subscription) -> Result<bool, Gone> {
+    /// Sends what is new.
+    async fn send_events(&mut self, events: &mut Subscription) -> Result<(), Gone> {
         while let Some(news) = events.read() {
             let text = match &news {
                 News::Event(event) => ToClient::Event { event }.text(),
@@ -207,7 +210,7 @@ impl Session {
             };
             self.send(text).await?;
         }
-        Ok(true)
+        Ok(())
     }
 
     async fn send_frame(&mut self) -> Result<(), Gone> {
