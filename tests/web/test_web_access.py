@@ -52,7 +52,7 @@ def test_a_wrong_token_is_refused_with_a_reason(serve, open_tab, tokens):
 def test_a_token_is_kept_for_the_tab_and_can_be_forgotten(serve, open_tab, tokens):
     tab = open_tab(serve(extra=tokens.extra))
     enter(tab, tokens.viewer)
-    tab.has(".header-end", "vera · may look")
+    tab.has(".header-end", "signed in as vera, may look")
     tab.page.reload()
     tab.state("Idle")
     assert tab.page.evaluate("localStorage.length") == 0

@@ -5,6 +5,9 @@ import type { components } from "./schema";
 type Schemas = components["schemas"];
 export type DetectorStatus = Schemas["DetectorStatus"];
 export type FileEntry = Schemas["FileEntry"];
+export type HitRate = Schemas["HitRate"];
+export type ResultName = Schemas["ResultName"];
+export type ResultPlot = Schemas["ResultPlot"];
 export type ServiceEvent = Schemas["ServiceEvent"];
 export type StageChoice = Schemas["StageChoice"];
 
@@ -107,6 +110,15 @@ export class Api {
 
   async logs(query: LogQuery): Promise<ServiceEvent[]> {
     return (await this.get<Schemas["Logs"]>("logs", { ...query })).logs;
+  }
+
+  /** A result of all images of the newest run; without a name, the names alone. */
+  results(detector: string, result: string | null): Promise<ResultPlot> {
+    return this.get("results", { detector, result: result ?? undefined });
+  }
+
+  hitRate(detector: string): Promise<HitRate> {
+    return this.get("hit_rate", { detector });
   }
 
   version(): Promise<Schemas["Version"]> {

@@ -49,7 +49,7 @@ export function App({ services, page }: AppProps): JSX.Element {
 function Page({ id, services }: { id: PageId; services: Services }): JSX.Element {
   switch (id) {
     case "live":
-      return <LivePage connection={services.connection} />;
+      return <LivePage services={services} />;
     case "acquire":
       return <AcquirePage services={services} />;
     case "calibration":

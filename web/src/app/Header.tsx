@@ -32,7 +32,13 @@ export function Header({ services, page }: { services: Services; page: PageId })
 function DetectorChoice({ services: { connection } }: { services: Services }): JSX.Element | null {
   const names = connection.detectors.value?.map(({ detector }) => detector) ?? [];
   const shown = connection.detector.value;
-  if (names.length < 2) return shown === null ? null : <span class="soft">{shown}</span>;
+  if (names.length < 2) {
+    return shown === null ? null : (
+      <span>
+        Detector <strong>{shown}</strong>
+      </span>
+    );
+  }
   return (
     <label class="labelled">
       Detector
@@ -58,8 +64,8 @@ function Person({ services: { connection } }: { services: Services }): JSX.Eleme
   if (contact.kind !== "connected") return null;
   return (
     <>
-      <span class="soft">
-        {contact.name} · {ROLES[contact.role]}
+      <span class="soft person">
+        signed in as {contact.name}, {ROLES[contact.role]}
       </span>
       {connection.hasToken() && (
         <button type="button" class="button" onClick={() => connection.forgetToken()}>

@@ -56,17 +56,19 @@ export function AcquirePage({ services }: PageProps): JSX.Element {
         )}
         <PresetRow form={form.value} onLoad={(loaded) => change(loaded)} />
         <RunFields form={form.value} wrong={checked.wrong} onChange={change} />
-        <EstimateText request={checked.request} configuration={configuration.value} files={files.value ?? []} />
-        <Commands services={services} status={status} checked={checked} problem={problem} />
-        {problem.value && (
-          <ProblemStrip
-            problem={problem.value}
-            onClose={() => {
-              problem.value = null;
-            }}
-          />
-        )}
-        <LastCommand events={connection.events.value} detector={detector} />
+        <section class="command-bar" aria-label="Commands">
+          {problem.value && (
+            <ProblemStrip
+              problem={problem.value}
+              onClose={() => {
+                problem.value = null;
+              }}
+            />
+          )}
+          <EstimateText request={checked.request} configuration={configuration.value} files={files.value ?? []} />
+          <Commands services={services} status={status} checked={checked} problem={problem} />
+          <LastCommand events={connection.events.value} detector={detector} />
+        </section>
       </section>
       <SnippetCard services={services} request={checked.request} />
     </div>

@@ -66,6 +66,7 @@ export function InfoTab({ viewer }: { viewer: Viewer }): JSX.Element {
   const [column, row, columns, rows] = header.region;
   return (
     <>
+      <ResultTable header={header} />
       <table class="table">
         <caption>Image</caption>
         <tbody>
@@ -90,7 +91,6 @@ export function InfoTab({ viewer }: { viewer: Viewer }): JSX.Element {
           <Row name="Wavelength">{header.geometry ? `${shortNumber(header.geometry.wavelength_angstrom)} Å` : "–"}</Row>
         </tbody>
       </table>
-      <ResultTable header={header} />
     </>
   );
 }

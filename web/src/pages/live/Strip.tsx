@@ -1,102 +1,49 @@
-// One result of all images that were seen, against their number; a click shows the image.
+// One result of all images of the newest run, below the image; it can be hidden, so that the image has more room.
 
-import { useSignal } from "@preact/signals";
+import { type Signal, useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useMemo } from "preact/hooks";
+import type { Services } from "../../app/services";
 import type { Viewer } from "../../image/viewer";
-import { shortNumber } from "./numbers";
-import { Plot } from "./Plot";
-import { HIT_RATE, Seen } from "./seen";
+import { type Choice, readChoice } from "./history";
+import { RunStrip } from "./RunStrip";
+import { SeenStrip } from "./SeenStrip";
+import { useResults } from "./useResults";
 
-const RENEW_MS = 250;
-/** On a low screen the image needs the room more. */
-const height = () => (window.innerHeight < 900 ? 110 : 130);
-const FIRST_CHOICES = [HIT_RATE, "spots", "max_value", "sum_value"];
+const CHOICE_KEY = "konkordia.plot";
 
-/** Collects what comes; gives a number that changes when the plot must. */
-function useSeen(viewer: Viewer): { seen: Seen; version: number } {
-  const seen = useRef(new Seen());
-  const version = useSignal(0);
-  useEffect(() => {
-    let isNew = false;
-    const stop = viewer.header.subscribe((header) => {
-      if (header && seen.current.add(header)) isNew = true;
-    });
-    const timer = setInterval(() => {
-      if (isNew) version.value += 1;
-      isNew = false;
-    }, RENEW_MS);
-    return () => {
-      stop();
-      clearInterval(timer);
-    };
-  }, [viewer, version]);
-  return { seen: seen.current, version: version.value };
+export interface StripProps {
+  services: Services;
+  viewer: Viewer;
+  choice: Choice;
+  onChoose: (fields: Partial<Choice>) => void;
 }
 
-function summaryOf(seen: Seen, name: string, values: (number | null)[]): string {
-  const known = values.filter((value) => value !== null);
-  const last = known.at(-1);
-  const count = seen.images.length;
-  const images =
-    count === 1 ? `image ${seen.images[0]} seen` : `${count} images seen, ${seen.images[0]} to ${seen.images.at(-1)}`;
-  if (last === undefined) return `${images}; none has ${name}`;
-  const [least, most] = known.reduce(([a, b], value) => [Math.min(a, value), Math.max(b, value)], [last, last]);
-  const unit = name === HIT_RATE ? " %" : "";
-  const range = count === 1 ? "" : `, ${shortNumber(least)} to ${shortNumber(most)}${unit}`;
-  return `${images}; ${name}: last ${shortNumber(last)}${unit}${range}`;
+function useChoice(): Signal<Choice> {
+  return useSignal(useMemo(() => readChoice(sessionStorage.getItem(CHOICE_KEY)), []));
 }
 
-export function Strip({ viewer }: { viewer: Viewer }): JSX.Element {
-  const { seen } = useSeen(viewer);
-  const chosen = useSignal<string | null>(null);
-  const names = seen.names();
-  const name = chosen.value ?? FIRST_CHOICES.find((one) => names.includes(one)) ?? names[0];
-  if (name === undefined) {
+export function Strip({ services, viewer }: Pick<StripProps, "services" | "viewer">): JSX.Element {
+  const choice = useChoice();
+  const choose = (fields: Partial<Choice>) => {
+    choice.value = { ...choice.value, ...fields };
+    sessionStorage.setItem(CHOICE_KEY, JSON.stringify(choice.value));
+  };
+  if (choice.value.isHidden) {
     return (
-      <section class="live-strip" aria-label="Results of the images seen">
-        <p class="soft">
-          {seen.images.length === 0
-            ? "Results of the images that this page has seen appear here."
-            : "The images have no results. With [analysis] in the configuration they have."}
-        </p>
+      <section class="live-strip" aria-label="Results of the images">
+        <button type="button" class="button" aria-expanded={false} onClick={() => choose({ isHidden: false })}>
+          Show plot
+        </button>
       </section>
     );
   }
-  const values = seen.line(name);
-  const pick = (place: number) => {
-    const image = seen.images[place];
-    if (image !== undefined) viewer.goTo(image);
-  };
-  const controls = (
-    <label class="strip-choice">
-      <span>Plot of</span>
-      <select
-        class="select"
-        value={name}
-        onChange={(event) => {
-          chosen.value = event.currentTarget.value;
-        }}
-      >
-        {(names.includes(name) ? names : [name, ...names]).map((one) => (
-          <option key={one} value={one}>
-            {one}
-          </option>
-        ))}
-      </select>
-    </label>
-  );
-  return (
-    <section class="live-strip" aria-label="Results of the images seen">
-      <Plot
-        axisName="number of the image; click a point to show it"
-        axis={[...seen.images]}
-        line={{ name: name === HIT_RATE ? "hit rate of the last 50, %" : name, values: [...values] }}
-        summary={summaryOf(seen, name, values)}
-        height={height()}
-        controls={controls}
-        onPick={pick}
-      />
-    </section>
-  );
+  return <OpenStrip services={services} viewer={viewer} choice={choice.value} onChoose={choose} />;
+}
+
+function OpenStrip(props: StripProps): JSX.Element {
+  const { answer, problem } = useResults(props.services, props.choice.result);
+  // An older service says nothing of images that this page has not seen.
+  if (answer?.choices === null) return <SeenStrip {...props} />;
+  return <RunStrip {...props} answer={answer} problem={problem} />;
 }

@@ -2,12 +2,12 @@
 
 import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
+import type { PageProps } from "../../app/services";
 import { ContrastPanel } from "../../image/ContrastPanel";
 import { ImageView } from "../../image/ImageView";
 import { readShown, restore } from "../../image/permalink";
 import { Toolbar } from "../../image/Toolbar";
 import { type Viewer, viewerOf } from "../../image/viewer";
-import type { Connection } from "../../live/types";
 import { actOnKey } from "./keys";
 import { Strip } from "./Strip";
 import { Tabs } from "./Tabs";
@@ -48,8 +48,8 @@ function followAddress(viewer: Viewer): () => void {
   };
 }
 
-export function LivePage({ connection }: { connection: Connection }): JSX.Element {
-  const viewer = viewerOf(connection);
+export function LivePage({ services }: PageProps): JSX.Element {
+  const viewer = viewerOf(services.connection);
   useEffect(() => followKeys(viewer), [viewer]);
   useEffect(() => followAddress(viewer), [viewer]);
   return (
@@ -61,7 +61,7 @@ export function LivePage({ connection }: { connection: Connection }): JSX.Elemen
         <ContrastPanel viewer={viewer} />
       </div>
       <Tabs viewer={viewer} />
-      <Strip viewer={viewer} />
+      <Strip services={services} viewer={viewer} />
     </div>
   );
 }

@@ -6,6 +6,7 @@ import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import { clock } from "../../app/format";
 import { theme } from "../../app/theme";
+import { topOf, withoutRepeats } from "./axes";
 import { history, KEPT_S, type Sample } from "./history";
 
 export interface Line {
@@ -19,10 +20,17 @@ interface ChartProps {
   title: string;
   lines: readonly Line[];
   show: (value: number) => string;
+  /** The axis ends there if all is less, and never beyond `mostTop`. */
+  leastTop?: number;
+  mostTop?: number;
 }
 
 const HEIGHT_PX = 170;
 const AXIS_PX = 84;
+/** Whole minutes, as the labels are. */
+const STEPS_S = [60, 120, 300];
+
+const minute = (timeS: number): string => clock(new Date(1000 * timeS)).slice(0, 5);
 
 function dataOf(samples: readonly Sample[], lines: readonly Line[]): uPlot.AlignedData {
   return [samples.map(({ timeS }) => timeS), ...lines.map(({ of }) => samples.map(of))];
@@ -34,7 +42,7 @@ function lastMinutes(last: number | null): [number, number] {
   return [end - KEPT_S, end];
 }
 
-function options({ title, lines, show }: ChartProps, width: number): uPlot.Options {
+function options({ title, lines, show, leastTop = 1, mostTop }: ChartProps, width: number): uPlot.Options {
   const style = getComputedStyle(document.documentElement);
   const colour = (name: string): string => style.getPropertyValue(name).trim();
   const axis = { stroke: colour("--text-soft"), font: "14px sans-serif", grid: { stroke: colour("--line"), width: 1 } };
@@ -46,11 +54,11 @@ function options({ title, lines, show }: ChartProps, width: number): uPlot.Optio
     cursor: { show: false },
     scales: {
       x: { time: true, range: (_, __, last) => lastMinutes(last) },
-      y: { range: (_, __, most) => [0, most > 0 ? 1.1 * most : 1] },
+      y: { range: (_, __, most) => [0, topOf(most, leastTop, mostTop)] },
     },
     axes: [
-      { ...axis, space: 90, values: (_, values) => values.map((value) => clock(new Date(1000 * value)).slice(0, 5)) },
-      { ...axis, size: AXIS_PX, values: (_, values) => values.map(show) },
+      { ...axis, space: 90, incrs: STEPS_S, values: (_, values) => withoutRepeats(values.map(minute)) },
+      { ...axis, size: AXIS_PX, values: (_, values) => withoutRepeats(values.map(show)) },
     ],
     series: [
       {},

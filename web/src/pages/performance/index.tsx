@@ -29,10 +29,10 @@ export function PerformancePage({ services }: PageProps): JSX.Element {
           <Chart title="Per second, last 5 minutes" lines={RATES} show={rateHz} />
         </section>
         <section class="card" aria-label="Data rate">
-          <Chart title="Bytes per second" lines={BYTES} show={bytesPerSecond} />
+          <Chart title="Bytes per second" lines={BYTES} show={bytesPerSecond} leastTop={1000} />
         </section>
         <section class="card" aria-label="Buffer">
-          <Chart title="Fullest queue" lines={BUFFER} show={(value) => percent(value / 100)} />
+          <Chart title="Fullest queue" lines={BUFFER} show={(value) => percent(value / 100)} mostTop={100} />
         </section>
       </div>
       <div class="columns">

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { DetectorStatistics } from "../../live/types";
+import { topOf, withoutRepeats } from "./axes";
 import { KEPT_S, type Sample, sampleOf, withSample } from "./history";
 import { ledgerRows, queueName } from "./names";
 
@@ -37,4 +38,11 @@ test("five minutes are kept, with a gap where nothing came", () => {
     [samples.at(-2)?.timeS, samples.at(-2)?.writtenHz, samples.at(-1)?.writtenHz],
     [2 * KEPT_S, null, 1],
   );
+});
+
+test("axes end at sensible numbers, and no label comes twice", () => {
+  assert.equal(topOf(null, 1000), 1000);
+  assert.equal(topOf(2000, 1000), 2200);
+  assert.equal(topOf(100, 1, 100), 100);
+  assert.deepEqual(withoutRepeats(["0 Hz", "1 Hz", "1 Hz", "2 Hz"]), ["0 Hz", "1 Hz", "", "2 Hz"]);
 });
