@@ -172,3 +172,15 @@ def test_dragging_moves_the_image_and_the_wheel_zooms_at_the_pointer(shown, open
     tab.has(".readout-place", "x 650 y 450")
     tab.page.mouse.move(x, y)
     until(lambda: tab.text(".readout-place") != "x 650 y 450", "another pixel is at the old place")
+
+
+def test_all_pixels_can_be_saved(shown, open_tab):
+    tab = open_tab(shown)
+    tab.shows_image(REASONS)
+    tab.page.get_by_text("Save", exact=False).first.click()
+    with tab.page.expect_download() as waited:
+        tab.page.get_by_role("button", name="npy: all pixels").click()
+    assert (np.load(waited.value.path()) == pixels(shown, REASONS)).all()
+    tab.page.get_by_role("tab", name="Spots").click()
+    tab.page.get_by_text("hit rate is not known").wait_for(state="detached")
+    tab.page.get_by_role("tabpanel").get_by_text("Spots", exact=False).first.wait_for()

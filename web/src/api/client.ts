@@ -93,6 +93,12 @@ export interface ApiOptions {
 
 type Query = Record<string, string | number | undefined>;
 
+/** What is sent, and the media type that is taken. */
+interface Content {
+  body: object | null;
+  accept: string;
+}
+
 export class Api {
   private readonly options: ApiOptions;
 
@@ -119,6 +125,18 @@ export class Api {
 
   hitRate(detector: string): Promise<HitRate> {
     return this.get("hit_rate", { detector });
+  }
+
+  /** The pixels of an image as a file. */
+  async pixels(image: number, format: "tiff" | "npy", detector: string, channel: string): Promise<Blob> {
+    const answer = await this.answer(
+      "GET",
+      `images/${image}`,
+      { format, detector, channel },
+      { body: null, accept: "*/*" },
+    );
+    if (answer.ok) return answer.blob();
+    throw problemIn(await answer.json().catch(() => null), answer.status);
   }
 
   version(): Promise<Schemas["Version"]> {
@@ -151,16 +169,19 @@ export class Api {
   }
 
   private async request<T>(method: string, path: string, query: Query, body: object | null): Promise<T> {
+    return read<T>(await this.answer(method, path, query, { body, accept: "application/json" }));
+  }
+
+  private answer(method: string, path: string, query: Query, { body, accept }: Content): Promise<Response> {
     const url = serviceUrl(`api/v1/${path}`, this.options.base);
     for (const [name, value] of Object.entries(query)) {
       if (value !== undefined) url.searchParams.set(name, String(value));
     }
-    const headers = new Headers({ Accept: "application/json" });
+    const headers = new Headers({ Accept: accept });
     const token = this.options.token();
     if (token !== null) headers.set("Authorization", `Bearer ${token}`);
     if (body !== null) headers.set("Content-Type", "application/json");
-    const answer = await this.send(url, { method, headers, body: body && JSON.stringify(body), cache: "no-store" });
-    return read<T>(answer);
+    return this.send(url, { method, headers, body: body && JSON.stringify(body), cache: "no-store" });
   }
 
   private async send(url: URL, init: RequestInit): Promise<Response> {

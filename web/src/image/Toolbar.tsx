@@ -3,6 +3,7 @@
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
+import type { Api } from "../api/client";
 import { CopyButton } from "../app/CopyButton";
 import type { SpecialKind } from "./code16";
 import { SPECIAL_COLOURS, SPECIAL_WORDS } from "./colours";
@@ -14,6 +15,10 @@ import type { Layers, Viewer } from "./viewer";
 
 interface ToolbarProps {
   viewer: Viewer;
+}
+
+interface WithApi extends ToolbarProps {
+  api: Api;
 }
 
 interface ButtonProps {
@@ -273,7 +278,7 @@ function Permalink({ viewer }: ToolbarProps): JSX.Element {
   return <CopyButton text={link.href} label="Copy link" />;
 }
 
-function SaveMenu({ viewer }: ToolbarProps): JSX.Element {
+function SaveMenu({ api, viewer }: WithApi): JSX.Element {
   return (
     <Menu text="Save">
       <Button
@@ -284,25 +289,25 @@ function SaveMenu({ viewer }: ToolbarProps): JSX.Element {
       <Button
         text="TIFF: all pixels"
         title="The numbers in their own type"
-        onPress={() => savePixels(viewer, "tiff")}
+        onPress={() => savePixels(api, viewer, "tiff")}
       />
       <Button
         text="npy: all pixels"
         title="The numbers in their own type, for numpy.load"
-        onPress={() => savePixels(viewer, "npy")}
+        onPress={() => savePixels(api, viewer, "npy")}
       />
       <Permalink viewer={viewer} />
     </Menu>
   );
 }
 
-export function Toolbar({ viewer }: ToolbarProps): JSX.Element {
+export function Toolbar({ api, viewer }: WithApi): JSX.Element {
   return (
     <section class="toolbar" aria-label="Image">
       <Images viewer={viewer} />
       <Views viewer={viewer} />
       <LayerMenu viewer={viewer} />
-      <SaveMenu viewer={viewer} />
+      <SaveMenu api={api} viewer={viewer} />
     </section>
   );
 }

@@ -1,7 +1,6 @@
 // Keeps what is seen, or the pixels as the service has them, in a file of the user.
 
-import { problemOf } from "../api/client";
-import { fetchFromService } from "./service";
+import { type Api, problemOf } from "../api/client";
 import type { Viewer } from "./viewer";
 
 function offer(content: Blob, name: string): void {
@@ -28,15 +27,13 @@ export function savePicture(viewer: Viewer): void {
   }, "image/png");
 }
 
-export async function savePixels(viewer: Viewer, format: "tiff" | "npy"): Promise<void> {
+export async function savePixels(api: Api, viewer: Viewer, format: "tiff" | "npy"): Promise<void> {
   const name = nameOf(viewer, format);
   const header = viewer.header.value;
   if (!name || !header) return;
   const { detector, channel, image } = header;
   try {
-    const query = new URLSearchParams({ format, detector, channel });
-    const answer = await fetchFromService(`images/${image}?${query}`);
-    offer(await answer.blob(), name);
+    offer(await api.pixels(image, format, detector, channel), name);
   } catch (error) {
     const { detail, hint } = problemOf(error);
     viewer.note.value = `${name} was not saved: ${detail}${hint ? ` (${hint})` : ""}`;

@@ -3,31 +3,26 @@
 import { type Signal, useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
-import { problemOf } from "../../api/client";
-import type { components } from "../../api/schema";
+import { type Api, type HitRate, problemOf } from "../../api/client";
 import type { FrameHeader } from "../../image/frame";
-import { fetchFromService } from "../../image/service";
 import type { Viewer } from "../../image/viewer";
 import { Row } from "./InfoTab";
 import { listOf, numberOf, percentOf, shortNumber, sumOf } from "./numbers";
 import { Plot } from "./Plot";
 
-type HitRate = components["schemas"]["HitRate"];
 type Answer = { rate: HitRate } | { problem: string } | null;
 
 const ASK_MS = 2000;
 
-async function ask(detector: string, answer: Signal<Answer>): Promise<void> {
+async function ask(api: Api, detector: string, answer: Signal<Answer>): Promise<void> {
   try {
-    const query = new URLSearchParams({ detector });
-    const rate: HitRate = await (await fetchFromService(`hit_rate?${query}`)).json();
-    answer.value = { rate };
+    answer.value = { rate: await api.hitRate(detector) };
   } catch (error) {
     answer.value = { problem: problemOf(error).detail };
   }
 }
 
-function useHitRate(viewer: Viewer): Answer {
+function useHitRate(api: Api, viewer: Viewer): Answer {
   const answer = useSignal<Answer>(null);
   const detector = viewer.connection.detector.value;
   const isConnected = viewer.connection.contact.value.kind === "connected";
@@ -35,12 +30,12 @@ function useHitRate(viewer: Viewer): Answer {
     if (detector === null || !isConnected) return;
     answer.value = null;
     const again = () => {
-      if (!document.hidden) void ask(detector, answer);
+      if (!document.hidden) void ask(api, detector, answer);
     };
     again();
     const timer = setInterval(again, ASK_MS);
     return () => clearInterval(timer);
-  }, [detector, isConnected, answer]);
+  }, [api, detector, isConnected, answer]);
   return answer.value;
 }
 
@@ -99,8 +94,8 @@ function OfRun({ rate }: { rate: HitRate }): JSX.Element {
   );
 }
 
-export function SpotsTab({ viewer }: { viewer: Viewer }): JSX.Element {
-  const answer = useHitRate(viewer);
+export function SpotsTab({ api, viewer }: { api: Api; viewer: Viewer }): JSX.Element {
+  const answer = useHitRate(api, viewer);
   const header = viewer.header.value;
   return (
     <>

@@ -3,6 +3,7 @@
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useRef } from "preact/hooks";
+import type { Api } from "../../api/client";
 import type { Viewer } from "../../image/viewer";
 import { InfoTab } from "./InfoTab";
 import { ProfileTab, RegionsTab } from "./ListTabs";
@@ -18,7 +19,7 @@ const TABS = [
 
 type TabId = (typeof TABS)[number]["id"];
 
-export function Tabs({ viewer }: { viewer: Viewer }): JSX.Element {
+export function Tabs({ api, viewer }: { api: Api; viewer: Viewer }): JSX.Element {
   const chosen = useSignal<TabId>("info");
   const list = useRef<HTMLDivElement>(null);
   const results = viewer.header.value?.results ?? null;
@@ -57,7 +58,7 @@ export function Tabs({ viewer }: { viewer: Viewer }): JSX.Element {
       </div>
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keyboard */}
       <div class="tab-content" id="tab-content" role="tabpanel" aria-labelledby={`tab-${shown.id}`} tabIndex={0}>
-        <shown.Content viewer={viewer} />
+        <shown.Content api={api} viewer={viewer} />
       </div>
     </aside>
   );

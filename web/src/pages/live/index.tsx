@@ -56,11 +56,11 @@ export function LivePage({ services }: PageProps): JSX.Element {
     <div class="live-page">
       <h1 class="hidden-text">Live</h1>
       <div class="live-image">
-        <Toolbar viewer={viewer} />
+        <Toolbar api={services.api} viewer={viewer} />
         <ImageView viewer={viewer} />
         <ContrastPanel viewer={viewer} />
       </div>
-      <Tabs viewer={viewer} />
+      <Tabs api={services.api} viewer={viewer} />
       <Strip services={services} viewer={viewer} />
     </div>
   );
