@@ -207,6 +207,57 @@ def test_nothing_is_done_while_nobody_looks(bench):
     assert clients[0].message("statistics")["images"][1] == 19, "the connection goes on"
 
 
+def test_a_frame_is_made_once_for_all_who_see_the_same_part(bench):
+    service = eiger(bench)
+    made = lambda: float(next(line.split()[-1] for line in fetched(service, "/metrics").decode().splitlines() if line.startswith("konkordia_live_frames_total{")))
+    clients = [Client(service) for _ in range(12)]
+    parts = [{"pixels_max": 4096}, {"pixels_max": 65536}, {"region": [0, 0, 64, 64]}]
+    for n, client in enumerate(clients):
+        client.watch(**parts[n % 3])
+    frames = [client.frame(acknowledge=n % 2 == 0) for n, client in enumerate(clients)]
+    assert made() == 3
+    for n, (header, values) in enumerate(frames):
+        other, same = frames[n % 3]
+        assert header["region"] == other["region"] and np.array_equal(values, same)
+    # Who looks somewhere else gets a frame of that alone.
+    clients[0].watch(region=[8, 8, 64, 64])
+    clients[0].frame()
+    assert made() == 4
+
+
+def test_a_frame_may_be_acknowledged_twice_but_not_one_that_was_never_sent(bench):
+    service = bench.serve(run={"images": 5})
+    client = Client(service)
+    client.watch(pixels_max=4096)
+    service.command("start")
+    bench.send(5, rate=50)
+    service.wait()
+    first = client.frame(acknowledge=False)[0]["sequence"]
+    for sequence in (first, first):
+        client.say("ack", sequence=sequence)
+    assert client.message("statistics")["images"] == [0, 4]
+    client.say("ack", sequence=first + 100)
+    code, problem = client.closed()
+    assert (code, problem["code"]) == (4400, "bad_message") and problem["hint"]
+
+
+def test_a_part_that_the_next_image_does_not_have_is_answered_with_what_there_is(tmp_path):
+    """The size of images may change from run to run, and a client learns it from a frame."""
+    service, stins = StreamService(tmp_path), Stins()
+    try:
+        for run, (rows, columns) in enumerate([(300, 500), (1, 1280), (24, 40)], 1):
+            service.send(*stins.series([np.full((rows, columns), run, "uint16")]))
+            service.taken(run)
+            for region in ([0, 0, 500, 300], [400, 200, 100, 100], [2000, 3000, 10, 10]):
+                client = Client(service)
+                client.watch(region=region)
+                header, values = client.frame()
+                assert (header["run"], header["rows"], header["columns"]) == (run, rows, columns)
+                assert values.size > 0 and (values == run).all(), (region, header["region"])
+    finally:
+        service.close()
+
+
 def test_what_is_not_there_is_said(bench):
     service = eiger(bench)
     client = Client(service)

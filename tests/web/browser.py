@@ -136,7 +136,7 @@ class Tab:
         self.page.evaluate(f"location.hash = '#/live?{query}'")
         wanted_bin = max(1, int(np.ceil(1 / scale - 1e-6)))
         # What is visible, a tenth of that at each side, and what rounding adds.
-        columns_max = 1.2 * self.page.locator(".image-overlay").bounding_box()["width"] / scale + 4 * wanted_bin
+        columns_max = 1.2 * self.page.locator(".image-overlay").first.bounding_box()["width"] / scale + 4 * wanted_bin
 
         def is_there(frame):
             left, top, columns, rows = frame["region"]

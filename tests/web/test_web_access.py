@@ -1,11 +1,16 @@
 """Who may see and do what in the browser: tokens, TLS, a proxy, pages of others."""
 
+import functools
+import http.server
+import threading
 import time
 
+import numpy as np
 import pytest
 from driving import program
 from proxy import Proxy
 from service import until
+from streams import Stins
 from test_http_tls import usual
 
 
@@ -100,6 +105,79 @@ def test_a_withdrawn_token_asks_for_another_one(serve, open_tab, tokens):
     assert tab.page.locator(".bar").count() == 0
 
 
+@pytest.mark.parametrize("page", ["live", "acquire"])
+def test_a_token_that_is_withdrawn_in_mid_view_takes_all_that_was_seen_with_it(serve, open_tab, tokens, page):
+    service, stins = serve(extra=tokens.extra), Stins()
+    tab = open_tab(service, page)
+    tab.may_be_refused = True
+    enter(tab, tokens.viewer)
+    service.send(stins.start(), stins.image(0, np.full((24, 40), 77, "uint16")))
+    tab.state("Measuring")
+    if page == "live":
+        tab.shows_image(0)
+    tokens.remove("vera")
+    tab.has("main.login [role=alert]", "The token was refused", timeout=15)
+    assert tab.page.locator(".bar, nav, canvas, .page").count() == 0 and tab.hook("1") is None
+    service.send(stins.image(1, np.full((24, 40), 78, "uint16")))
+    # Neither an old address nor the button Back leads to it again.
+    tab.page.evaluate("location.hash = '#/live?image=0'")
+    tab.page.go_back()
+    tab.page.wait_for_timeout(300)
+    tab.has("main.login", "Token")
+    assert tab.page.evaluate("sessionStorage.length") == 0
+    # The same withdrawn token is refused again; that of somebody else is taken, and the run went on meanwhile.
+    enter(tab, tokens.viewer)
+    tab.has("main.login [role=alert]", "The token was refused")
+    enter(tab, tokens.operator)
+    tab.state("Measuring")
+    tab.has(".bar .progress", "2 images")
+
+
+def commands(service):
+    """The commands that were carried out, as the log of the service has them."""
+    return [line for line in service.log if 'event="command"' in line and ": refused (" not in line]
+
+
+CLICK_ALL = """(selector) => {
+    for (const button of document.querySelectorAll(selector)) { button.disabled = false; button.click(); }
+}"""
+
+
+def test_a_viewer_cannot_operate_by_keys_nor_by_buttons_nor_behind_the_back_of_the_page(serve, open_tab, tokens):
+    service, stins = serve(extra=tokens.extra), Stins()
+    tab = open_tab(service)
+    tab.may_be_refused = True
+    enter(tab, tokens.viewer)
+    service.send(stins.start(), stins.image(0, np.full((24, 40), 77, "uint16")))
+    tab.state("Measuring")
+    tab.shows_image(0)
+    stop = tab.page.locator(".bar").get_by_role("button", name="Stop")
+    assert stop.is_disabled()
+    stop.click(force=True)
+    tab.press(*"abcdefghijklmnopqrstuvwxyz", "Enter", "Delete", "Escape", "Control+Enter", "F2")
+    tab.show("acquire")
+    tab.page.get_by_label("Sample", exact=True).fill("mine")
+    tab.press("Enter")
+    for name in ("Arm", "Start", "Trigger", "Stop", "Cancel"):
+        tab.page.locator(".command").get_by_role("button", name=name).click(force=True)
+    # Buttons that somebody made possible with the tools of the browser send commands, and the service refuses them.
+    for selector in (".bar .end-buttons button", ".command button"):
+        tab.page.evaluate(CLICK_ALL, selector)
+    tab.has(".strip.error", "role")
+    post = """(path) => fetch(`api/v1/${path}`, {
+        method: "POST", body: "{}",
+        headers: { "Content-Type": "application/json", Authorization: `Bearer ${sessionStorage.getItem("konkordia.token")}` },
+    }).then((answer) => answer.status)"""
+    for verb in ("arm", "start", "trigger", "stop", "cancel", "pedestal"):
+        assert tab.page.evaluate(post, verb) == 403, verb
+    service.send(stins.image(1, np.full((24, 40), 78, "uint16")))
+    tab.has(".bar .progress", "2 images")
+    tab.state("Measuring")
+    service.send(stins.end())
+    tab.has(".bar-message", "2 of 2 images complete")
+    assert commands(service) == []
+
+
 def test_below_the_path_of_a_proxy(bench, open_tab):
     service = bench.serve(run={"images": 5})
     proxy = Proxy(service.url)
@@ -145,3 +223,79 @@ def test_a_page_of_another_origin_cannot_drive_the_service(bench, serve, open_ta
     post = 'fetch("api/v1/start", { method: "POST", headers: { "Content-Type": "application/json" }, body: "{}" }).then(a => a.status)'
     assert own.page.evaluate(post) == 200
     until(lambda: service.status()["state"] != "idle", "it starts")
+
+
+FOREIGN = """<!DOCTYPE html><title>somebody else</title>
+<iframe name="there"></iframe>
+<form method="post" target="there" enctype="text/plain"><input name="{&quot;images&quot;: 3, &quot;x" value="&quot;: 1}"></form>"""
+DRIVE = """async (service) => {
+    const said = {};
+    const send = (name, path, init) => fetch(service + path, init).then((a) => { said[name] = a.type }, () => { said[name] = "refused" });
+    const json = { "Content-Type": "application/json" };
+    for (const verb of ["stop", "cancel", "arm", "start", "trigger", "pedestal"]) {
+        await send(`simple ${verb}`, `/api/v1/${verb}`, { method: "POST", mode: "no-cors", body: "{}" });
+        await send(`json ${verb}`, `/api/v1/${verb}`, { method: "POST", headers: json, body: "{}" });
+        navigator.sendBeacon(`${service}/api/v1/${verb}`, "{}");
+    }
+    await send("look", "/api/v1/status", {});
+    await send("look with cookies", "/api/v1/images/latest?format=npy", { credentials: "include" });
+    said.socket = await new Promise((done) => {
+        const socket = new WebSocket(`${service.replace("http", "ws")}/api/v1/live`);
+        socket.onopen = () => done("open");
+        socket.onerror = () => done("refused");
+    });
+    said.picture = await new Promise((done) => {
+        const picture = new Image();
+        picture.onload = () => done("seen");
+        picture.onerror = () => done("refused");
+        picture.src = `${service}/api/v1/images/latest?format=png`;
+    });
+    const form = document.querySelector("form");
+    form.action = `${service}/api/v1/cancel`;
+    form.submit();
+    await new Promise((done) => setTimeout(done, 300));
+    return said;
+}"""
+
+
+@pytest.fixture
+def foreign(tmp_path):
+    """The address of a page that somebody else serves, without a policy."""
+    folder = tmp_path / "foreign"
+    folder.mkdir()
+    (folder / "index.html").write_text(FOREIGN)
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=folder))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}/"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_page_that_somebody_else_serves_sees_nothing_and_changes_nothing(serve, chromium, foreign, host):
+    service, stins = serve(), Stins()
+    service.send(stins.start(), stins.image(0, np.full((24, 40), 77, "uint16")))
+    service.until(lambda status: status["images_committed"] == 1)
+    context = chromium.new_context(permissions=["local-network-access"])
+    try:
+        page = context.new_page()
+        page.goto(foreign.replace("127.0.0.1", host))
+        said = page.evaluate(DRIVE, service.url)
+        assert {name: word for name, word in said.items() if word not in ("refused", "opaque")} == {}, said
+        assert said["socket"] == said["look"] == said["picture"] == said["json cancel"] == "refused"
+        # Its frame shows no page of ours.
+        page.evaluate(f"document.querySelector('iframe').src = '{service.url}/'")
+        page.wait_for_timeout(500)
+        inside = page.frames[1]
+        assert inside.locator("#page, .frame, .bar").count() == 0
+    finally:
+        context.close()
+    service.send(stins.image(1, np.full((24, 40), 78, "uint16")), stins.end())
+    done = service.taken(1)
+    assert done["images_committed"] == 2 and done["ended"] == "finished", done
+    assert commands(service) == []

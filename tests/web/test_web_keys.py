@@ -123,6 +123,8 @@ def test_keys_are_letters_while_somebody_writes(tab):
     assert field.input_value() == "lic? 0"
 
 
+FORGET_REACHED = "() => { for (const one of document.querySelectorAll('[data-reached]')) delete one.dataset.reached; }"
+
 FOCUSED = """() => {
     const one = document.activeElement;
     if (!one || one === document.body) return null;
@@ -156,3 +158,59 @@ def test_tab_reaches_every_control_and_the_focus_is_seen(shown, open_tab, name):
             unseen.append(focused["name"])
     assert places > 8 and unseen == []
     assert tab.page.evaluate(UNREACHED) == []
+
+
+@pytest.mark.parametrize("name", ["live", "acquire"])
+def test_tab_goes_back_the_way_that_it_came_and_into_open_menus(shown, open_tab, name):
+    tab = open_tab(shown, name)
+    tab.state("Idle")
+    if name == "live":
+        tab.shows_image(IMAGES - 1)
+        for menu in ("Layers ▾", "Save ▾"):
+            summary = tab.page.get_by_text(menu)
+            summary.focus()
+            tab.press("Enter")
+            tab.press("Tab")
+            assert tab.page.evaluate("Boolean(document.activeElement.closest('details[open] .menu-content'))"), menu
+            tab.press("Escape")
+            until(lambda: tab.page.locator("details[open]").count() == 0, "the menu is closed")
+            assert tab.page.evaluate("document.activeElement.tagName") == "SUMMARY"
+    ways = []
+    # The first way only leads out of the page, from wherever the focus is.
+    for key in ("Tab", "Tab", "Shift+Tab"):
+        tab.page.evaluate(FORGET_REACHED)
+        for _ in range(120):
+            tab.press(key)
+            focused = tab.page.evaluate(FOCUSED)
+            if focused is None:
+                break
+            assert focused["isSeen"], focused
+        ways.append(tab.page.evaluate(UNREACHED))
+    assert ways[1:] == [[], []]
+
+
+def test_a_run_can_be_made_with_keys_alone(bench, open_tab):
+    service = bench.serve(run={"images": 5})
+    tab = open_tab(service)
+    tab.state("Idle")
+
+    def reach(name):
+        for _ in range(120):
+            tab.press("Tab")
+            focused = tab.page.evaluate(FOCUSED)
+            if focused and name in focused["name"]:
+                return
+        raise AssertionError(f"{name} cannot be reached")
+
+    reach("A Acquire")
+    tab.press("Enter")
+    tab.page.wait_for_selector("main.page.acquire")
+    reach("INPUT Images")
+    tab.press("Control+a", "3")
+    reach("BUTTON Start")
+    tab.press("Space")
+    tab.state("Armed")
+    assert service.status()["images_expected"] == 3
+    reach("BUTTON Cancel")
+    tab.press("Enter")
+    tab.state("Idle")

@@ -1,5 +1,7 @@
 """Every page: no complaint of the browser, no scrolling sideways, light and dark, readable for everybody."""
 
+import os
+
 import numpy as np
 import pytest
 from browser import AXE, PAGES
@@ -7,7 +9,8 @@ from service import until
 from streams import Stins, StreamService
 from test_web_access import Tokens, enter
 
-STATES = ["idle", "measuring", "lost contact", "no rights"]
+SLOW = os.environ.get("KONKORDIA_SLOW") == "1"
+STATES = ["idle", "measuring", "error", "lost contact", "no rights"]
 
 
 @pytest.mark.parametrize("renderer", ["2d", "webgl"])
@@ -78,6 +81,9 @@ def several(tmp_path_factory):
         service.send(stins.start(), stins.image(0, np.eye(24, 40, dtype="uint16")))
         if state != "measuring":
             service.send(stins.end())
+        if state == "error":
+            service.taken(1)
+            service.send(*stins.series([np.eye(24, 40, dtype="uint16")], filename="../out.h5"))
         return service, tokens
 
     yield start
@@ -91,7 +97,7 @@ def in_state(several, open_tab, state, **options):
     if state == "no rights":
         enter(tab, tokens.viewer)
     tab.shows_image(0)
-    tab.state("Measuring" if state == "measuring" else "Idle")
+    tab.state({"measuring": "Measuring", "error": "Error"}.get(state, "Idle"))
     if state == "lost contact":
         tab.may_lose_contact = True
         service.close()
@@ -99,19 +105,79 @@ def in_state(several, open_tab, state, **options):
     return tab
 
 
+SCREENS = [(1366, 768), (3840, 2160)]
+
+
 @pytest.mark.parametrize("state", STATES)
-def test_no_page_scrolls_sideways_on_a_small_screen(several, open_tab, state):
+def test_no_page_scrolls_sideways_on_a_small_screen_or_a_large_one(several, open_tab, state):
     tab = in_state(several, open_tab, state)
+    for width, height in SCREENS:
+        tab.page.set_viewport_size({"width": width, "height": height})
+        for page in PAGES:
+            tab.show(page)
+            wide = tab.page.evaluate("Math.max(document.documentElement.scrollWidth, document.body.scrollWidth)")
+            assert wide <= width, (page, width)
+            # Nothing ends outside of the screen on the left or right.
+            assert tab.page.evaluate(OUTSIDE, width) == [], (page, width)
+
+
+OUTSIDE = """(width) => [...document.querySelectorAll("button, input, select, summary, h1, h2, table, .card, canvas")]
+    .filter((one) => one.checkVisibility() && !one.closest(".table-frame, .hidden-text, .skip, .u-wrap, pre, .menu") && !one.matches(".skip, .hidden-text"))
+    .filter((one) => one.getBoundingClientRect().width > 1)
+    .filter((one) => one.getBoundingClientRect().right > width + 1 || one.getBoundingClientRect().left < -1)
+    .map((one) => one.outerHTML.slice(0, 100))"""
+
+
+def test_an_image_uses_the_room_of_a_large_screen(several, open_tab):
+    tab = in_state(several, open_tab, "idle", viewport={"width": 3840, "height": 2160})
+    canvas = tab.page.locator(".image-overlay").bounding_box()
+    assert canvas["width"] > 0.55 * 3840 and canvas["height"] > 0.55 * 2160, canvas
+
+
+SMALL = """() => {
+    const seen = [...document.querySelectorAll("body *")].filter((one) => one.checkVisibility({ visibilityProperty: true }) && !one.closest("svg"));
+    const box = (one) => one.getBoundingClientRect();
+    const hasText = (one) => [...one.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim() !== "");
+    const isHidden = (one) => one.closest(".hidden-text, .skip") || box(one).width <= 1;
+    const texts = seen.filter((one) => hasText(one) && !isHidden(one) && parseFloat(getComputedStyle(one).fontSize) < 14);
+    const targets = seen.filter((one) => one.matches("button, select, summary, input:not([type=checkbox]):not([type=range])") && !isHidden(one) && box(one).height < 40);
+    const say = (one) => one.outerHTML.slice(0, 80);
+    return [texts.map(say), targets.map((one) => `${Math.round(box(one).height)} ${say(one)}`)];
+}"""
+
+
+def test_letters_can_be_read_and_buttons_can_be_hit_with_a_finger(several, open_tab):
+    tab = in_state(several, open_tab, "measuring")
     for page in PAGES:
         tab.show(page)
-        width = tab.page.evaluate("Math.max(document.documentElement.scrollWidth, document.body.scrollWidth)")
-        assert width <= 1366, page
+        assert tab.page.evaluate(SMALL) == [[], []], page
+
+
+MOVING = """() => {
+    const lasting = (text) => text.split(",").some((part) => parseFloat(part) * (part.includes("ms") ? 1 : 1000) > 20);
+    const styles = [...document.querySelectorAll("body *")].map((one) => [one, getComputedStyle(one)]);
+    const moving = styles.filter(([, style]) => (style.animationName !== "none" && lasting(style.animationDuration))
+        || (style.transitionProperty !== "none" && lasting(style.transitionDuration)) || style.scrollBehavior === "smooth");
+    return [document.getAnimations().length, moving.map(([one]) => one.outerHTML.slice(0, 80))];
+}"""
+
+
+def test_nothing_moves_where_somebody_wants_less_motion(several, open_tab):
+    tab = in_state(several, open_tab, "measuring", reduced_motion="reduce")
+    for page in PAGES:
+        tab.show(page)
+        assert tab.page.evaluate(MOVING) == [0, []], page
+
+
+# Each state in light and dark, and with both renderers, of which only the page Live has something.
+LOOKS = [(state, scheme, ("2d", "webgl")[(n + m) % 2]) for n, state in enumerate(STATES) for m, scheme in enumerate(("light", "dark"))]
+LOOKS_SHORT = [look for look in LOOKS if look[1] == "light" or look[0] in ("measuring", "no rights")]
 
 
 @pytest.mark.skipif(not AXE.is_file(), reason="no axe-core: npm ci in web/")
-@pytest.mark.parametrize(("state", "scheme"), [*((state, "light") for state in STATES), ("measuring", "dark"), ("no rights", "dark")])
-def test_axe_finds_nothing_serious(several, open_tab, state, scheme):
-    tab = in_state(several, open_tab, state, color_scheme=scheme, reduced_motion="reduce")
+@pytest.mark.parametrize(("state", "scheme", "renderer"), LOOKS if SLOW else LOOKS_SHORT)
+def test_axe_finds_nothing_serious(several, open_tab, state, scheme, renderer):
+    tab = in_state(several, open_tab, state, query=f"renderer={renderer}", color_scheme=scheme, reduced_motion="reduce")
     tab.page.evaluate(AXE.read_text())
     assert serious(tab, "body") == []
     for page in PAGES[1:]:

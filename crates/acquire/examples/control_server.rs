@@ -63,7 +63,7 @@ pub fn measure(folder: &Path) -> Result<Outcome, Failure> {
     let mut events = fleet.events.subscribe();
 
     let request = ArmRequest { images: Some(IMAGES), ..ArmRequest::default() };
-    let started = detector.command(Command::Start(Box::new(request)))?;
+    let started = detector.command(Command::Start(Box::new(request)), "the example")?;
     let (status, has_ended) = std::thread::scope(|scope| {
         let sending = scope.spawn(|| send(&*detector, port));
         let waited = fleet.wait_for(&*detector, LONGEST, |status| status.has_ended(started.run));

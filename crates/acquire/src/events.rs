@@ -27,6 +27,17 @@ pub enum Severity {
     Error,
 }
 
+impl Severity {
+    /// Name of an event that is nothing but a message of this severity.
+    const fn event(self) -> &'static str {
+        match self {
+            Self::Success | Self::Info => "log",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        }
+    }
+}
+
 /// Something that happened, for `events` and logs.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ServiceEvent {
@@ -36,8 +47,8 @@ pub struct ServiceEvent {
     pub time: String,
     /// Detector, if it is about one.
     pub detector: Option<String>,
-    /// `state`, `run_started`, `setup`, `run_ended`, `file`, `pedestal`, `travel`, `refused`, `command`, `warning`,
-    /// `consumer`, `alarm` or `log`.
+    /// `state`, `run_started`, `setup`, `run_ended`, `file`, `pedestal`, `travel`, `spool`, `refused`, `command`,
+    /// `consumer` or `alarm`; where there is nothing but a message, `error`, `warning` or `log` by its severity.
     pub event: String,
     /// How bad it is.
     pub severity: Severity,
@@ -128,6 +139,11 @@ impl EventLog {
         }
         history.events.push_back(Arc::new(entry));
         self.shared.wake_readers(history);
+    }
+
+    /// Adds an event that is nothing but a message. Its name is that of its severity.
+    pub fn remark(&self, detector: Option<&str>, severity: Severity, message: String, data: Value) {
+        self.add(detector, severity.event(), severity, message, data);
     }
 
     /// Wakes everybody who waits: a status has changed without an event.

@@ -6,10 +6,20 @@
 //! are written as JSON and described (`serde`, `utoipa`), because HTTP and its client share them and would have to
 //! double them.
 
+pub use crate::calibration_report::{
+    CalibrationChange, CalibrationMap, CalibrationProblem, CalibrationReport, CalibrationRow, MapRequest, MapValues, MaskReason,
+    NotShown, PreviousCalibration, Quantity, UsedCalibration,
+};
 pub use crate::dark::StageChoice;
 pub use crate::events::{EventLog, News, ServiceEvent, Severity, Subscription};
+pub use crate::file_images::{FileCheck, FileIdentity, FileImages, FileIndex, TreeEntry, check as check_file};
+pub use crate::image_ring::{ImageRing, RingImage};
+pub use crate::machine::{MemoryUse, memory_use};
 pub use crate::public_state::{PublicState, StateWord};
+pub use crate::run_needs::{DryRun, RequestProblem, RunNeeds, SizeFrom};
+pub use crate::shapes::{DrawnShapes, ModuleList, NotDrawn, PixelFacts, ShapeBoard, ShapesState};
 pub use crate::spool::status::SpoolStatus;
+pub use crate::threads::{ThreadGroup, ThreadLoad, ThreadWatch};
 /// The states of the one state machine.
 pub use konkordia_core::state::State as DetectorState;
 /// Called by the threads of a server: a panic there costs one request, and not the service.
@@ -20,7 +30,6 @@ pub use konkordia_engine::plane::{PixelPlane, SharedPlanes};
 pub use konkordia_sinks::clock::now as time_now;
 
 use konkordia_core::failure::{Exit, Failure};
-use konkordia_core::results::ImageResults;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -88,6 +97,41 @@ pub struct DetectorStatus {
     /// The alarms that are on, raised or not.
     #[serde(default)]
     pub alarms: Vec<AlarmStatus>,
+    /// Who armed or started the present run, or takes pedestals; absent without a run, and for a series that its sender
+    /// began by itself.
+    #[serde(default)]
+    pub operator: Option<Operator>,
+    /// How many dark frames have come, by gain stage; absent while no pedestals are taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dark_frames: Option<Vec<DarkFrames>>,
+}
+
+/// Dark frames of a gain stage.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DarkFrames {
+    /// `g0`, `g1`, `g2`, `hg0`, or `auto` where each frame says its stage.
+    #[schema(example = "g0")]
+    pub stage: String,
+    /// Frames that have come.
+    pub frames: u64,
+    /// Frames that are to come.
+    pub expected: u64,
+}
+
+/// Who holds a detector.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Operator {
+    /// Name of the token; where none is needed, `local` and the address that the command came from.
+    #[schema(example = "alice")]
+    pub name: String,
+    /// When the command was carried out; ISO 8601 with offset.
+    pub since: String,
+    /// Seconds since then.
+    #[serde(default)]
+    pub age_s: f64,
+    /// `arm`, `start` or `pedestal`.
+    #[schema(example = "arm")]
+    pub action: String,
 }
 
 /// One alarm of a detector (`[alarms]` in its configuration).
@@ -132,6 +176,23 @@ pub struct DetectorStatistics {
     pub consumers: Vec<ConsumerStatistics>,
     /// Counters since the service began, that never go back (for Prometheus).
     pub totals: BTreeMap<String, u64>,
+}
+
+/// Packets of one module in a run. They are counted where an image is committed, and by the receivers of its streams.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ModulePackets {
+    /// Its number in the configuration, from 0.
+    pub module: usize,
+    /// Packets that came to its sockets.
+    pub received_packets: u64,
+    /// Packets that its images should have and that never came into them, whatever the reason.
+    pub lost_packets: u64,
+    /// Among them: the buffer of the socket was full. Datagrams that the kernel had joined count as one.
+    pub kernel_dropped_packets: u64,
+    /// Among them: their place was still held by an earlier image.
+    pub no_slot_packets: u64,
+    /// Among them: they came when their image was closed.
+    pub late_packets: u64,
 }
 
 /// One consumer of images.
@@ -334,27 +395,67 @@ pub struct FileEntry {
     pub images: u64,
     /// Bytes of pixels as they are packed.
     pub bytes: u64,
+    /// Bytes of the same pixels, unpacked.
+    #[serde(default)]
+    pub unpacked_bytes: u64,
+    /// Images that the run was to have; absent while that is not known.
+    #[serde(default)]
+    pub images_expected: Option<u64>,
     /// Why the run ended.
     pub ended: Option<String>,
+    /// Why no file was made; `master` is empty then.
+    #[serde(default)]
+    pub problem: Option<String>,
+}
+
+/// What is in the files of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileTotals {
+    /// Positions.
+    pub images: u64,
+    /// Images that the run was to have.
+    pub images_expected: Option<u64>,
+    /// Bytes of pixels as they are packed.
+    pub bytes: u64,
+    /// Bytes of the same pixels, unpacked.
+    pub unpacked_bytes: u64,
 }
 
 impl FileEntry {
     /// The files of a run that has just begun.
     pub fn writing(detector: &str, run: u64, master: &str) -> Self {
         let (detector, master) = (detector.to_string(), master.to_string());
-        Self { detector, run, master, state: FileState::Writing, images: 0, bytes: 0, ended: None }
+        Self {
+            detector,
+            run,
+            master,
+            state: FileState::Writing,
+            images: 0,
+            bytes: 0,
+            unpacked_bytes: 0,
+            images_expected: None,
+            ended: None,
+            problem: None,
+        }
     }
 
-    /// The same files, closed, with so many positions and bytes of packed pixels. `has_failed`: something of them could
+    /// A run of which no file was made.
+    pub fn not_made(detector: &str, run: u64, problem: String, ended: &str) -> Self {
+        let (state, problem) = (FileState::Failed, Some(problem));
+        Self { state, problem, ended: Some(ended.into()), ..Self::writing(detector, run, "") }
+    }
+
+    /// The same files, closed. `has_failed`: something of them could
     /// not be written; `is_complete`: every image is complete and in the files.
     #[must_use]
-    pub fn closed(self, has_failed: bool, is_complete: bool, (images, bytes): (u64, u64), ended: &str) -> Self {
+    pub fn closed(self, has_failed: bool, is_complete: bool, totals: FileTotals, ended: &str) -> Self {
         let state = match (has_failed, is_complete) {
             (true, _) => FileState::Failed,
             (false, true) => FileState::Complete,
             (false, false) => FileState::Incomplete,
         };
-        Self { state, images, bytes, ended: Some(ended.into()), ..self }
+        let FileTotals { images, images_expected, bytes, unpacked_bytes } = totals;
+        Self { state, images, images_expected, bytes, unpacked_bytes, ended: Some(ended.into()), ..self }
     }
 }
 
@@ -414,6 +515,14 @@ pub struct ResultPlot {
     pub series: u64,
     /// What can be plotted.
     pub results: Vec<ResultName>,
+    /// Unit of `profile_axis`; null if there are no profiles.
+    pub profile_unit: Option<String>,
+    /// Middle of each bin of the profiles. This and the next two lists are empty if a result is asked for.
+    pub profile_axis: Vec<f64>,
+    /// Names of the regions, in the order in which the results of an image have them.
+    pub regions: Vec<String>,
+    /// Middle of each sector of the cakes, degrees.
+    pub cake_azimuth_deg: Vec<f64>,
     /// Name of the result of which the lists are; absent if none was asked for.
     pub result: Option<String>,
     /// Numbers of images that a bin has. It doubles when 1024 bins do not reach any more.
@@ -435,35 +544,6 @@ pub struct ResultPlot {
     pub time_s: Vec<Option<f64>>,
 }
 
-/// An image of the ring.
-#[derive(Clone)]
-pub struct RingImage {
-    /// The image with its start, and its pixels for all who ask for it.
-    pub planes: Arc<SharedPlanes>,
-    /// The run that it is of, which need not be the newest; `None` until the detector has numbered it.
-    pub run: Option<u64>,
-}
-
-/// The last images of a detector, newest last. Bounded in images and bytes.
-pub trait ImageRing: Send + Sync {
-    /// The image with this number; without a number, one that was the newest with pixels at some time since `asked`,
-    /// when the caller began to ask ([`konkordia_engine::output_queue::PreviewBuffer::look`]).
-    fn get(&self, number: Option<u64>, asked: Instant) -> Option<RingImage>;
-    /// Bytes of the newest image with pixels: as it is packed, and unpacked. Cheap: copies no pixels.
-    fn newest_bytes(&self) -> Option<(u64, u64)>;
-    /// Frees unpacked pixels if nobody has asked for them for so long.
-    fn forget_pixels(&self, unasked_for: Duration);
-    /// What was computed from the pixels of the newest image, if there is one. Cheap: copies no pixels.
-    fn newest_results(&self) -> Option<ImageResults>;
-    /// Numbers of the images of the newest series, oldest first, and its run.
-    fn numbers(&self) -> (Vec<u64>, Option<u64>);
-    /// Time since this image was added; `None` if the image is not there or its time is not known.
-    fn age(&self, number: u64) -> Option<Duration> {
-        let _ = number;
-        None
-    }
-}
-
 /// One detector as control servers see it.
 pub trait Detector: Send + Sync {
     /// Its name.
@@ -479,22 +559,39 @@ pub trait Detector: Send + Sync {
     fn results(&self, result: Option<&str>) -> Option<ResultPlot>;
     /// The configuration in force, as JSON, without secrets.
     fn configuration(&self) -> Value;
-    /// Carries out a command. Blocks until it is done or refused, at most as long as an arm may take: not for async
-    /// threads.
+    /// The calibration that its runs use; `None` if the configuration names none.
+    fn calibration(&self) -> Option<Arc<UsedCalibration>> {
+        None
+    }
+    /// Carries out a command of `by`, whose name the status shows while its run lasts. Blocks until it is done or
+    /// refused, at most as long as an arm may take: not for async threads.
     ///
     /// # Errors
     /// The command was refused, and changed nothing.
-    fn command(&self, command: Command) -> Reply;
+    fn command(&self, command: Command, by: &str) -> Reply;
+    /// What is wrong with an arm, and what its run needs. Takes nothing and changes nothing. Asks the file system, which
+    /// can take long: not for async threads.
+    fn dry_run(&self, request: &ArmRequest) -> DryRun;
+    /// Packets of the modules in this run, or in the last one; empty where they are not counted by module.
+    fn modules(&self) -> Vec<ModulePackets> {
+        Vec::new()
+    }
     /// Its last images.
     fn images(&self) -> Arc<dyn ImageRing>;
     /// Its files, newest last, at most the last 1000 runs.
     fn files(&self) -> Vec<FileEntry>;
-    /// Free space in its output folder, in bytes; in that of the newest file if the configuration names no folder.
-    /// `None` if it is not known. Asks the file system, which can take long: not for async threads.
-    fn free_bytes(&self) -> Option<u64> {
+    /// The mask and the regions that people draw over its images.
+    fn shapes(&self) -> Arc<ShapeBoard>;
+    /// Its output folder; that of the newest file if the configuration names none.
+    fn output_folder(&self) -> Option<PathBuf> {
         let configured = self.configuration()["output"]["directory"].as_str().map(PathBuf::from);
         let newest = || self.status().file.as_ref().and_then(|file| Path::new(file).parent().map(Path::to_path_buf));
-        konkordia_sinks::hdf5::free_bytes(&configured.or_else(newest)?).ok()
+        configured.or_else(newest)
+    }
+    /// Free space in its output folder, in bytes; `None` if it is not known. Asks the file system, which can take long:
+    /// not for async threads.
+    fn free_bytes(&self) -> Option<u64> {
+        konkordia_sinks::hdf5::free_bytes(&self.output_folder()?).ok()
     }
 }
 
@@ -580,7 +677,7 @@ mod tests {
     /// The answer of HTTP, byte for byte: fields in the documented order, `state` and `draining` in their place.
     #[test]
     fn a_status_is_written_and_read_as_documented() {
-        let text = r#"{"detector":"eiger","kind":"udp","state":"running","draining":true,"message":"m","severity":"info","hint":null,"run":3,"progress":0.5,"images_expected":4,"images_committed":2,"images_written":1,"images_unwritten":0,"images_durable":null,"raw_frames_durable":null,"spool":null,"images_lost":0,"images_partial":0,"images_not_taken":0,"images_not_received":0,"file":"/data/a_master.h5","ended":null,"state_age_s":1.5,"listens":["udp://127.0.0.1:1"],"alarms":[]}"#;
+        let text = r#"{"detector":"eiger","kind":"udp","state":"running","draining":true,"message":"m","severity":"info","hint":null,"run":3,"progress":0.5,"images_expected":4,"images_committed":2,"images_written":1,"images_unwritten":0,"images_durable":null,"raw_frames_durable":null,"spool":null,"images_lost":0,"images_partial":0,"images_not_taken":0,"images_not_received":0,"file":"/data/a_master.h5","ended":null,"state_age_s":1.5,"listens":["udp://127.0.0.1:1"],"alarms":[],"operator":{"name":"alice","since":"2026-11-28T05:44:19+01:00","age_s":2.5,"action":"arm"}}"#;
         let status: DetectorStatus = serde_json::from_str(text).unwrap();
         assert_eq!((status.state, status.images_expected), (DetectorState::Draining, Some(4)));
         assert_eq!(serde_json::to_string(&status).unwrap(), text);

@@ -66,7 +66,7 @@
 //! let mut events = fleet.events.subscribe();
 //!
 //! let request = ArmRequest { images: Some(1000), prefix: Some("lyso/run03".into()), ..ArmRequest::default() };
-//! let armed = detector.command(Command::Arm(Box::new(request)))?;
+//! let armed = detector.command(Command::Arm(Box::new(request)), "alice")?;
 //! let (status, has_ended) = fleet.wait_for(&*detector, Duration::from_secs(60), |status| status.has_ended(armed.run));
 //! println!("{}: {} of 1000 images written, ended: {has_ended}", status.message, status.images_written);
 //!
@@ -86,23 +86,30 @@
 
 pub mod alarms;
 pub mod analysis;
+mod calibration_report;
 pub mod convert;
 pub mod dark;
 mod detector;
+mod dry_run;
 mod events;
 mod fanout;
+pub mod file_images;
 pub mod handle;
 mod hit_rate;
 mod hooks;
+mod image_ring;
 pub mod machine;
 pub mod paths;
 mod public_state;
 mod readiness;
 mod result_history;
 pub mod run;
+mod run_needs;
 pub mod service;
+mod shapes;
 pub mod spool;
 mod statistics;
 pub mod stopper;
 mod tables;
+mod threads;
 mod transform;

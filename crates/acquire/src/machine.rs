@@ -1,10 +1,13 @@
 //! Properties and limits of this machine. Some must be known to compare figures.
 
-use konkordia_doctor::parse;
+use konkordia_doctor::files::Files;
+use konkordia_doctor::{groups, parse};
 use konkordia_kernels::isa::Isa;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use utoipa::ToSchema;
 
 fn first_after(path: &str, key: &str) -> Option<String> {
     let text = std::fs::read_to_string(path).ok()?;
@@ -62,6 +65,28 @@ pub fn facts() -> Value {
     })
 }
 
+/// Memory of this process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct MemoryUse {
+    /// What it holds now, in bytes.
+    pub used_bytes: Option<u64>,
+    /// What it may hold at most: the limit of its control group, or the memory of the machine.
+    pub limit_bytes: Option<u64>,
+}
+
+/// Memory of this process.
+pub fn memory_use() -> MemoryUse {
+    let root = Path::new("/");
+    let mut files = Files::default();
+    groups::read(&mut files, root);
+    let of_group = groups::memory_left(&files).ok().flatten().map(|left| left.limit_bytes);
+    let of_machine = bytes_after(&root.join("proc/meminfo"), "MemTotal");
+    MemoryUse {
+        used_bytes: bytes_after(&root.join("proc/self/status"), "VmRSS"),
+        limit_bytes: of_group.into_iter().chain(of_machine).min(),
+    }
+}
+
 /// UDP datagrams that arrived at ports to which no program listens, since this machine was started.
 pub fn datagrams_to_closed_ports() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/net/snmp").ok()?;
@@ -95,6 +120,8 @@ mod tests {
         let facts = super::facts();
         assert!(facts["processors"].as_u64() > Some(0) && facts["kernel"].is_string() && facts["instruction_set"].is_string());
         assert!(super::line().contains("processors"));
+        let memory = super::memory_use();
+        assert!(memory.used_bytes > Some(1 << 20) && memory.limit_bytes > memory.used_bytes, "{memory:?}");
         // Rust ignores SIGPIPE, 13.
         assert_eq!(super::ignored_signals() >> 12 & 1, 1);
     }

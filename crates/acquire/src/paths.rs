@@ -23,8 +23,26 @@ pub struct Place {
     pub root: PathBuf,
     /// Relative names count from here.
     pub base: PathBuf,
-    /// Missing folders are created.
-    pub create_folders: bool,
+    /// What becomes of folders that a name has and that are not there.
+    pub missing_folders: MissingFolders,
+}
+
+/// What to do about folders that are not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MissingFolders {
+    /// The name is refused.
+    Refuse,
+    /// They are created.
+    Create,
+    /// Nothing: only the name is looked at.
+    Imagine,
+}
+
+impl MissingFolders {
+    /// As configured.
+    pub fn of(create_folders: bool) -> Self {
+        if create_folders { Self::Create } else { Self::Refuse }
+    }
 }
 
 /// Where the files of one run lie.
@@ -74,10 +92,17 @@ impl Place {
         if !at.starts_with(&root) {
             return Err(outside());
         }
-        if !at.is_dir() {
+        if !at.is_dir() && (self.missing_folders != MissingFolders::Imagine || at.exists()) {
             return Err(refuse(format!("{} is not a folder", at.display()), "give another name"));
         }
         Ok(Target { directory: at, prefix })
+    }
+
+    /// The same place for somebody who only asks: no folder is created.
+    #[must_use]
+    pub fn for_asking(self) -> Self {
+        let create = self.missing_folders == MissingFolders::Create;
+        Self { missing_folders: if create { MissingFolders::Imagine } else { self.missing_folders }, ..self }
     }
 
     /// Where a run without a name writes its files: PREFIX_000007, with the number `from` or, unless older files are
@@ -104,7 +129,16 @@ impl Place {
         for folder in folders {
             let next = at.join(folder);
             if std::fs::symlink_metadata(&next).is_err() {
-                if !self.create_folders {
+                if self.missing_folders == MissingFolders::Imagine {
+                    if at.exists() && !at.is_dir() {
+                        let what = format!("{} is not a folder", at.display());
+                        return Err(Failure::new(Exit::Io, what, "no file can lie below it", "give another name"));
+                    }
+                    // What is below a folder that is not there is not there either, and leads nowhere else.
+                    at = next;
+                    continue;
+                }
+                if self.missing_folders == MissingFolders::Refuse {
                     let what = format!("the folder {} does not exist", next.display());
                     let fix = format!("mkdir -p {}, or set [output] create_folders = true", next.display());
                     return Err(Failure::new(Exit::Io, what, "missing folders are created only if that is configured", fix));
@@ -199,7 +233,7 @@ mod tests {
     }
 
     fn place(folder: &Folder, create_folders: bool) -> Place {
-        Place { root: folder.root.clone(), base: folder.root.join("beam"), create_folders }
+        Place { root: folder.root.clone(), base: folder.root.join("beam"), missing_folders: MissingFolders::of(create_folders) }
     }
 
     #[test]
@@ -303,9 +337,16 @@ mod tests {
         let target = place(&f, true).target("new/deeper/run").unwrap();
         assert_eq!(target.directory, f.root.join("beam/new/deeper"));
         assert!(target.directory.is_dir());
+        let asking = place(&f, true).for_asking();
+        let target = asking.target("other/deeper/run").unwrap();
+        assert_eq!(target.directory, f.root.join("beam/other/deeper"));
+        assert!(!f.root.join("beam/other").exists(), "who only asks creates nothing");
+        assert!(asking.target("away/x/run").is_err() && asking.target("broken/run").is_err());
+        assert!(place(&f, false).for_asking().target("other/run").is_err());
         std::fs::write(f.root.join("beam/file"), "").unwrap();
         for name in ["file/run", "file/x/run"] {
             assert!(place(&f, true).target(name).is_err(), "{name}");
+            assert!(asking.target(name).is_err(), "{name}");
         }
     }
 }

@@ -54,17 +54,24 @@ impl Demand {
 /// # Errors
 /// The run cannot fit, or the disk is too slow for it.
 pub fn disk(directory: &Path, demand: &Demand) -> Result<Vec<String>, Failure> {
-    let mut notes = Vec::new();
-    let free = konkordia_sinks::hdf5::free_bytes(directory)
-        .map_err(|error| Failure::io("cannot ask for the free space of", directory, &error))?;
-    if let Some(needed) = demand.images.map(|images| images.saturating_mul(demand.image_bytes)) {
-        notes.extend(judge_space(directory, free, needed, demand)?);
-    }
+    let (free, mut notes) = space(directory, demand)?;
     if let Some(wanted) = demand.rate_hz.map(|hz| hz * demand.image_bytes as f64) {
         let measured = write_test(directory, free)?;
         notes.extend(judge_rate(directory, measured, wanted, demand)?);
     }
     Ok(notes)
+}
+
+/// Compares the free space of the disk behind `directory`, which comes back with a remark, with the plan. Writes nothing.
+///
+/// # Errors
+/// The run cannot fit.
+pub fn space(directory: &Path, demand: &Demand) -> Result<(u64, Vec<String>), Failure> {
+    let free = konkordia_sinks::hdf5::free_bytes(directory)
+        .map_err(|error| Failure::io("cannot ask for the free space of", directory, &error))?;
+    let needed = demand.images.map(|images| images.saturating_mul(demand.image_bytes));
+    let note = needed.map_or(Ok(None), |needed| judge_space(directory, free, needed, demand))?;
+    Ok((free, note.into_iter().collect()))
 }
 
 /// As [`disk`], for files that go through a spool: the spool has to be fast enough, and the target large enough. The

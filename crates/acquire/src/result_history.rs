@@ -38,6 +38,8 @@ struct State {
     kinds: Vec<(ResultKind, usize)>,
     bin_images: u64,
     bins: Vec<Bin>,
+    /// What the analysis says of its lists: names, and JSON.
+    texts: Vec<(String, String)>,
 }
 
 /// Gathers what leaves for the outputs. Written by the thread that hands images over, read by servers.
@@ -78,6 +80,12 @@ impl Bin {
 }
 
 impl State {
+    /// What the analysis says under this name.
+    fn said<T: serde::de::DeserializeOwned>(&self, name: &str) -> Option<T> {
+        let text = self.texts.iter().find(|(other, _)| other == name).map(|(_, text)| text)?;
+        serde_json::from_str(text).ok()
+    }
+
     fn add(&mut self, image: &CommittedImage) {
         while image.number / self.bin_images >= BINS_MAX as u64 {
             self.bin_images *= 2;
@@ -118,7 +126,13 @@ impl ResultHistory {
             bin_images: state.bin_images.max(1),
             ..ResultPlot::default()
         };
-        let Some(result) = result else { return Some(plot) };
+        let Some(result) = result else {
+            plot.profile_unit = state.said("analysis_profile_unit");
+            plot.profile_axis = state.said("analysis_profile_axis").unwrap_or_default();
+            plot.regions = state.said("analysis_regions").unwrap_or_default();
+            plot.cake_azimuth_deg = state.said("analysis_cake_azimuth_deg").unwrap_or_default();
+            return Some(plot);
+        };
         let place = state.kinds.iter().position(|(kind, _)| kind.name == result)?;
         let began_ns = state.bins.iter().find_map(|bin| bin.received_ns);
         plot.result = Some(result.into());
@@ -142,7 +156,8 @@ impl ImageObserver for ResultHistory {
     fn start(&self, start: &SeriesStart) {
         let singles = start.results.iter().filter(|kind| kind.is_single());
         let kinds = singles.filter_map(|kind| Some((*kind, results::place(&start.results, kind.name)?))).collect();
-        *lock(&self.0) = State { series: start.series, kinds, bin_images: 1, bins: Vec::new() };
+        let texts = start.notes.iter().filter(|(name, _)| name.starts_with("analysis_")).cloned().collect();
+        *lock(&self.0) = State { series: start.series, kinds, bin_images: 1, bins: Vec::new(), texts };
     }
 
     fn image(&self, image: &CommittedImage) {
@@ -204,5 +219,23 @@ mod tests {
         let resolution = history.read("d", Some("resolution_angstrom")).unwrap();
         assert_eq!((resolution.first_image, resolution.mean), (vec![3], vec![None]));
         assert!(ResultHistory::default().read("d", None).unwrap().results.is_empty());
+    }
+
+    #[test]
+    fn lists_have_their_axis_and_names() {
+        let text = |name: &str, text: &str| (name.to_owned(), text.to_owned());
+        let notes = vec![
+            text("analysis_profile_unit", "\"1/angstrom\""),
+            text("analysis_profile_axis", "[0.5, 1.5]"),
+            text("analysis_regions", "[\"beam\"]"),
+        ];
+        let history = ResultHistory::default();
+        history.start(&SeriesStart { notes, ..SeriesStart::default() });
+        let names = history.read("d", None).unwrap();
+        assert_eq!(
+            (names.profile_unit.as_deref(), names.profile_axis, names.regions),
+            (Some("1/angstrom"), vec![0.5, 1.5], vec!["beam".into()])
+        );
+        assert!(names.cake_azimuth_deg.is_empty());
     }
 }

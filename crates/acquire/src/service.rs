@@ -100,7 +100,7 @@ fn report_unfinished(service: &ServiceConfig, events: &EventLog) {
             spools.push(&spool.directory);
             for left in left_over::list(&spool.directory).unwrap_or_default() {
                 let (message, folder) = (left_over::words(&left, &spool.directory), left.folder.display().to_string());
-                events.add(Some(&detector.name), "warning", Severity::Warning, message, json!({ "folder": folder }));
+                events.remark(Some(&detector.name), Severity::Warning, message, json!({ "folder": folder }));
             }
         }
         let directory = detector.directory();
@@ -112,7 +112,7 @@ fn report_unfinished(service: &ServiceConfig, events: &EventLog) {
             let message =
                 format!("{} is not finished; if no other program is writing it, run: konkordia repair {0}", master.display());
             let data = json!({ "file": master.display().to_string() });
-            events.add(Some(&detector.name), "warning", Severity::Warning, message, data);
+            events.remark(Some(&detector.name), Severity::Warning, message, data);
         }
     }
 }

@@ -15,8 +15,8 @@ pub struct Stopper {
 struct Runs {
     /// The current run.
     control: Option<Arc<Control>>,
-    /// Images of the runs before it.
-    images_before: u64,
+    /// Images of each of the runs before it.
+    images_before: Vec<u64>,
 }
 
 impl Stopper {
@@ -35,8 +35,14 @@ impl Stopper {
 
     /// Committed images of all runs so far.
     pub fn images(&self) -> u64 {
+        self.images_of_runs().iter().sum()
+    }
+
+    /// Committed images of each run so far.
+    pub fn images_of_runs(&self) -> Vec<u64> {
         let runs = self.runs();
-        runs.images_before + runs.control.as_ref().map_or(0, |control| control.progress().images_committed)
+        let now = runs.control.as_ref().map(|control| control.progress().images_committed);
+        runs.images_before.iter().copied().chain(now).collect()
     }
 
     /// Makes `control` the current run. It stops at once after [`Stopper::stop`].
@@ -46,7 +52,7 @@ impl Stopper {
             control.stop();
         }
         if let Some(before) = runs.control.replace(control) {
-            runs.images_before += before.progress().images_committed;
+            runs.images_before.push(before.progress().images_committed);
         }
     }
 

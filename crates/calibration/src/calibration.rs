@@ -29,6 +29,8 @@ pub struct Calibration {
     pub gains: [Vec<f32>; 3],
     /// Bits of the NXmx pixel mask: a pixel is masked if its first stage is bad in any of the cells.
     pub mask: Vec<u32>,
+    /// Why the first stage of a pixel is bad in any of the cells ([`REASONS`](super::reasons::REASONS)).
+    pub reasons: Vec<u8>,
     /// "sha256:" and 64 hex digits, over pedestals, gains and masks. The RMS is included only for files of `konkordia
     /// pedestal`.
     pub hash: String,
@@ -66,7 +68,7 @@ impl Calibration {
     /// Combines planes and gains, and judges every pixel.
     pub(super) fn new(sources: Vec<Source>, gains: [Vec<f32>; 3], high_gain: bool, hash: String) -> Self {
         let stages = [if high_gain { GainStage::Hg0 } else { GainStage::G0 }, GainStage::G1, GainStage::G2];
-        let mut mask = vec![0; gains[0].len()];
+        let (mut mask, mut of_first) = (vec![0; gains[0].len()], vec![0u8; gains[0].len()]);
         let judge = |source: Source| {
             let mut unusable = vec![0u8; mask.len()];
             for (stage, gain_stage) in stages.into_iter().enumerate() {
@@ -84,13 +86,16 @@ impl Calibration {
                     }
                     if stage == 0 {
                         mask[pixel] |= nxmx(reasons);
+                        // All reasons have one of the lowest bits.
+                        of_first[pixel] |= reasons as u8;
                     }
                 }
             }
             CellPlanes { cell: source.cell, pedestals: source.pedestals, rms_g0: source.rms_g0, unusable }
         };
         let cells = sources.into_iter().map(judge).collect();
-        Self { cells, high_gain, gains, mask, hash, taken_s: None, report: String::new(), module_ids: Vec::new() }
+        let (taken_s, report, module_ids) = (None, String::new(), Vec::new());
+        Self { cells, high_gain, gains, mask, reasons: of_first, hash, taken_s, report, module_ids }
     }
 
     /// Number of pixels that are not masked but not usable in a stage.

@@ -15,8 +15,10 @@
 #![forbid(unsafe_code)]
 
 mod calibration;
+pub mod compare;
 pub mod dark;
 pub mod guard;
+pub mod in_use;
 pub mod levels;
 pub mod load;
 pub mod planes;
@@ -39,6 +41,8 @@ pub struct Loaded {
     pub constants: PixelConstants,
     /// For the file, bits of the NXmx pixel mask: bit 0 gap, bit 1 dead, bit 4 noisy, bit 8 marked by the source.
     pub mask: Vec<u32>,
+    /// Why the calibration masks a pixel ([`reasons::REASONS`]); empty without one.
+    pub reasons: Vec<u8>,
     /// Hash of the calibration; empty without one.
     pub hash: String,
     /// When the oldest pedestals of the first stage were taken, seconds since 1970; `None` if that is not known.
@@ -92,6 +96,7 @@ pub fn for_config(config: &Config) -> Result<Loaded, Failure> {
         high_gain: matches!(constants, PixelConstants::Jungfrau(_)).then_some(files.high_gain),
         constants,
         mask: mask(geometry, &calibration.mask),
+        reasons: arrange(geometry, &calibration.reasons, 0),
         hash: calibration.hash,
         taken_s: calibration.taken_s,
         report,
@@ -111,6 +116,7 @@ fn without(config: &Config) -> Loaded {
     Loaded {
         constants,
         mask,
+        reasons: Vec::new(),
         hash: String::new(),
         taken_s: None,
         report: String::new(),

@@ -2,7 +2,7 @@
 //! reports what was found.
 
 use super::calibration::{Calibration, Source};
-use super::planes::{Stages, configuration, names, read_gains, read_pedestals, read_plain, read_values};
+use super::planes::{configuration, names, read_gains, read_pedestals, read_plain, read_values};
 use super::reasons::{NO_DATA, median, usable_gain, usable_pedestal};
 use konkordia_config::model::{CalibrationFiles, CalibrationKind, Config};
 use konkordia_core::failure::{Exit, Failure};
@@ -24,30 +24,48 @@ pub const GAIN_MEDIANS: [(f32, f32); 3] = [(4.0, 500.0), (0.1, 20.0), (0.01, 2.0
 pub fn load(config: &Config, files: &CalibrationFiles) -> Result<Calibration, Failure> {
     match files.kind {
         CalibrationKind::Konkordia => own(config, files),
-        CalibrationKind::Files => {
-            let modules = config.modules as usize;
-            let stages = if files.high_gain { 4 } else { 3 };
-            let pedestals = read_plain(&files.pedestal, modules, stages, "pedestal")?;
-            foreign(config, files, pedestals, None)
-        }
-        CalibrationKind::JungfrauUtils => {
-            let (pedestals, mask) = read_pedestals(&files.pedestal[0], config.modules as usize)?;
-            foreign(config, files, pedestals, Some(mask))
-        }
+        CalibrationKind::Files | CalibrationKind::JungfrauUtils => foreign(files, Foreign::read(config.modules as usize, files)?),
     }
 }
 
 /// Planes of other programs. They apply to all storage cells.
-fn foreign(config: &Config, files: &CalibrationFiles, pedestals: Stages, mask: Option<Vec<u32>>) -> Result<Calibration, Failure> {
-    let pedestals = pedestals.of_run(files.high_gain, "pedestal", &files.pedestal)?;
-    let gains = read_gains(&files.gain, config.modules as usize, files.high_gain)?;
-    let gains = gains.of_run(files.high_gain, "gain", &files.gain)?;
+pub(super) struct Foreign {
+    /// Of the stages of a run.
+    pub pedestals: [Vec<f32>; 3],
+    /// Reason bits, if their program has judged the pixels.
+    pub mask: Option<Vec<u32>>,
+    pub gains: [Vec<f32>; 3],
+    pub rms_g0: Option<Vec<f32>>,
+}
+
+impl Foreign {
+    pub(super) fn read(modules: usize, files: &CalibrationFiles) -> Result<Self, Failure> {
+        let (pedestals, mask) = match files.kind {
+            CalibrationKind::JungfrauUtils => {
+                let (pedestals, mask) = read_pedestals(&files.pedestal[0], modules)?;
+                (pedestals, Some(mask))
+            }
+            _ => (read_plain(&files.pedestal, modules, if files.high_gain { 4 } else { 3 }, "pedestal")?, None),
+        };
+        let pedestals = pedestals.of_run(files.high_gain, "pedestal", &files.pedestal)?;
+        let gains = gains_of_run(modules, files)?;
+        let rms_g0 = match &files.pedestal_rms[..] {
+            [] => None,
+            paths => Some(read_values(paths, modules, 1, "pedestal_rms")?),
+        };
+        Ok(Self { pedestals, mask, gains, rms_g0 })
+    }
+}
+
+/// The gains that `[calibration] gain` names, of the stages of a run.
+pub(super) fn gains_of_run(modules: usize, files: &CalibrationFiles) -> Result<[Vec<f32>; 3], Failure> {
+    read_gains(&files.gain, modules, files.high_gain)?.of_run(files.high_gain, "gain", &files.gain)
+}
+
+fn foreign(files: &CalibrationFiles, planes: Foreign) -> Result<Calibration, Failure> {
+    let Foreign { pedestals, mask, gains, rms_g0 } = planes;
     judge_gains(&gains, &names(&files.gain))?;
     judge_pedestals(&pedestals[0], &names(&files.pedestal))?;
-    let rms_g0 = match &files.pedestal_rms[..] {
-        [] => None,
-        paths => Some(read_values(paths, config.modules as usize, 1, "pedestal_rms")?),
-    };
     let planes = pedestals.iter().chain(&gains).chain(&rms_g0).map(Vec::as_slice);
     let hash = hash("", planes, mask.as_deref().unwrap_or(&[]));
     let pixels = 0..gains[0].len();
@@ -80,8 +98,7 @@ fn own(config: &Config, files: &CalibrationFiles) -> Result<Calibration, Failure
     check_detector(config, &file, path)?;
     check_age(files, &file, first, path)?;
     let hash_of_file = file.hash();
-    let of_first = file.pedestals.iter().filter(|(key, _)| key.1 == first);
-    let taken_s = of_first.map(|(_, planes)| moment::unix_s(&planes.taken)).min().flatten();
+    let taken_s = oldest(&file, first).map(|(_, seconds)| seconds);
     let gains = own_gains(config, files, &mut file, first, path)?;
     let gain_files = if files.gain.is_empty() { path.display().to_string() } else { names(&files.gain) };
     judge_gains(&gains, &gain_files)?;
@@ -116,9 +133,7 @@ fn own(config: &Config, files: &CalibrationFiles) -> Result<Calibration, Failure
         });
     }
     if sources.is_empty() {
-        let what = format!("the calibration {} has no pedestals of {}", path.display(), first.name().to_uppercase());
-        let fix = format!("add them: konkordia pedestal --stage {} --into {} ...", first.name(), path.display());
-        return Err(Failure::new(Exit::Configuration, what, format!("it has {}", contents(&file)), fix));
+        return Err(no_pedestals(path, &file, first));
     }
     let mut calibration = Calibration::new(sources, gains, files.high_gain, hash);
     (calibration.module_ids, calibration.taken_s) = (module_ids, taken_s);
@@ -152,28 +167,54 @@ fn own_gains(
     path: &Path,
 ) -> Result<[Vec<f32>; 3], Failure> {
     if !files.gain.is_empty() {
-        return read_gains(&files.gain, config.modules as usize, files.high_gain)?.of_run(files.high_gain, "gain", &files.gain);
+        return gains_of_run(config.modules as usize, files);
     }
-    let mut take = |stage: GainStage| {
-        file.gains[stage.index()].take().ok_or_else(|| {
-            let what = format!("the calibration {} has no gains of {}", path.display(), stage.name().to_uppercase());
-            let fix = format!(
-                "add calibration.gain = ..., or add gains to the file: konkordia pedestal --gain FILES --into {}",
-                path.display()
-            );
-            Failure::new(
-                Exit::Configuration,
-                what,
-                "gains do not come from dark frames, but for example from the `.bin` files of PSI",
-                fix,
-            )
-        })
-    };
+    let mut take = |stage: GainStage| file.gains[stage.index()].take().ok_or_else(|| no_gains(path, stage));
     Ok([take(first)?, take(GainStage::G1)?, take(GainStage::G2)?])
 }
 
+fn no_gains(path: &Path, stage: GainStage) -> Failure {
+    let what = format!("the calibration {} has no gains of {}", path.display(), stage.name().to_uppercase());
+    let why = "gains do not come from dark frames, but for example from the `.bin` files of PSI";
+    let fix = format!(
+        "add calibration.gain = ..., or add gains to the file: konkordia pedestal --gain FILES --into {}",
+        path.display()
+    );
+    Failure::new(Exit::Configuration, what, why, fix)
+}
+
+fn no_pedestals(path: &Path, file: &CalibrationFile, first: GainStage) -> Failure {
+    let what = format!("the calibration {} has no pedestals of {}", path.display(), first.name().to_uppercase());
+    let fix = format!("add them: konkordia pedestal --stage {} --into {} ...", first.name(), path.display());
+    Failure::new(Exit::Configuration, what, format!("it has {}", contents(file)), fix)
+}
+
+/// Why a run does not take a file of `konkordia pedestal`, as far as that is seen without its planes.
+pub(super) fn refusal(config: &Config, files: &CalibrationFiles, file: &CalibrationFile, first: GainStage) -> Option<Failure> {
+    let path = &files.pedestal[0];
+    let check = || {
+        check_detector(config, file, path)?;
+        check_age(files, file, first, path)?;
+        if !file.pedestals.keys().any(|key| key.1 == first) {
+            return Err(no_pedestals(path, file, first));
+        }
+        let lacks = |stage: &GainStage| files.gain.is_empty() && file.gains[stage.index()].is_none();
+        [first, GainStage::G1, GainStage::G2].into_iter().find(lacks).map_or(Ok(()), |stage| Err(no_gains(path, stage)))
+    };
+    check().err()
+}
+
+/// When the oldest pedestals of this stage were taken, as text and in seconds since 1970; `None` if one of them does
+/// not say.
+pub(super) fn oldest(file: &CalibrationFile, stage: GainStage) -> Option<(String, u64)> {
+    let of_stage = file.pedestals.iter().filter(|(key, _)| key.1 == stage);
+    let taken: Option<Vec<_>> =
+        of_stage.map(|(_, planes)| Some((planes.taken.clone(), moment::unix_s(&planes.taken)?))).collect();
+    taken?.into_iter().min_by_key(|(_, seconds)| *seconds)
+}
+
 /// Compares module count and serial number. Module ids are compared when packets arrive (see `guard`).
-fn check_detector(config: &Config, file: &CalibrationFile, path: &Path) -> Result<(), Failure> {
+pub(super) fn check_detector(config: &Config, file: &CalibrationFile, path: &Path) -> Result<(), Failure> {
     let what = format!("the calibration {} is of another detector", path.display());
     if file.modules != config.modules as usize {
         let why = format!("it has {} module(s), the configuration {}", file.modules, config.modules);

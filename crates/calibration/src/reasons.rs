@@ -43,7 +43,7 @@ pub const NXMX_DEAD: u32 = 1 << 1;
 /// NXmx pixel mask: noisy pixel.
 pub const NXMX_NOISY: u32 = 1 << 4;
 /// NXmx pixel mask: masked by the user.
-pub const NXMX_USER: u32 = 1 << 8;
+pub const NXMX_USER: u32 = konkordia_core::user_mask::NXMX_USER;
 
 /// The NXmx bits of reason bits. Unknown reason bits become the mask of the user.
 pub fn nxmx(reasons: u32) -> u32 {
@@ -135,6 +135,19 @@ pub fn mark_pedestals(planes: &mut StagePedestal, thresholds: &Thresholds) {
             }
             planes.mask[pixel] |= reasons;
         }
+    }
+}
+
+/// Pedestals of another program, which has judged its pixels: `marked` has its reasons, and pedestals of 0 and 16383
+/// mark pixels that are not usable.
+pub fn of_source(mean_adu: Vec<f32>, rms_adu: Vec<f32>, marked: &[u32]) -> StagePedestal {
+    let mark = |(mean, marked): (&f32, &u32)| *marked | if usable_pedestal(*mean) { 0 } else { DEAD };
+    StagePedestal {
+        mask: mean_adu.iter().zip(marked).map(mark).collect(),
+        count: vec![0; mean_adu.len()],
+        mean_adu,
+        rms_adu,
+        ..StagePedestal::default()
     }
 }
 

@@ -9,7 +9,7 @@ use super::*;
 use konkordia_core::failure::Exit;
 use konkordia_core::pixel::Pixel;
 use konkordia_kernels::constants::ConstantPlanes;
-use konkordia_sinks::hdf5::calibration::{CalibrationFile, GainStage, MODULE_PIXELS, StagePedestal};
+use konkordia_sinks::hdf5::calibration::{CalibrationFile, GainStage, Keep, MODULE_PIXELS, StagePedestal};
 
 /// A folder with the files of a plausible module, changed by `change`.
 struct Case {
@@ -245,7 +245,7 @@ fn own_file() -> CalibrationFile {
 /// Loads `file` with these lines of `[calibration]` and `[detector]`.
 fn load_own(file: &CalibrationFile, calibration: &str, detector: &str) -> Result<Calibration, Failure> {
     let folder = tempfile::tempdir().unwrap();
-    file.write(&folder.path().join("cal.h5")).unwrap();
+    file.write(&folder.path().join("cal.h5"), Keep::Nothing).unwrap();
     let text = format!(
         "[detector]\ntype = \"jungfrau\"\nmodules = 2\nenergy_kev = 12.4\n{detector}\n[calibration]\nkind = \"konkordia\"\nfile = \"cal.h5\"\n{calibration}\n[output]\ndirectory = \".\"\nprefix = \"a\"\n"
     );

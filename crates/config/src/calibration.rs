@@ -4,6 +4,7 @@ use super::diagnostics::Diagnostics;
 use super::read::{Document, Table};
 use konkordia_core::plan::Recipe;
 use konkordia_core::tile::DetectorKind;
+use serde_json::{Value, json};
 use std::path::PathBuf;
 
 /// The program from which the files come.
@@ -15,6 +16,17 @@ pub enum CalibrationKind {
     Konkordia,
     /// A pedestal file and a gain file of jungfrau_utils.
     JungfrauUtils,
+}
+
+impl CalibrationKind {
+    /// Name in the configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Files => "files",
+            Self::Konkordia => "konkordia",
+            Self::JungfrauUtils => "jungfrau_utils",
+        }
+    }
 }
 
 /// `[calibration]` of any kind but "none".
@@ -34,6 +46,17 @@ pub struct CalibrationFiles {
     pub max_age_hours: Option<f64>,
     /// When the data were written, ISO 8601, for data from files; `None` = now. Not a key of the configuration.
     pub data_time: Option<String>,
+}
+
+impl CalibrationFiles {
+    /// As JSON, with the keys of the configuration.
+    pub fn to_json(&self) -> Value {
+        let key = if self.kind == CalibrationKind::Konkordia { "file" } else { "pedestal" };
+        json!({
+            "kind": self.kind.name(), key: self.pedestal, "gain": self.gain, "pedestal_rms": self.pedestal_rms,
+            "high_gain": self.high_gain, "max_age_hours": self.max_age_hours,
+        })
+    }
 }
 
 /// Required and optional keys of `[calibration]` for each kind.

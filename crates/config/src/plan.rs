@@ -1,6 +1,6 @@
 //! Makes the plan of a run from the configuration, with every limit of its memory.
 
-use super::model::Config;
+use super::model::{CalibrationFiles, Config};
 use super::spool::Spool;
 use konkordia_core::affinity::{Affinity, Cpus, cpus_text};
 use konkordia_core::backend::{Backend, Receive};
@@ -165,6 +165,7 @@ pub fn to_json(config: &Config, plan: &Plan) -> Value {
         "images": plan.images(), "slots": plan.slots, "window_images": plan.window_images, "workers": plan.workers,
         "placement": placement(plan),
         "master": config.directory.join(format!("{}_master.h5", config.prefix)),
+        "calibration": config.calibration.as_ref().map(CalibrationFiles::to_json),
         "spool": config.spool.as_ref().map(Spool::to_json), "memory_bytes": memory, "memory_bytes_total": plan.memory().iter().map(|m| m.bytes).sum::<u64>(),
     })
 }

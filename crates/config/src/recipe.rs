@@ -178,6 +178,19 @@ impl Recipe {
         d.finish(Some(recipe))
     }
 
+    /// Adds regions that people have drawn; each takes the place of one with the same name.
+    ///
+    /// # Errors
+    /// Then there would be too many.
+    pub fn draw(&mut self, drawn: &[RegionKeys]) -> Result<(), String> {
+        self.regions.retain(|region| drawn.iter().all(|drawn| drawn.name != region.name));
+        self.regions.extend(drawn.iter().cloned());
+        if self.regions.len() <= REGIONS_MAX {
+            return Ok(());
+        }
+        Err(format!("with those of the recipe there are {} regions; at most {REGIONS_MAX} are possible", self.regions.len()))
+    }
+
     fn read(document: &Document, file: &Path, d: &mut Diagnostics) -> Self {
         let (spots, azimuthal, above) = (document.table("spots"), document.table("azimuthal"), document.table("above"));
         let (hits, model, veto) = (document.table("hits"), document.table("model"), document.table("veto"));
@@ -441,6 +454,16 @@ mod tests {
         }
         let many = "[[region]]\nname = \"a\"\nshape = \"circle\"\nradius_px = 3\n".repeat(REGIONS_MAX + 1);
         assert_eq!(check(&many).unwrap_err(), ["65 regions"]);
+    }
+
+    #[test]
+    fn drawn_regions_take_the_place_of_those_of_the_same_name() {
+        let region = |name: &str, x| RegionKeys { name: name.into(), form: RegionForm::Box([x; 4]) };
+        let mut recipe = Recipe { regions: vec![region("a", 1.0), region("b", 2.0)], ..Recipe::default() };
+        recipe.draw(&[region("c", 3.0), region("a", 4.0)]).unwrap();
+        assert_eq!(recipe.regions, [region("b", 2.0), region("c", 3.0), region("a", 4.0)]);
+        let many: Vec<_> = (0..REGIONS_MAX).map(|n| region(&n.to_string(), 0.0)).collect();
+        assert!(recipe.draw(&many).unwrap_err().contains("67 regions"));
     }
 
     #[test]

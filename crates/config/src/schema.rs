@@ -217,6 +217,13 @@ const KEYS: &[Key] = &[
         "turn of the detector about the direction of its columns (y in the image, downwards), through the beam centre, right-handed",
     ),
     key(
+        "detector",
+        "shapes_file",
+        Kind::Path,
+        "konkordia-shapes-NAME.json in the output folder",
+        "`konkordia serve`: where the mask and the regions that people draw are kept, so that they survive a restart (docs/api.md, Shapes)",
+    ),
+    key(
         "detector.tile",
         "row",
         Kind::Integer(0, 1 << 20),

@@ -43,6 +43,8 @@ pub struct DetectorConfig {
     pub write: bool,
     /// Missing folders may be made below the data root.
     pub create_folders: bool,
+    /// Where drawn shapes are kept; `None`: in the output folder.
+    pub shapes_file: Option<PathBuf>,
 }
 
 /// Packets or messages.
@@ -61,6 +63,21 @@ impl DetectorConfig {
             DetectorKindConfig::Udp(config) => &config.directory,
             DetectorKindConfig::Stream(config) => &config.directory,
         }
+    }
+
+    /// Its recipe, if its images are analysed.
+    pub fn recipe(&self) -> Option<&Path> {
+        let analysis = match &self.kind {
+            DetectorKindConfig::Udp(config) => &config.analysis,
+            DetectorKindConfig::Stream(config) => &config.analysis,
+        };
+        analysis.as_ref().map(|analysis| analysis.recipe.as_path())
+    }
+
+    /// Where drawn shapes are kept.
+    pub fn shapes_path(&self) -> PathBuf {
+        let usual = || self.directory().join(format!("konkordia-shapes-{}.json", self.name));
+        self.shapes_file.clone().unwrap_or_else(usual)
     }
 
     /// Where its files are written before they move to the output folder, if not there at once.
@@ -175,6 +192,10 @@ fn check_together(detectors: &[DetectorConfig]) -> Result<(), (String, String)> 
                 let what = format!("detectors '{}' and '{}' both listen on UDP port {}", b.name, a.name, pa.start.max(pb.start));
                 return Err((what, "give each a source.first_port of its own".into()));
             }
+            if a.shapes_path() == b.shapes_path() {
+                let what = format!("detectors '{}' and '{}' keep their drawn shapes in the same file", b.name, a.name);
+                return Err((what, "give each a detector.shapes_file of its own".into()));
+            }
             if a.file_base() == b.file_base() {
                 let what = format!("detectors '{}' and '{}' write the same files", b.name, a.name);
                 return Err((what, "give each an output.directory or output.prefix of its own".into()));
@@ -286,6 +307,7 @@ fn detector(document: &Document, d: &mut Diagnostics, file: &Path, text: &str) -
         consumers,
         write: output.flag("write").unwrap_or(true),
         create_folders: output.flag("create_folders").unwrap_or(false),
+        shapes_file: document.table("detector").text("shapes_file").map(|path| resolve(file, path)),
     })
 }
 

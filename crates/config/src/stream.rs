@@ -138,7 +138,7 @@ pub struct StreamConfig {
 
 /// Keys that a stream may have besides metadata keys, by table. The tables of the service are checked elsewhere.
 const KEYS: &[(&str, &[&str])] = &[
-    ("detector", &["type"]),
+    ("detector", &["type", "shapes_file"]),
     ("processing", &["missing", "workers"]),
     (
         "output",

@@ -45,6 +45,7 @@ pub mod ledger;
 pub mod moment;
 pub mod order;
 pub mod output;
+pub mod percentile;
 pub mod pixel;
 pub mod plan;
 pub mod ports;
@@ -60,6 +61,7 @@ pub mod sls_header;
 pub mod state;
 pub mod text;
 pub mod tile;
+pub mod user_mask;
 pub mod xds;
 
 /// Most packets that a tile may have (the SLS packet mask has the same limit).

@@ -9,7 +9,9 @@ use crate::image::CommittedImage;
 use crate::latency::Meter;
 use crate::ledger::{ImageLedger, ImageStatus, Imbalance};
 use crate::results::ResultKind;
+use crate::user_mask::UserMask;
 use serde_json::{Map, Value};
+use std::sync::Arc;
 
 /// What decides where an image stands in its series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +89,8 @@ pub struct SeriesStart {
     /// When the oldest pedestals of the pixels were taken, seconds since 1970; `None` if there are none or that is not
     /// known.
     pub pedestals_taken_s: Option<u64>,
+    /// What people have masked in its images; the sender knows nothing of it.
+    pub user_mask: Option<Arc<UserMask>>,
     /// Who brings an image of the series to a stage counts it here.
     pub meter: Meter,
 }

@@ -16,6 +16,20 @@ pub struct XdsProblem {
     pub fix: &'static str,
 }
 
+/// The bits of a pixel mask that both plug-ins read: neggia reads bits 0 to 4, durin bits 0 to 7.
+pub const READ_BITS: u32 = 0x1F;
+/// Bits of NXmx that say that a pixel is not to be used.
+pub const UNUSABLE_BITS: u32 = 0xFFFF;
+/// "Dead": set for a pixel that is not to be used for a reason that bits 0 to 4 do not express.
+pub const DEAD: u32 = 1 << 1;
+
+/// The bits of a pixel as files have them: one that is not to be used has a bit that both plug-ins read. Its other bits
+/// stay.
+pub const fn readable_bits(bits: u32) -> u32 {
+    let is_unread = bits & UNUSABLE_BITS != 0 && bits & READ_BITS == 0;
+    if is_unread { bits | DEAD } else { bits }
+}
+
 const DTYPE: &str = "set dtype = \"uint32\"";
 const COMPRESSION: &str = "set compression = \"bslz4\" (or \"lz4\")";
 

@@ -28,6 +28,9 @@ pub(crate) fn run(control: &Control, plan: &Plan, mut committer: Committer, ledg
         let records = || (0..plan.streams()).map(|tile| committer.record(tile));
         let FrameSeen { placed, flags } = FrameSeen::of(records().flatten(), flags_field);
         ledger.frames.enter(placed, expected);
+        if placed < expected {
+            count_missing(control, plan, records());
+        }
         match selector.next(flags) {
             FrameUse::Skip => ledger.frames.skipped += 1,
             FrameUse::Dark => ledger.frames.dark += 1,
@@ -54,6 +57,17 @@ pub(crate) fn run(control: &Control, plan: &Plan, mut committer: Committer, ledg
     }
     ledger.frames.unfinished = u64::from(selector.open_frames());
     control.images_end.store(ledger.images.expected, Ordering::Release);
+}
+
+/// Counts what a frame misses, by stream.
+fn count_missing<'a>(control: &Control, plan: &Plan, records: impl Iterator<Item = Option<&'a TileRecord>>) {
+    let of_tile = u64::from(plan.geometry.format().packets());
+    for (stream, record) in records.enumerate() {
+        let placed = record.map_or(0, |record| u64::from(record.packets));
+        if placed < of_tile {
+            control.count_missing(stream, of_tile - placed);
+        }
+    }
 }
 
 /// The image whose frames are being committed.

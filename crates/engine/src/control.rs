@@ -30,6 +30,8 @@ pub struct StreamProgress {
     halted: AtomicBool,
     /// A copy for readers; the receiver never waits for them.
     seen: Mutex<Seen>,
+    /// Packets that its tiles of committed frames miss.
+    missing: AtomicU64,
 }
 
 /// A snapshot of a run in progress.
@@ -228,6 +230,16 @@ impl Control {
             slots_used: self.slots_used.load(Ordering::Relaxed),
             images_waiting: images_committed.saturating_sub(images_written),
         }
+    }
+
+    /// Of each stream: its packets, and how many its tiles of committed frames miss.
+    pub fn by_stream(&self) -> Vec<(StreamLedger, u64)> {
+        self.streams.iter().map(|s| (s.ledger(), s.missing.load(Ordering::Relaxed))).collect()
+    }
+
+    /// A committed frame misses packets of this stream.
+    pub(crate) fn count_missing(&self, stream: usize, packets: u64) {
+        self.streams[stream].missing.fetch_add(packets, Ordering::Relaxed);
     }
 
     /// One past the newest frame of any stream.

@@ -3,6 +3,7 @@
 
 use crate::image::Pixels;
 use konkordia_core::array::Element;
+use konkordia_core::percentile::percentiles;
 use konkordia_core::pixel::Pixel;
 
 /// A part of an image, in pixels.
@@ -78,25 +79,30 @@ const NUMBERS_BEGIN: u16 = 16;
 /// A frame of the pixels in `region`, which is made larger so that it has whole squares, with at most about
 /// `values_max` values.
 pub fn frame(pixels: Pixels<'_>, region: Region, values_max: usize) -> Frame {
+    let rows = pixels.bytes.len() / (pixels.columns * pixels.element.bits() as usize / 8).max(1);
+    let (region, bin) = squares(region, [rows, pixels.columns], values_max);
+    pooled_frame(pixels, region, region, bin)
+}
+
+/// A frame of the part `part` of `pixels`, which is the region `region` of the image, with squares of the side `bin`.
+pub(crate) fn pooled_frame(pixels: Pixels<'_>, part: Region, region: Region, bin: usize) -> Frame {
     match pixels.element {
-        Element::Uint8 => frame_of::<u8>(pixels, region, values_max),
-        Element::Int8 => frame_of::<i8>(pixels, region, values_max),
-        Element::Uint16 | Element::Mono12p => frame_of::<u16>(pixels, region, values_max),
-        Element::Int16 => frame_of::<i16>(pixels, region, values_max),
-        Element::Uint32 => frame_of::<u32>(pixels, region, values_max),
-        Element::Int32 => frame_of::<i32>(pixels, region, values_max),
-        Element::Uint64 => frame_of::<u64>(pixels, region, values_max),
-        Element::Int64 => frame_of::<i64>(pixels, region, values_max),
-        Element::Float32 => frame_of::<f32>(pixels, region, values_max),
-        Element::Float64 => frame_of::<f64>(pixels, region, values_max),
+        Element::Uint8 => frame_of::<u8>(pixels, part, region, bin),
+        Element::Int8 => frame_of::<i8>(pixels, part, region, bin),
+        Element::Uint16 | Element::Mono12p => frame_of::<u16>(pixels, part, region, bin),
+        Element::Int16 => frame_of::<i16>(pixels, part, region, bin),
+        Element::Uint32 => frame_of::<u32>(pixels, part, region, bin),
+        Element::Int32 => frame_of::<i32>(pixels, part, region, bin),
+        Element::Uint64 => frame_of::<u64>(pixels, part, region, bin),
+        Element::Int64 => frame_of::<i64>(pixels, part, region, bin),
+        Element::Float32 => frame_of::<f32>(pixels, part, region, bin),
+        Element::Float64 => frame_of::<f64>(pixels, part, region, bin),
     }
 }
 
-fn frame_of<S: Sample>(pixels: Pixels<'_>, region: Region, values_max: usize) -> Frame {
-    let image_rows = pixels.bytes.len() / (pixels.columns * size_of::<S>()).max(1);
-    let (region, bin) = squares(region, [image_rows, pixels.columns], values_max);
+fn frame_of<S: Sample>(pixels: Pixels<'_>, part: Region, region: Region, bin: usize) -> Frame {
     let (rows, columns) = (region.rows.div_ceil(bin), region.columns.div_ceil(bin));
-    let keys = pooled::<S>(pixels, region, bin);
+    let keys = pooled::<S>(pixels, part, bin);
     let codes: Vec<u16> = keys.iter().map(|key| S::value(*key).code()).collect();
     let levels = levels(&codes, S::CODING);
     let (format, bytes) = if bin > 1 || keys.iter().all(|key| S::value(*key).has_code()) {
@@ -109,12 +115,38 @@ fn frame_of<S: Sample>(pixels: Pixels<'_>, region: Region, values_max: usize) ->
     Frame { region, bin, rows, columns, format, coding: S::CODING, bytes, levels }
 }
 
+/// As [`frame`], but each value is the mean of the finite numbers in its square; masked if there is none. For planes of
+/// which the usual value is to be seen, and not the largest.
+pub fn mean_frame(values: &[f32], image_columns: usize, region: Region, values_max: usize) -> Frame {
+    let (region, bin) = squares(region, [values.len() / image_columns.max(1), image_columns], values_max);
+    let (rows, columns) = (region.rows.div_ceil(bin), region.columns.div_ceil(bin));
+    let (mut sums, mut numbers) = (vec![(0.0f64, 0u32); columns], Vec::with_capacity(rows * columns));
+    let lines = values.chunks_exact(image_columns.max(1)).skip(region.row).take(region.rows);
+    for (n, line) in lines.enumerate() {
+        for (sum, square) in sums.iter_mut().zip(line[region.column..][..region.columns].chunks(bin)) {
+            for value in square.iter().filter(|value| value.is_finite()) {
+                *sum = (sum.0 + f64::from(*value), sum.1 + 1);
+            }
+        }
+        if (n + 1) % bin == 0 || n + 1 == region.rows {
+            let mean = |(sum, count): (f64, u32)| if count > 0 { (sum / f64::from(count)) as f32 } else { f32::MASKED };
+            numbers.extend(sums.iter_mut().map(|sum| mean(std::mem::take(sum))));
+        }
+    }
+    let levels = percentiles(&numbers, 0.005, 0.995).map(|(low, high)| (f64::from(low), f64::from(high)));
+    let bytes = numbers.iter().flat_map(|value| value.to_le_bytes()).collect();
+    Frame { region, bin, rows, columns, format: Format::Float32, coding: Coding::Float, bytes, levels }
+}
+
 /// The part of the image with whole squares, and their side. Squares lie at multiples of their side in the image, so
 /// that they stay the same when the region moves.
-fn squares(region: Region, [rows, columns]: [usize; 2], values_max: usize) -> (Region, usize) {
-    let (column, row) = (region.column.min(columns), region.row.min(rows));
-    let end_column = region.column.saturating_add(region.columns).min(columns);
-    let end_row = region.row.saturating_add(region.rows).min(rows);
+pub(crate) fn squares(region: Region, [rows, columns]: [usize; 2], values_max: usize) -> (Region, usize) {
+    // The image may have become smaller since its reader last saw it.
+    let is_outside = region.column >= columns || region.row >= rows || region.columns == 0 || region.rows == 0;
+    let region = if is_outside { Region { column: 0, row: 0, columns, rows } } else { region };
+    let Region { column, row, .. } = region;
+    let end_column = column.saturating_add(region.columns).min(columns);
+    let end_row = row.saturating_add(region.rows).min(rows);
     let aligned = |bin: usize| Region {
         column: column / bin * bin,
         row: row / bin * bin,
@@ -400,6 +432,19 @@ mod tests {
         check!(i32, Int32);
         check!(u32, Uint32);
         check!(f32, Float32);
+    }
+
+    #[test]
+    fn means_are_of_the_numbers_in_a_square() {
+        let values: Vec<f32> = [[1.0, 3.0, f32::NAN], [5.0, f32::NAN, f32::NAN], [7.0, 9.5, 4.25]].concat();
+        let single = mean_frame(&values, 3, ALL, 100);
+        assert_eq!((single.bin, single.format, single.coding), (1, Format::Float32, Coding::Float));
+        let frame = mean_frame(&values, 3, ALL, 4);
+        let numbers: Vec<f32> = frame.bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+        assert_eq!((frame.bin, frame.rows, frame.columns, numbers[0], numbers[2], numbers[3]), (2, 2, 2, 3.0, 8.25, 4.25));
+        assert!(numbers[1].is_nan());
+        let part = mean_frame(&values, 3, Region { column: 1, row: 2, columns: 2, rows: 1 }, 100);
+        assert_eq!((part.region.column, part.levels), (1, Some((4.25, 9.5))));
     }
 
     #[test]

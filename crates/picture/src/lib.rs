@@ -15,6 +15,7 @@
 
 pub mod frame;
 pub mod image;
+pub mod stack;
 
 use embedded_graphics::mono_font::{MonoFont, MonoTextStyle, iso_8859_1};
 use embedded_graphics::pixelcolor::Rgb888;
@@ -219,6 +220,19 @@ pub fn heat_map(map: &HeatMap<'_>) -> Picture {
     picture
 }
 
+/// Draws marked pixels as squares of 3 x 3, because single pixels of a large map are not visible.
+pub fn marked_map(title: &str, columns: usize, marked: &[bool]) -> Picture {
+    let rows = marked.len() / columns.max(1);
+    let mut values = vec![0.0f32; marked.len()];
+    for (pixel, _) in marked.iter().enumerate().filter(|(_, marked)| **marked) {
+        let (row, column) = (pixel / columns, pixel % columns);
+        for r in row.saturating_sub(1)..(row + 2).min(rows) {
+            values[r * columns..][column.saturating_sub(1)..(column + 2).min(columns)].fill(1.0);
+        }
+    }
+    heat_map(&HeatMap { title, unit: "", rows, columns, values: &values, range: Some((0.0, 1.0)) })
+}
+
 fn mean_of_square(map: &HeatMap<'_>, row: usize, column: usize, side: usize) -> f32 {
     let (mut sum, mut count) = (0.0f64, 0u32);
     for row in row..(row + side).min(map.rows) {
@@ -254,15 +268,7 @@ fn colour_of(value: f32, low: f32, high: f32) -> Rgb888 {
 
 /// The values below which the fractions `low` and `high` (0 to 1) of the finite values lie; (0, 1) if there are none.
 pub fn percentiles(values: &[f32], low: f64, high: f64) -> (f32, f32) {
-    let mut numbers: Vec<f32> = values.iter().copied().filter(|value| value.is_finite()).collect();
-    if numbers.is_empty() {
-        return (0.0, 1.0);
-    }
-    let mut at = |part: f64| {
-        let index = (part * (numbers.len() - 1) as f64).round() as usize;
-        *numbers.select_nth_unstable_by(index, f32::total_cmp).1
-    };
-    (at(low), at(high))
+    konkordia_core::percentile::percentiles(values, low, high).unwrap_or((0.0, 1.0))
 }
 
 /// How often values fall into equal bins.

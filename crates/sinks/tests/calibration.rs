@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use konkordia_sinks::hdf5::ErrorKind;
-use konkordia_sinks::hdf5::calibration::{CalibrationFile, GainStage, MODULE_PIXELS, StagePedestal};
+use konkordia_sinks::hdf5::calibration::{CalibrationFile, GainStage, Keep, MODULE_PIXELS, StagePedestal, previous_path};
 use konkordia_sinks::hdf5::calibration_planes::{read_floats, read_mask};
+use konkordia_sinks::hdf5::calibration_reader::CalibrationReader;
 
 fn stage(seed: u32, pixels: usize) -> StagePedestal {
     let value = |i: usize, k: u32| ((i as u32).wrapping_mul(2_654_435_761).wrapping_add(seed * 7 + k) >> 8) as f32 / 1024.0;
@@ -58,7 +59,7 @@ fn what_is_written_is_read() {
     for modules in [1, 3] {
         let path = folder.path().join("cal.h5");
         let file = whole(modules);
-        let hash = file.write(&path).unwrap();
+        let hash = file.write(&path, Keep::Nothing).unwrap();
         assert_eq!(hash, file.hash());
         let back = CalibrationFile::read(&path).unwrap();
         same(&file, &back);
@@ -69,11 +70,53 @@ fn what_is_written_is_read() {
 }
 
 #[test]
+fn the_file_before_is_kept_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cal.h5");
+    let previous = folder.path().join("cal.previous.h5");
+    assert_eq!(previous_path(&path), previous);
+    assert_eq!(previous_path(Path::new("a/today")), Path::new("a/today.previous"));
+    let mut file = whole(1);
+    for serial in ["1", "2", "3", "4"] {
+        file.detector_serial = serial.into();
+        file.write(&path, if serial == "4" { Keep::Nothing } else { Keep::Previous }).unwrap();
+    }
+    let serial = |path: &Path| CalibrationFile::read(path).unwrap().detector_serial;
+    assert_eq!((serial(&path), serial(&previous)), ("4".into(), "2".into()));
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+}
+
+#[test]
+fn a_file_is_read_in_parts() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cal.h5");
+    let file = whole(3);
+    file.write(&path, Keep::Nothing).unwrap();
+    let reader = CalibrationReader::open(&path).unwrap();
+    assert_eq!(reader.check_hash().unwrap(), file.hash());
+    assert_eq!(reader.facts().module_ids, file.module_ids);
+    for module in 0..3 {
+        let part = reader.pedestals((3, GainStage::G1), module).unwrap().unwrap();
+        let expected = file.pedestals[&(3, GainStage::G1)].of_module(module);
+        assert!(part.mean_adu.iter().zip(&expected.mean_adu).all(|(a, b)| a.to_bits() == b.to_bits()));
+        assert_eq!((part.mask, part.rms_adu, part.frames, part.taken), (expected.mask, expected.rms_adu, 101, expected.taken));
+        assert_eq!(reader.gain(GainStage::G2, module).unwrap().unwrap(), vec![-0.11; MODULE_PIXELS]);
+    }
+    assert!(reader.pedestals((0, GainStage::G1), 0).unwrap().is_none() && reader.gain(GainStage::G1, 0).unwrap().is_none());
+    assert_eq!(reader.pedestals((3, GainStage::G0), 3).unwrap_err().kind, ErrorKind::Damaged);
+    let mut bytes = std::fs::read(&path).unwrap();
+    let at = bytes.len() / 2;
+    bytes[at] ^= 8;
+    std::fs::write(&path, bytes).unwrap();
+    assert_eq!(CalibrationReader::open(&path).unwrap().check_hash().unwrap_err().kind, ErrorKind::Damaged);
+}
+
+#[test]
 fn a_file_that_was_changed_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cal.h5");
     let file = whole(1);
-    file.write(&path).unwrap();
+    file.write(&path, Keep::Nothing).unwrap();
     let good = std::fs::read(&path).unwrap();
     // One byte of a plane: the last value of the last plane that was written.
     let needle: Vec<u8> = (-0.11f32).to_le_bytes().repeat(64);
@@ -119,7 +162,7 @@ fn identity_is_hashed_and_wrong_sizes_are_not_written() {
     std::fs::write(&path, "older").unwrap();
     let mut wrong = file.clone();
     wrong.gains[0] = Some(vec![1.0; 7]);
-    assert_eq!(wrong.write(&path).unwrap_err().kind, ErrorKind::Invalid);
+    assert_eq!(wrong.write(&path, Keep::Nothing).unwrap_err().kind, ErrorKind::Invalid);
     assert_eq!(std::fs::read(&path).unwrap(), b"older");
 }
 

@@ -1,15 +1,28 @@
 // The HTTP interface of the service (docs/api.md), with the types of its description.
 
+import type { ModuleMap } from "../image/modules";
+import type { PixelPlace } from "../image/reason";
+import type { DrawnShapes, SavedShapes } from "../shapes/model";
 import type { components } from "./schema";
 
 type Schemas = components["schemas"];
+export type CalibrationReport = Schemas["CalibrationReport"];
+export type CalibrationRow = Schemas["CalibrationRow"];
 export type DetectorStatus = Schemas["DetectorStatus"];
+export type DryRun = Schemas["DryRun"];
+export type Machine = Schemas["Machine"];
+export type ModulePackets = Schemas["ModulePackets"];
+export type ThreadGroup = Schemas["ThreadGroup"];
+export type ThreadLoad = Schemas["ThreadLoad"];
+export type FileChecks = Schemas["FileChecks"];
 export type FileEntry = Schemas["FileEntry"];
+export type FileInfo = Schemas["FileInfo"];
 export type HitRate = Schemas["HitRate"];
 export type ResultName = Schemas["ResultName"];
 export type ResultPlot = Schemas["ResultPlot"];
 export type ServiceEvent = Schemas["ServiceEvent"];
 export type StageChoice = Schemas["StageChoice"];
+export type TreeEntry = Schemas["TreeEntry"];
 
 /** Values for the file by the names of their keys. */
 export type Metadata = Record<string, string | number | boolean | number[]>;
@@ -26,6 +39,21 @@ export type PedestalRequest = Partial<Schemas["PedestalRequest"]>;
 
 /** The configuration in force: other names for packets than for streams, and more with newer services. */
 export type Configuration = Record<string, unknown>;
+
+/** Which map of the calibration. */
+export interface CalibrationMapQuery {
+  quantity: "pedestal" | "noise" | "gain" | "mask";
+  stage: 0 | 1 | 2;
+  /** Storage cell; without one, the first. */
+  cell?: number;
+  minus_previous: boolean;
+}
+
+/** The part of an image that is asked for: `column,row,columns,rows`, and the most values. */
+export interface FramePart {
+  region?: string;
+  pixels_max?: number;
+}
 
 export interface LogQuery {
   detector?: string;
@@ -97,6 +125,8 @@ type Query = Record<string, string | number | undefined>;
 interface Content {
   body: object | null;
   accept: string;
+  /** Only if what is changed still has this tag. */
+  ifMatch?: string | null;
 }
 
 export class Api {
@@ -114,6 +144,22 @@ export class Api {
     return (await this.get<Schemas["Files"]>("files", { detector })).files;
   }
 
+  /** What is in a finished file. A check of it may take minutes. */
+  file(file: string, detector: string, { check }: { check: boolean }): Promise<FileInfo> {
+    return this.get("file", { file, detector, check: String(check) });
+  }
+
+  /** An image of a finished file as a small picture. */
+  async picture(
+    image: number,
+    { detector, file, side }: { detector: string; file: string; side: number },
+  ): Promise<Blob> {
+    const query = { format: "png", detector, file, max_size: side };
+    const answer = await this.answer("GET", `images/${image}`, query, { body: null, accept: "*/*" });
+    if (answer.ok) return answer.blob();
+    throw problemIn(await answer.json().catch(() => null), answer.status);
+  }
+
   async logs(query: LogQuery): Promise<ServiceEvent[]> {
     return (await this.get<Schemas["Logs"]>("logs", { ...query })).logs;
   }
@@ -127,15 +173,53 @@ export class Api {
     return this.get("hit_rate", { detector });
   }
 
-  /** The pixels of an image as a file. */
-  async pixels(image: number, format: "tiff" | "npy", detector: string, channel: string): Promise<Blob> {
+  /** Where the modules are in the image. */
+  modules(detector: string): Promise<ModuleMap> {
+    return this.get("modules", { detector });
+  }
+
+  /** The drawn mask and the regions. */
+  async shapes(detector: string): Promise<SavedShapes> {
+    return tagged(await this.answer("GET", "shapes", { detector }, { body: null, accept: "application/json" }));
+  }
+
+  /** Puts these in the place of the drawn mask and the regions, if those still have this tag. */
+  async saveShapes(detector: string, { mask, regions }: DrawnShapes, tag: string | null): Promise<SavedShapes> {
+    const content = { body: { mask, regions }, accept: "application/json", ifMatch: tag };
+    return tagged(await this.answer("PUT", "shapes", { detector }, content));
+  }
+
+  /** Why a pixel is masked. */
+  async reasons({ detector, column, row }: PixelPlace): Promise<string[]> {
+    return (await this.get<{ reasons: string[] }>("pixel", { detector, column, row })).reasons;
+  }
+
+  /** The pixels of an image, one of a file if that is named, as a file. */
+  async pixels(
+    image: number,
+    format: "tiff" | "npy",
+    { detector, channel, file }: { detector: string; channel: string; file: string | null },
+  ): Promise<Blob> {
     const answer = await this.answer(
       "GET",
       `images/${image}`,
-      { format, detector, channel },
+      { format, detector, channel, file: file ?? undefined },
       { body: null, accept: "*/*" },
     );
     if (answer.ok) return answer.blob();
+    throw problemIn(await answer.json().catch(() => null), answer.status);
+  }
+
+  /** What the calibration of the next run is like. */
+  calibration(detector: string): Promise<CalibrationReport> {
+    return this.get("calibration", { detector });
+  }
+
+  /** A map of the calibration, as a frame of docs/live.md. */
+  async calibrationMap(detector: string, map: CalibrationMapQuery, part: FramePart): Promise<ArrayBuffer> {
+    const query = { ...map, ...part, minus_previous: String(map.minus_previous), detector, format: "frame" };
+    const answer = await this.answer("GET", "calibration/map", query, { body: null, accept: "*/*" });
+    if (answer.ok) return answer.arrayBuffer();
     throw problemIn(await answer.json().catch(() => null), answer.status);
   }
 
@@ -145,6 +229,15 @@ export class Api {
 
   arm(detector: string, request: ArmRequest): Promise<DetectorStatus> {
     return this.post("arm", detector, request);
+  }
+
+  /** What is wrong with a request, and what its run needs; nothing is armed. */
+  dryRun(detector: string, request: ArmRequest): Promise<DryRun> {
+    return this.request("POST", "arm", { detector, dry_run: "true" }, request);
+  }
+
+  machine(detector: string): Promise<Machine> {
+    return this.get("machine", { detector });
   }
 
   /** Without a request it starts what is armed. */
@@ -172,7 +265,7 @@ export class Api {
     return read<T>(await this.answer(method, path, query, { body, accept: "application/json" }));
   }
 
-  private answer(method: string, path: string, query: Query, { body, accept }: Content): Promise<Response> {
+  private answer(method: string, path: string, query: Query, { body, accept, ifMatch }: Content): Promise<Response> {
     const url = serviceUrl(`api/v1/${path}`, this.options.base);
     for (const [name, value] of Object.entries(query)) {
       if (value !== undefined) url.searchParams.set(name, String(value));
@@ -181,6 +274,7 @@ export class Api {
     const token = this.options.token();
     if (token !== null) headers.set("Authorization", `Bearer ${token}`);
     if (body !== null) headers.set("Content-Type", "application/json");
+    if (ifMatch) headers.set("If-Match", ifMatch);
     return this.send(url, { method, headers, body: body && JSON.stringify(body), cache: "no-store" });
   }
 
@@ -199,6 +293,11 @@ async function read<T>(answer: Response): Promise<T> {
   if (answer.ok && value !== null) return value as T;
   throw problemIn(value, answer.status);
 }
+
+const tagged = async (answer: Response): Promise<SavedShapes> => ({
+  ...(await read<Omit<SavedShapes, "tag">>(answer)),
+  tag: answer.headers.get("ETag"),
+});
 
 function problemIn(value: unknown, status: number): ApiProblem {
   const fields = (typeof value === "object" && value !== null ? value : {}) as Record<string, unknown>;

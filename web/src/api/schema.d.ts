@@ -38,6 +38,43 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/calibration": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What the calibration of the next run is like, module by module. */
+        get: operations["calibration"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/calibration/map": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * A map of the calibration in the geometry of the images. Gaps and masked pixels have no number (NaN), those of a mask
+         *     the value 4294967294. `frame`: as the live connection has it. `npy`: the numbers. `png`: a picture with its scale.
+         */
+        get: operations["map"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/cancel": {
         parameters: {
             query?: never;
@@ -109,6 +146,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/file": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What is in a finished file: size, compression, the tree of the master, and whether it is whole. */
+        get: operations["file"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/files": {
         parameters: {
             query?: never;
@@ -168,7 +222,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * One image. `npy` and `tiff`: its numbers in their own type. `png`: a picture with a logarithmic scale (grey: no
+         * One of the last images, or one of a finished file (`file`). `npy` and `tiff`: its numbers in their own type. `png`: a picture with a logarithmic scale (grey: no
          *     number). `cbor`: the image message of DECTRIS Stream V2. `raw`: the bytes that a file would hold. `json`: what is
          *     known of it, without pixels.
          */
@@ -190,6 +244,40 @@ export interface paths {
         };
         /** Past events as a list. */
         get: operations["logs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/machine": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Threads with their share of the processors, memory, disk and spool and how long they last, packets by module. */
+        get: operations["machine"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/modules": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Where the modules of the detector lie in its image. */
+        get: operations["modules"];
         put?: never;
         post?: never;
         delete?: never;
@@ -235,6 +323,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/pixel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Where a pixel of the image lies on the detector, and why it is masked, if it is. */
+        get: operations["pixel"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/results": {
         parameters: {
             query?: never;
@@ -245,6 +350,30 @@ export interface paths {
         /** A result of all images of the newest run against their number, for plots. */
         get: operations["results"];
         put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/shapes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The mask and the regions that people have drawn. They apply from the next run on: then the pixels of the mask have
+         *     bit 8 of the pixel mask in the file and are left out of the analysis, while their counts stay.
+         */
+        get: operations["shapes"];
+        /**
+         * Replaces the mask and the regions, for the runs to come; one in progress keeps what it has. With the ETag of an
+         *     earlier answer in `If-Match`, only if nobody has changed them since.
+         */
+        put: operations["draw"];
         post?: never;
         delete?: never;
         options?: never;
@@ -442,6 +571,8 @@ export interface components {
             /** @description When it was raised, or ended the last time; ISO 8601. */
             since?: string | null;
         };
+        /** @description The answer to an arm. */
+        ArmAnswer: components["schemas"]["DryRun"] | components["schemas"]["DetectorStatus"];
         /** @description What an `arm` or `start` may set for the run; everything else is as configured. Absent = as configured. */
         ArmRequest: {
             /**
@@ -458,6 +589,139 @@ export interface components {
              *     `energy_kev` or `sample_name`.
              */
             metadata?: Record<string, never>;
+        };
+        /** @description How one module differs from the previous calibration, over the pixels that are good in both. */
+        CalibrationChange: {
+            /**
+             * Format: float
+             * @description Median shift of the pedestals.
+             */
+            median_shift_adu?: number | null;
+            /**
+             * Format: float
+             * @description Half of the distance from the 16th to the 84th percentile of the shifts.
+             */
+            spread_adu: number;
+            /**
+             * Format: float
+             * @description Median of the noise before.
+             */
+            median_rms_before_adu?: number | null;
+            /**
+             * Format: uint64
+             * @description Pixels that were not masked before.
+             */
+            newly_masked: number;
+            /**
+             * Format: uint64
+             * @description Pixels that were.
+             */
+            no_longer_masked: number;
+        };
+        /** @description What is wrong with a calibration. */
+        CalibrationProblem: {
+            /** @description What is wrong, and why. */
+            detail: string;
+            /** @description What to do. */
+            hint: string;
+        };
+        /** @description The calibration that the next run uses. */
+        CalibrationReport: {
+            /** @description Detector. */
+            detector: string;
+            /** @description `konkordia`, `files` or `jungfrau_utils`, as in `[calibration] kind`. */
+            kind: string;
+            /** @description Files of the pedestals. */
+            files: string[];
+            /** @description Files of gains that replace those of the calibration file. */
+            gain_files: string[];
+            /** @description Modules of the detector. */
+            modules: number;
+            /** @description Storage cells that have pedestals; empty if the pedestals are for all cells. */
+            cells: number[];
+            /** @description Gain stages of a run, in the order of the gain bits: `hg0` instead of `g0` if the detector is set to high gain. */
+            stages: string[];
+            /** @description When the oldest pedestals of the first stage were taken, ISO 8601; null if that is not known. */
+            taken?: string | null;
+            /**
+             * Format: double
+             * @description Seconds since then.
+             */
+            age_s?: number | null;
+            /**
+             * Format: double
+             * @description Age at which the alarm `pedestal_age` is raised; null without that alarm.
+             */
+            recommended_age_s?: number | null;
+            /**
+             * Format: double
+             * @description Age from which on runs are refused (`[calibration] max_age_hours`); null without.
+             */
+            max_age_s?: number | null;
+            /** @description When the file was written; empty if that is not known, as the next three. */
+            created: string;
+            /** @description "sha256:" and 64 hexadecimal digits, as in the files of runs. */
+            hash: string;
+            /** @description Serial number of the detector. */
+            detector_serial: string;
+            /** @description Where the gains come from. */
+            gain_source: string;
+            /** @description Module ids of the packet headers, by module; empty if they are not known. */
+            module_ids: (number | null)[];
+            refused?: components["schemas"]["CalibrationProblem"] | null;
+            /** @description Meaning of the bits of the mask. */
+            reasons: components["schemas"]["MaskReason"][];
+            /** @description One entry for each storage cell, gain stage and module. */
+            rows: components["schemas"]["CalibrationRow"][];
+            previous?: components["schemas"]["PreviousCalibration"] | null;
+        };
+        /** @description One module in one storage cell and gain stage. Medians are of the pixels that are not masked. */
+        CalibrationRow: {
+            /** @description Module, from 0. */
+            module: number;
+            /**
+             * Format: int32
+             * @description Storage cell; null if the pedestals are for all cells.
+             */
+            cell?: number | null;
+            /** @description `g0`, `g1`, `g2` or `hg0`. */
+            stage: string;
+            /** @description When the dark frames were taken, ISO 8601; null if that is not known. */
+            taken?: string | null;
+            /**
+             * Format: uint64
+             * @description Dark frames; 0 if that is not known.
+             */
+            frames: number;
+            /**
+             * Format: float
+             * @description Median of the pedestals.
+             */
+            median_pedestal_adu?: number | null;
+            /**
+             * Format: float
+             * @description Median of the noise.
+             */
+            median_rms_adu?: number | null;
+            /**
+             * Format: float
+             * @description Median of the gains.
+             */
+            median_gain_adu_per_kev?: number | null;
+            /**
+             * Format: uint64
+             * @description Masked pixels.
+             */
+            masked_pixels: number;
+            /** @description Masked pixels by reason. */
+            masked: {
+                [key: string]: number;
+            };
+            /** @description Nothing is unusual. */
+            good: boolean;
+            /** @description What is unusual, in words. */
+            remarks: string[];
+            since_previous?: components["schemas"]["CalibrationChange"] | null;
         };
         /** @description One channel of an image. */
         ChannelHeader: {
@@ -500,6 +764,24 @@ export interface components {
              * @description Images that wait for it.
              */
             lag_images: number;
+        };
+        /** @description Dark frames of a gain stage. */
+        DarkFrames: {
+            /**
+             * @description `g0`, `g1`, `g2`, `hg0`, or `auto` where each frame says its stage.
+             * @example g0
+             */
+            stage: string;
+            /**
+             * Format: uint64
+             * @description Frames that have come.
+             */
+            frames: number;
+            /**
+             * Format: uint64
+             * @description Frames that are to come.
+             */
+            expected: number;
         };
         /**
          * @description State of a detector, as the arm contract has it.
@@ -631,11 +913,173 @@ export interface components {
             listens: string[];
             /** @description The alarms that are on, raised or not. */
             alarms?: components["schemas"]["AlarmStatus"][];
+            operator?: components["schemas"]["Operator"] | null;
+            /** @description How many dark frames have come, by gain stage; absent while no pedestals are taken. */
+            dark_frames?: components["schemas"]["DarkFrames"][] | null;
         };
         /** @description States of all detectors. */
         Detectors: {
             /** @description In the order of the configuration. */
             detectors: components["schemas"]["DetectorStatus"][];
+        };
+        /** @description The disk of the output folder. */
+        Disk: {
+            /** @description The folder; null before the first file if the configuration names none. */
+            directory?: string | null;
+            /**
+             * Format: uint64
+             * @description Free space.
+             */
+            free_bytes?: number | null;
+            /**
+             * Format: double
+             * @description Bytes of pixels written over the last second.
+             */
+            written_bytes_per_s?: number | null;
+            /**
+             * Format: double
+             * @description Seconds until it is full at this rate; null if nothing is written.
+             */
+            left_s?: number | null;
+        };
+        /** @description A region. */
+        DrawnRegion: {
+            /** @description Its name; it replaces a region of the recipe that has the same. */
+            name: string;
+            /** @description Its shape. */
+            shape: components["schemas"]["DrawnShape"];
+        };
+        /** @description A shape in the image, in pixels. */
+        DrawnShape: {
+            /**
+             * Format: double
+             * @description Left border.
+             */
+            column: number;
+            /**
+             * Format: double
+             * @description Upper border.
+             */
+            row: number;
+            /**
+             * Format: double
+             * @description Width.
+             */
+            columns: number;
+            /**
+             * Format: double
+             * @description Height.
+             */
+            rows: number;
+            /** @enum {string} */
+            form: "rectangle";
+        } | {
+            /**
+             * Format: double
+             * @description Column of the centre.
+             */
+            x_px: number;
+            /**
+             * Format: double
+             * @description Row of the centre.
+             */
+            y_px: number;
+            /**
+             * Format: double
+             * @description Radius.
+             */
+            radius_px: number;
+            /** @enum {string} */
+            form: "circle";
+        } | {
+            /** @description Its corners, x and y; the last is joined to the first. */
+            points: number[][];
+            /** @enum {string} */
+            form: "polygon";
+        } | {
+            /**
+             * Format: double
+             * @description Column of the centre; without it that of the beam.
+             */
+            x_px?: number | null;
+            /**
+             * Format: double
+             * @description Row of the centre; without it that of the beam.
+             */
+            y_px?: number | null;
+            /**
+             * Format: double
+             * @description Inner radius.
+             */
+            inner_radius_px: number;
+            /**
+             * Format: double
+             * @description Outer radius.
+             */
+            radius_px: number;
+            /** @enum {string} */
+            form: "ring";
+        } | {
+            /**
+             * Format: double
+             * @description Column of the centre; without it that of the beam.
+             */
+            x_px?: number | null;
+            /**
+             * Format: double
+             * @description Row of the centre; without it that of the beam.
+             */
+            y_px?: number | null;
+            /**
+             * Format: double
+             * @description Inner radius.
+             */
+            inner_radius_px: number;
+            /**
+             * Format: double
+             * @description Outer radius.
+             */
+            radius_px: number;
+            /**
+             * Format: double
+             * @description Where it begins, from the direction of increasing columns towards that of increasing rows.
+             */
+            from_deg: number;
+            /**
+             * Format: double
+             * @description How far it reaches from there.
+             */
+            width_deg: number;
+            /** @enum {string} */
+            form: "sector";
+        };
+        /**
+         * @description What people draw. Positions count from the outer corner of the first pixel; a pixel belongs to a shape if its centre
+         *     is in it.
+         */
+        DrawnShapes: {
+            /** @description Pixels in one of these are masked: rectangles, circles and polygons. */
+            mask: components["schemas"]["DrawnShape"][];
+            /** @description Regions whose pixels are summed: rectangles, circles, rings and sectors. */
+            regions: components["schemas"]["DrawnRegion"][];
+        };
+        /** @description Whether an arm would be accepted, and what its run needs. */
+        DryRun: {
+            /** @description Nothing is wrong. The state of the detector, its calibration and its ports are not looked at. */
+            ok: boolean;
+            /** @description What is wrong. */
+            problems: components["schemas"]["RequestProblem"][];
+            /** @description What the run needs, as far as it is known. */
+            needs: components["schemas"]["RunNeeds"];
+        };
+        /** @description What a check found. */
+        FileChecks: {
+            /** @description The file and all its images can be read, and are as they were written. */
+            is_valid: boolean;
+            /** @description Every image of the run is there and complete. */
+            is_whole: boolean;
+            /** @description What was found, as text. */
+            notes: string[];
         };
         /** @description A finished or growing set of files. */
         FileEntry: {
@@ -660,8 +1104,75 @@ export interface components {
              * @description Bytes of pixels as they are packed.
              */
             bytes: number;
+            /**
+             * Format: uint64
+             * @description Bytes of the same pixels, unpacked.
+             */
+            unpacked_bytes?: number;
+            /**
+             * Format: uint64
+             * @description Images that the run was to have; absent while that is not known.
+             */
+            images_expected?: number | null;
             /** @description Why the run ended. */
             ended?: string | null;
+            /** @description Why no file was made; `master` is empty then. */
+            problem?: string | null;
+        };
+        /** @description What is in a file. */
+        FileInfo: {
+            /** @description The file, without links. */
+            master: string;
+            /** @description Detector. */
+            detector: string;
+            /**
+             * Format: uint64
+             * @description Images in it, lost ones included.
+             */
+            images: number;
+            /**
+             * Format: uint64
+             * @description Rows of an image.
+             */
+            rows: number;
+            /**
+             * Format: uint64
+             * @description Columns of an image.
+             */
+            columns: number;
+            /** @description Channels of an image, by name; empty if it has only one without a name. */
+            channels: string[];
+            /** @description Type of a pixel as numpy writes it. */
+            dtype: string;
+            /** @description `none`, `lz4`, `bslz4`, `bszstd`, `zstd`, `gzip` or `sz3`. */
+            compression: string;
+            /**
+             * Format: uint64
+             * @description Bytes of the images as they are stored.
+             */
+            packed_bytes: number;
+            /**
+             * Format: uint64
+             * @description Bytes of their pixels.
+             */
+            unpacked_bytes: number;
+            /**
+             * Format: double
+             * @description Pixels over what is stored of them; absent if nothing is.
+             */
+            ratio?: number | null;
+            /**
+             * Format: uint64
+             * @description Length of the master and its data files.
+             */
+            disk_bytes: number;
+            checks?: components["schemas"]["FileChecks"] | null;
+            /** @description Data files that are missing or cannot be read. */
+            problems: string[];
+            /** @description What is in the master. */
+            tree: components["schemas"]["TreeEntry"][];
+            /** @description There is more in the master than the tree shows. */
+            tree_is_cut: boolean;
         };
         /** @description Files of one detector. */
         Files: {
@@ -696,9 +1207,11 @@ export interface components {
             detector: string;
             /**
              * Format: uint64
-             * @description The run that the image is of; while a new run has no image yet, an earlier one.
+             * @description The run that the image is of; while a new run has no image yet, an earlier one. Null for an image of a file.
              */
-            run: number;
+            run?: number | null;
+            /** @description The file that was asked for; absent for one of the last images. */
+            file?: string | null;
             /**
              * Format: uint64
              * @description Number, from 0.
@@ -742,6 +1255,126 @@ export interface components {
             /** @description Oldest first; at most the last 1000 events of the service. */
             logs: components["schemas"]["ServiceEvent"][];
         };
+        /** @description The machine, as far as it matters for a detector. */
+        Machine: {
+            /** @description Processors that the service may use. */
+            cores: number;
+            /** @description Threads of the service over the last second, the busiest first. */
+            threads: components["schemas"]["ThreadLoad"][];
+            /** @description Where the files go. */
+            disk: components["schemas"]["Disk"];
+            spool?: components["schemas"]["SpoolRoom"] | null;
+            /** @description Memory of the service. */
+            memory: components["schemas"]["MemoryUse"];
+            /** @description Packets of the modules in this run, or in the last one; empty where they are not counted by module. */
+            modules: components["schemas"]["ModulePackets"][];
+        };
+        /** @description A bit of the mask. */
+        MaskReason: {
+            /**
+             * Format: int32
+             * @description Its number, from 0.
+             * @example 3
+             */
+            bit: number;
+            /**
+             * @description What it means.
+             * @example noisy
+             */
+            name: string;
+        };
+        /** @description Memory of this process. */
+        MemoryUse: {
+            /**
+             * Format: uint64
+             * @description What it holds now, in bytes.
+             */
+            used_bytes?: number | null;
+            /**
+             * Format: uint64
+             * @description What it may hold at most: the limit of its control group, or the memory of the machine.
+             */
+            limit_bytes?: number | null;
+        };
+        /** @description The modules of a detector in the image. */
+        ModuleList: {
+            /** @description Name of the detector. */
+            detector: string;
+            /**
+             * Format: uint64
+             * @description Rows of the image; absent if they are not known yet.
+             */
+            rows?: number | null;
+            /**
+             * Format: uint64
+             * @description Columns of the image.
+             */
+            columns?: number | null;
+            /** @description The modules. What lies between them is a gap. A detector that sends whole images counts as one module. */
+            modules: components["schemas"]["ModulePlace"][];
+        };
+        /** @description Packets of one module in a run. They are counted where an image is committed, and by the receivers of its streams. */
+        ModulePackets: {
+            /** @description Its number in the configuration, from 0. */
+            module: number;
+            /**
+             * Format: uint64
+             * @description Packets that came to its sockets.
+             */
+            received_packets: number;
+            /**
+             * Format: uint64
+             * @description Packets that its images should have and that never came into them, whatever the reason.
+             */
+            lost_packets: number;
+            /**
+             * Format: uint64
+             * @description Among them: the buffer of the socket was full. Datagrams that the kernel had joined count as one.
+             */
+            kernel_dropped_packets: number;
+            /**
+             * Format: uint64
+             * @description Among them: their place was still held by an earlier image.
+             */
+            no_slot_packets: number;
+            /**
+             * Format: uint64
+             * @description Among them: they came when their image was closed.
+             */
+            late_packets: number;
+        };
+        /** @description One module. */
+        ModulePlace: {
+            /**
+             * Format: uint64
+             * @description From 0.
+             */
+            index: number;
+            /** @description For people. */
+            name: string;
+            /**
+             * Format: uint64
+             * @description First column in the image.
+             */
+            column: number;
+            /**
+             * Format: uint64
+             * @description First row.
+             */
+            row: number;
+            /**
+             * Format: uint64
+             * @description Columns that it takes, with the gaps between its chips.
+             */
+            columns: number;
+            /**
+             * Format: uint64
+             * @description Rows that it takes.
+             */
+            rows: number;
+            /** @description Its tiles, each of which one UDP port sends; none where whole images are sent. */
+            tiles: components["schemas"]["TileOfModule"][];
+        };
         /** @description For commands that take no arguments: no body, or an empty object. */
         Nothing: Record<string, never>;
         /** @description Images that are there. */
@@ -755,6 +1388,26 @@ export interface components {
             run: number;
             /** @description Numbers, oldest first. */
             images: number[];
+        };
+        /** @description Who holds a detector. */
+        Operator: {
+            /**
+             * @description Name of the token; where none is needed, `local` and the address that the command came from.
+             * @example alice
+             */
+            name: string;
+            /** @description When the command was carried out; ISO 8601 with offset. */
+            since: string;
+            /**
+             * Format: double
+             * @description Seconds since then.
+             */
+            age_s?: number;
+            /**
+             * @description `arm`, `start` or `pedestal`.
+             * @example arm
+             */
+            action: string;
         };
         /** @description What a `pedestal` takes. Absent = as the verb of the command line has it. */
         PedestalRequest: {
@@ -787,6 +1440,62 @@ export interface components {
              * @default false
              */
             force: boolean;
+        };
+        /** @description What is known of a pixel of the image. */
+        PixelFacts: {
+            /** @description Name of the detector. */
+            detector: string;
+            /**
+             * Format: uint64
+             * @description Column in the image.
+             */
+            column: number;
+            /**
+             * Format: uint64
+             * @description Row in the image.
+             */
+            row: number;
+            /**
+             * Format: uint64
+             * @description Index of its module; absent between modules, and where whole images are sent.
+             */
+            module?: number | null;
+            /**
+             * Format: uint64
+             * @description Column in the module as it is read, before it is turned; absent in gaps between its chips.
+             */
+            module_column?: number | null;
+            /**
+             * Format: uint64
+             * @description Row in the module.
+             */
+            module_row?: number | null;
+            /**
+             * Format: uint64
+             * @description Its chip, counted row by row in the module from 0; absent if the chips are not known.
+             */
+            chip?: number | null;
+            /**
+             * Format: int32
+             * @description Its bits in the pixel mask of the newest run, as the file has them (docs/formats.md); absent before the first.
+             */
+            mask?: number | null;
+            /** @description Why it is masked, in words; empty if it is not. A mask that is drawn but not in force says so. */
+            reasons: string[];
+            user_mask?: components["schemas"]["UserMaskState"] | null;
+        };
+        /** @description The calibration that was replaced last. */
+        PreviousCalibration: {
+            /** @description Its file. */
+            file: string;
+            /** @description When the oldest of its pedestals of the first stage were taken; null if that is not known. */
+            taken?: string | null;
+            /**
+             * Format: double
+             * @description Seconds since then.
+             */
+            age_s?: number | null;
+            problem?: components["schemas"]["CalibrationProblem"] | null;
         };
         /**
          * @description What was wrong with a request, or why it could not be carried out.
@@ -836,6 +1545,19 @@ export interface components {
              */
             not_counted: number;
         };
+        /** @description Something that is wrong with a request. */
+        RequestProblem: {
+            /**
+             * @description `images`, `prefix`, or `metadata.` and a name; `disk` or `memory` if there is too little of it; `request` if it is
+             *     about all of it, and `configuration` if it would be wrong with any request.
+             * @example prefix
+             */
+            field: string;
+            /** @description What is wrong and why. */
+            detail: string;
+            /** @description What to do. */
+            hint: string;
+        };
         /** @description A result that can be plotted. */
         ResultName: {
             /** @description As in the file and in the images. */
@@ -856,6 +1578,14 @@ export interface components {
             series: number;
             /** @description What can be plotted. */
             results: components["schemas"]["ResultName"][];
+            /** @description Unit of `profile_axis`; null if there are no profiles. */
+            profile_unit?: string | null;
+            /** @description Middle of each bin of the profiles. This and the next two lists are empty if a result is asked for. */
+            profile_axis: number[];
+            /** @description Names of the regions, in the order in which the results of an image have them. */
+            regions: string[];
+            /** @description Middle of each sector of the cakes, degrees. */
+            cake_azimuth_deg: number[];
             /** @description Name of the result of which the lists are; absent if none was asked for. */
             result?: string | null;
             /**
@@ -878,6 +1608,49 @@ export interface components {
             /** @description When the first image with results was received, in seconds since the first of all. */
             time_s: (number | null)[];
         };
+        /** @description What a run needs. What is not known is null. */
+        RunNeeds: {
+            /**
+             * Format: uint64
+             * @description Images of the run; null: until stopped, or as many as the sender announces.
+             */
+            images?: number | null;
+            /**
+             * Format: double
+             * @description Time from the first to the last image, by the time from image to image.
+             */
+            duration_s?: number | null;
+            /** @description The file to open. */
+            file?: string | null;
+            /**
+             * Format: uint64
+             * @description Bytes of its files; 0 if none are written.
+             */
+            file_bytes?: number | null;
+            file_bytes_from?: components["schemas"]["SizeFrom"] | null;
+            /**
+             * Format: uint64
+             * @description Free space where they go.
+             */
+            disk_free_bytes?: number | null;
+            /** @description The files fit there. */
+            fits?: boolean | null;
+            /**
+             * Format: uint64
+             * @description Memory of its buffers. Of a stream the most that messages on their way may take.
+             */
+            memory_bytes?: number | null;
+            /**
+             * Format: double
+             * @description Images per second, by the time from image to image.
+             */
+            rate_hz?: number | null;
+            /**
+             * Format: double
+             * @description Most images per second that this machine takes, if that is known.
+             */
+            rate_hz_max?: number | null;
+        };
         /** @description Something that happened, for `events` and logs. */
         ServiceEvent: {
             /**
@@ -890,8 +1663,8 @@ export interface components {
             /** @description Detector, if it is about one. */
             detector?: string | null;
             /**
-             * @description `state`, `run_started`, `setup`, `run_ended`, `file`, `pedestal`, `travel`, `refused`, `command`, `warning`,
-             *     `consumer`, `alarm` or `log`.
+             * @description `state`, `run_started`, `setup`, `run_ended`, `file`, `pedestal`, `travel`, `spool`, `refused`, `command`,
+             *     `consumer` or `alarm`; where there is nothing but a message, `error`, `warning` or `log` by its severity.
              */
             event: string;
             /** @description How bad it is. */
@@ -906,6 +1679,57 @@ export interface components {
          * @enum {string}
          */
         Severity: "success" | "info" | "warning" | "error";
+        /** @description What is drawn now. */
+        ShapesState: {
+            /** @description Name of the detector. */
+            detector: string;
+            /** @description Pixels in one of these are masked. */
+            mask: components["schemas"]["DrawnShape"][];
+            /** @description Regions whose pixels are summed. */
+            regions: components["schemas"]["DrawnRegion"][];
+            /**
+             * Format: uint64
+             * @description Pixels of the image that the mask has; absent while the size of the images is not known.
+             */
+            masked_pixels?: number | null;
+            /** @description The file in which they are kept; absent if they are lost when the service ends. */
+            kept_in?: string | null;
+            /** @description When a change applies: `from the next run on`. */
+            applies: string;
+            /** @description True if the newest run has these shapes. */
+            in_force: boolean;
+            /** @description Who changed them last; absent if nobody has. */
+            changed_by?: string | null;
+            /** @description When; ISO 8601. */
+            changed_at?: string | null;
+            /** @description What people should know. */
+            notes: string[];
+        };
+        /**
+         * @description From what the size of the files is known.
+         * @enum {string}
+         */
+        SizeFrom: "last_run" | "uncompressed";
+        /** @description The spool of a detector. */
+        SpoolRoom: {
+            /** @description Its folder. */
+            directory: string;
+            /**
+             * Format: uint64
+             * @description Bytes in it.
+             */
+            used_bytes: number;
+            /**
+             * Format: uint64
+             * @description Most bytes that may lie in it.
+             */
+            limit_bytes: number;
+            /**
+             * Format: double
+             * @description Seconds until it is full at the present rates; null if it does not fill.
+             */
+            left_s?: number | null;
+        };
         /** @description The spool of a detector: a place in memory or on a fast disk, from which finished files move to the output folder. */
         SpoolStatus: {
             /** @description Its folder. */
@@ -938,6 +1762,78 @@ export interface components {
          * @enum {string}
          */
         StageChoice: "auto" | "g0" | "g1" | "g2" | "hg0" | "all";
+        /**
+         * @description What a thread does.
+         * @enum {string}
+         */
+        ThreadGroup: "receive" | "convert" | "write" | "analyse" | "stream" | "http" | "other";
+        /** @description A thread over the last second. */
+        ThreadLoad: {
+            /**
+             * @description Its name.
+             * @example rx-0
+             */
+            name: string;
+            /** @description What it does. */
+            group: components["schemas"]["ThreadGroup"];
+            /**
+             * Format: double
+             * @description Share of a core, 0 to 1.
+             */
+            cores: number;
+        };
+        /** @description A tile in the image. */
+        TileOfModule: {
+            /**
+             * Format: uint64
+             * @description First column in the image.
+             */
+            column: number;
+            /**
+             * Format: uint64
+             * @description First row.
+             */
+            row: number;
+            /**
+             * Format: uint64
+             * @description Columns that it takes.
+             */
+            columns: number;
+            /**
+             * Format: uint64
+             * @description Rows that it takes.
+             */
+            rows: number;
+            /** @description Its first row is the lowest, before it is turned. */
+            flip_rows: boolean;
+            /**
+             * Format: int32
+             * @description Turn, clockwise: 0, 90, 180 or 270.
+             */
+            rotate_deg: number;
+        };
+        /** @description One name in a file. */
+        TreeEntry: {
+            /** @description Its path. */
+            path: string;
+            /** @description `group`, `dataset` or `link`. */
+            kind: string;
+            /** @description Dimensions of a data set, slowest first; empty for a single value. */
+            shape?: number[] | null;
+            /** @description Type of its values, as numpy writes it; `text` for texts. */
+            dtype?: string | null;
+            /** @description The values of a small data set. */
+            value?: unknown;
+            /** @description Their unit. */
+            units?: string | null;
+            /** @description Where a link leads: `FILE:PATH` into another file. */
+            target?: string | null;
+        };
+        /**
+         * @description Since when, or until when, people have masked a pixel.
+         * @enum {string}
+         */
+        UserMaskState: "in_force" | "from_next_run" | "until_next_run";
         /** @description Versions of the program and of the interface. */
         Version: {
             /**
@@ -1024,7 +1920,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `not_found`: There is no such path. `unknown_detector`: There is no such detector. `no_image`: There is no such image. `no_result`: There is no such result. `no_channel`: There is no such channel */
+        /** @description `not_found`: There is no such path. `unknown_detector`: There is no such detector. `no_image`: There is no such image. `no_result`: There is no such result. `no_file`: There is no such file. `no_channel`: There is no such channel. `no_calibration`: There is no such calibration */
         Problem404: {
             headers: {
                 [name: string]: unknown;
@@ -1051,7 +1947,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `wrong_state`: Wrong state for this command. `arm_failed`: Arming failed. `no_trigger`: No program for triggers is configured. `refused`: Refused */
+        /** @description `wrong_state`: Wrong state for this command. `arm_failed`: Arming failed. `no_trigger`: No program for triggers is configured. `refused`: Refused. `stale_shapes`: Somebody else has changed the shapes. `unfinished_file`: The file is still being written */
         Problem409: {
             headers: {
                 [name: string]: unknown;
@@ -1078,7 +1974,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `bad_body`: The body is wrong. `bad_request`: The request cannot be carried out. `bad_image`: The image cannot be converted to this format */
+        /** @description `bad_body`: The body is wrong. `bad_request`: The request cannot be carried out. `bad_image`: The image cannot be converted to this format. `bad_file`: The file cannot be read */
         Problem422: {
             headers: {
                 [name: string]: unknown;
@@ -1173,6 +2069,11 @@ export interface operations {
                  * @example 0
                  */
                 wait_s?: number;
+                /**
+                 * @description True: arms nothing, and says what is wrong with the request and what its run needs. The role view is enough.
+                 * @example false
+                 */
+                dry_run?: boolean;
             };
             header?: never;
             path?: never;
@@ -1193,13 +2094,13 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Armed, or the state after the wait */
+            /** @description Armed, or the state after the wait, or what is wrong and what the run needs */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["DetectorStatus"];
+                    "application/json": components["schemas"]["ArmAnswer"];
                 };
             };
             400: components["responses"]["Problem400"];
@@ -1211,6 +2112,119 @@ export interface operations {
             409: components["responses"]["Problem409"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
+            421: components["responses"]["Problem421"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            431: components["responses"]["Problem431"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    calibration: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Name of the detector; may be left out if there is only one.
+                 * @example eiger
+                 */
+                detector?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Of a JUNGFRAU */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CalibrationReport"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            405: components["responses"]["Problem405"];
+            413: components["responses"]["Problem413"];
+            421: components["responses"]["Problem421"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            431: components["responses"]["Problem431"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    map: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Name of the detector; may be left out if there is only one.
+                 * @example jungfrau
+                 */
+                detector?: string;
+                /**
+                 * @description What it shows; `pedestal` if left out.
+                 * @example noise
+                 */
+                quantity?: "pedestal" | "noise" | "gain" | "mask";
+                /**
+                 * @description Gain stage by its gain bits: 0 (G0, or HG0 if the detector is set to high gain), 1 or 2.
+                 * @example 0
+                 */
+                stage?: number;
+                /**
+                 * @description Storage cell; the first one that has pedestals if left out.
+                 * @example 3
+                 */
+                cell?: number;
+                /**
+                 * @description The difference to the previous calibration.
+                 * @example false
+                 */
+                minus_previous?: boolean;
+                /**
+                 * @description How it is to come; `png` if left out.
+                 * @example npy
+                 */
+                format?: "frame" | "npy" | "png";
+                /**
+                 * @description The part that is wanted, as `column,row,columns,rows` in pixels of the image; default: all.
+                 * @example 0,0,1024,512
+                 */
+                region?: string;
+                /**
+                 * @description `frame`: most values.
+                 * @example 1048576
+                 */
+                pixels_max?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The map */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "image/png": number[];
+                    "application/x-npy": number[];
+                    "application/octet-stream": number[];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            405: components["responses"]["Problem405"];
+            413: components["responses"]["Problem413"];
             421: components["responses"]["Problem421"];
             422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
@@ -1393,6 +2407,90 @@ export interface operations {
             405: components["responses"]["Problem405"];
             413: components["responses"]["Problem413"];
             421: components["responses"]["Problem421"];
+            429: components["responses"]["Problem429"];
+            431: components["responses"]["Problem431"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    file: {
+        parameters: {
+            query: {
+                /**
+                 * @description Name of the detector; may be left out if there is only one.
+                 * @example eiger
+                 */
+                detector?: string;
+                /**
+                 * @description Its path: of a file in `/api/v1/files`, or of one below the output folder of the detector, from which relative
+                 *     paths count.
+                 * @example lyso/run03_master.h5
+                 */
+                file: string;
+                /**
+                 * @description Check it first: read and unpack every image, as `konkordia check` does. Takes as long as that.
+                 * @example false
+                 */
+                check?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Of this file */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "master": "/data/lyso/run03_master.h5",
+                     *       "detector": "eiger",
+                     *       "images": 1000,
+                     *       "rows": 2164,
+                     *       "columns": 2068,
+                     *       "channels": [],
+                     *       "dtype": "uint32",
+                     *       "compression": "bslz4",
+                     *       "packed_bytes": 1790000000,
+                     *       "unpacked_bytes": 17900000000,
+                     *       "ratio": 10,
+                     *       "disk_bytes": 1812000000,
+                     *       "checks": {
+                     *         "is_valid": true,
+                     *         "is_whole": true,
+                     *         "notes": []
+                     *       },
+                     *       "problems": [],
+                     *       "tree": [
+                     *         {
+                     *           "path": "/entry",
+                     *           "kind": "group"
+                     *         },
+                     *         {
+                     *           "path": "/entry/data/data_000001",
+                     *           "kind": "link",
+                     *           "target": "run03_data_000001.h5:/entry/data/data"
+                     *         }
+                     *       ],
+                     *       "tree_is_cut": false
+                     *     }
+                     */
+                    "application/json": components["schemas"]["FileInfo"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            405: components["responses"]["Problem405"];
+            409: components["responses"]["Problem409"];
+            413: components["responses"]["Problem413"];
+            421: components["responses"]["Problem421"];
+            422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             431: components["responses"]["Problem431"];
             500: components["responses"]["Problem500"];
@@ -1591,6 +2689,12 @@ export interface operations {
                  */
                 channel?: string;
                 /**
+                 * @description A finished file, whose images are given instead of the last ones: of `/api/v1/files`, or below the output folder of
+                 *     the detector, from which relative paths count.
+                 * @example lyso/run03_master.h5
+                 */
+                file?: string;
+                /**
                  * @description Longest side of a PNG in pixels.
                  * @example 1024
                  */
@@ -1611,7 +2715,7 @@ export interface operations {
             /** @description The image */
             200: {
                 headers: {
-                    /** @description Milliseconds since it came into the ring */
+                    /** @description Milliseconds since it came into the ring; not of a file */
                     "X-Konkordia-Age-Ms"?: number;
                     /** @description `raw`: none, lz4-block, lz4, bslz4, bszstd, zstd or gzip */
                     "X-Konkordia-Compression"?: string;
@@ -1621,7 +2725,7 @@ export interface operations {
                     "X-Konkordia-Image"?: number;
                     /** @description `raw`: lengths of the pieces, each packed by itself, if there are several */
                     "X-Konkordia-Piece-Bytes"?: string;
-                    /** @description The run that the image is of */
+                    /** @description The run that the image is of; not of a file */
                     "X-Konkordia-Run"?: number;
                     /** @description `raw`: dimensions, slowest first, with commas */
                     "X-Konkordia-Shape"?: string;
@@ -1641,6 +2745,7 @@ export interface operations {
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             405: components["responses"]["Problem405"];
+            409: components["responses"]["Problem409"];
             413: components["responses"]["Problem413"];
             421: components["responses"]["Problem421"];
             422: components["responses"]["Problem422"];
@@ -1707,6 +2812,131 @@ export interface operations {
                      *     }
                      */
                     "application/json": components["schemas"]["Logs"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            405: components["responses"]["Problem405"];
+            413: components["responses"]["Problem413"];
+            421: components["responses"]["Problem421"];
+            429: components["responses"]["Problem429"];
+            431: components["responses"]["Problem431"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    machine: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Name of the detector; may be left out if there is only one.
+                 * @example eiger
+                 */
+                detector?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What is not known is null */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "cores": 32,
+                     *       "threads": [
+                     *         {
+                     *           "name": "rx-0",
+                     *           "group": "receive",
+                     *           "cores": 0.42
+                     *         }
+                     *       ],
+                     *       "disk": {
+                     *         "directory": "/data",
+                     *         "free_bytes": 4000000000000,
+                     *         "written_bytes_per_s": 330000000,
+                     *         "left_s": 12121.2
+                     *       },
+                     *       "spool": null,
+                     *       "memory": {
+                     *         "used_bytes": 8000000000,
+                     *         "limit_bytes": 64000000000
+                     *       },
+                     *       "modules": [
+                     *         {
+                     *           "module": 0,
+                     *           "received_packets": 128000,
+                     *           "lost_packets": 3,
+                     *           "kernel_dropped_packets": 3,
+                     *           "no_slot_packets": 0,
+                     *           "late_packets": 0
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Machine"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            405: components["responses"]["Problem405"];
+            413: components["responses"]["Problem413"];
+            421: components["responses"]["Problem421"];
+            429: components["responses"]["Problem429"];
+            431: components["responses"]["Problem431"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    modules: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Name of the detector; may be left out if there is only one.
+                 * @example eiger
+                 */
+                detector?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The modules */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detector": "eiger",
+                     *       "rows": 514,
+                     *       "columns": 1030,
+                     *       "modules": [
+                     *         {
+                     *           "index": 0,
+                     *           "name": "module 0",
+                     *           "column": 0,
+                     *           "row": 0,
+                     *           "columns": 1030,
+                     *           "rows": 514,
+                     *           "tiles": []
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ModuleList"];
                 };
             };
             400: components["responses"]["Problem400"];
@@ -1809,6 +3039,69 @@ export interface operations {
             503: components["responses"]["Problem503"];
         };
     };
+    pixel: {
+        parameters: {
+            query: {
+                /**
+                 * @description Name of the detector; may be left out if there is only one.
+                 * @example eiger
+                 */
+                detector?: string;
+                /**
+                 * @description Column in the image, from 0.
+                 * @example 12
+                 */
+                column: number;
+                /**
+                 * @description Row in the image, from 0.
+                 * @example 7
+                 */
+                row: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What is known of the pixel */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detector": "eiger",
+                     *       "column": 12,
+                     *       "row": 7,
+                     *       "module": 0,
+                     *       "module_column": 12,
+                     *       "module_row": 7,
+                     *       "chip": 0,
+                     *       "mask": 258,
+                     *       "reasons": [
+                     *         "user"
+                     *       ],
+                     *       "user_mask": "in_force"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["PixelFacts"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            405: components["responses"]["Problem405"];
+            413: components["responses"]["Problem413"];
+            421: components["responses"]["Problem421"];
+            429: components["responses"]["Problem429"];
+            431: components["responses"]["Problem431"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
     results: {
         parameters: {
             query?: {
@@ -1888,6 +3181,119 @@ export interface operations {
             405: components["responses"]["Problem405"];
             413: components["responses"]["Problem413"];
             421: components["responses"]["Problem421"];
+            429: components["responses"]["Problem429"];
+            431: components["responses"]["Problem431"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    shapes: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Name of the detector; may be left out if there is only one.
+                 * @example eiger
+                 */
+                detector?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What is drawn now */
+            200: {
+                headers: {
+                    /** @description For If-Match of a change */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ShapesState"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            405: components["responses"]["Problem405"];
+            413: components["responses"]["Problem413"];
+            421: components["responses"]["Problem421"];
+            429: components["responses"]["Problem429"];
+            431: components["responses"]["Problem431"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    draw: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Name of the detector; may be left out if there is only one.
+                 * @example eiger
+                 */
+                detector?: string;
+            };
+            header?: {
+                /** @description ETag of the shapes that were changed; without it the last one who writes wins */
+                "If-Match"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "mask": [
+                 *         {
+                 *           "form": "circle",
+                 *           "x_px": 512,
+                 *           "y_px": 500.5,
+                 *           "radius_px": 40
+                 *         }
+                 *       ],
+                 *       "regions": [
+                 *         {
+                 *           "name": "beam",
+                 *           "shape": {
+                 *             "form": "rectangle",
+                 *             "column": 490,
+                 *             "row": 480,
+                 *             "columns": 40,
+                 *             "rows": 40
+                 *           }
+                 *         }
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["DrawnShapes"];
+            };
+        };
+        responses: {
+            /** @description What is drawn now */
+            200: {
+                headers: {
+                    /** @description For If-Match of the next change */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ShapesState"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            405: components["responses"]["Problem405"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            421: components["responses"]["Problem421"];
+            422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             431: components["responses"]["Problem431"];
             500: components["responses"]["Problem500"];

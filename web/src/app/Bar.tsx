@@ -1,23 +1,31 @@
 // The bar on each page: what the detector does now, in numbers, and how to end it.
 
 import type { JSX } from "preact";
+import type { Machine } from "../api/client";
 import type { DetectorStatistics, DetectorStatus } from "../live/types";
 import { Alarms } from "./Alarms";
 import { EndButtons } from "./EndButtons";
-import { bytesPerSecond, count, duration, fileName, percent, rateHz, UNKNOWN } from "./format";
+import { bytes, bytesPerSecond, count, duration, elapsed, fileName, percent, rateHz, UNKNOWN } from "./format";
+import { useMachine } from "./machine";
+import { operatorWords } from "./operator";
 import { SeverityWord, STATE_WORDS, StateSign, shownState } from "./Shapes";
 import { isCurrent, type Services, shownStatus } from "./services";
+
+/** The free space changes slowly. */
+const DISK_EVERY_MS = 10_000;
 
 export function Bar({ services }: { services: Services }): JSX.Element {
   const { connection } = services;
   const status = shownStatus(connection);
   const statistics = connection.statistics.value;
+  const machine = useMachine(services.machine, DISK_EVERY_MS);
   return (
     <section class={isCurrent(connection) ? "bar" : "bar old"} aria-label="State of the detector">
       <div class="bar-row">
         <StateChip status={status} />
         <Progress status={status} statistics={statistics} />
         <Numbers status={status} statistics={statistics} />
+        <DiskNumber machine={machine} />
         <Alarms status={status} />
         <EndButtons services={services} status={status} />
       </div>
@@ -125,10 +133,29 @@ function Numbers({ status, statistics }: Shown): JSX.Element {
   );
 }
 
+/** A disk that is full in this time needs somebody now. */
+const DISK_SOON_S = 900;
+
+function DiskNumber({ machine }: { machine: Machine | null }): JSX.Element {
+  const { free_bytes: free, left_s: left, directory } = machine?.disk ?? {};
+  const isKnown = typeof left === "number";
+  const where = `Free where the files go${directory ? `, ${directory}` : ""}`;
+  return (
+    <BarNumber
+      name="disk free"
+      value={bytes(free)}
+      isBad={isKnown && left < DISK_SOON_S}
+      title={isKnown ? `${where}; for ${elapsed(left)} at this rate` : where}
+    />
+  );
+}
+
 function Words({ status }: { status: DetectorStatus | null }): JSX.Element {
   if (status === null) return <div class="bar-words soft">{UNKNOWN}</div>;
+  const operator = operatorWords(status);
   return (
     <div class="bar-words">
+      {operator !== null && <span class="bar-operator">{operator}</span>}
       <span class="bar-message">
         <SeverityWord severity={status.severity} /> {status.message}
         {status.hint && <span class="soft"> What to do: {status.hint}</span>}

@@ -2,10 +2,10 @@
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import type { PlainCommand } from "../api/client";
 import type { DetectorStatus } from "../live/types";
 import { whyNot } from "./commands";
 import { Dialog } from "./Dialog";
+import { heldByOther, operatorWords } from "./operator";
 import { report, type Services } from "./services";
 
 /** After this time a run is worth a question before it is thrown away. */
@@ -16,20 +16,78 @@ interface EndProps {
   status: DetectorStatus | null;
 }
 
+export type EndCommand = "stop" | "cancel";
+
+interface Ending {
+  /** Sends the command, or asks first: before the run of somebody else is ended, and before a long one is cancelled. */
+  end: (command: EndCommand) => void;
+  question: JSX.Element | null;
+}
+
+export function useEnding({ services, status }: EndProps, send: (command: EndCommand) => void): Ending {
+  const [asked, setAsked] = useState<EndCommand | null>(null);
+  const other = heldByOther(services.connection.contact.value, status);
+  const end = (command: EndCommand): void => {
+    const isLong = command === "cancel" && status?.state === "running" && status.state_age_s > ASK_AFTER_S;
+    const hasRun = status?.state === "armed" || status?.state === "running";
+    if (isLong || (hasRun && other !== null)) setAsked(command);
+    else send(command);
+  };
+  const question = asked && (
+    <EndQuestion
+      command={asked}
+      other={other}
+      status={status}
+      onClose={() => setAsked(null)}
+      onSend={() => {
+        setAsked(null);
+        send(asked);
+      }}
+    />
+  );
+  return { end, question };
+}
+
+interface QuestionProps {
+  command: EndCommand;
+  other: string | null;
+  status: DetectorStatus | null;
+  onClose: () => void;
+  onSend: () => void;
+}
+
+const WORDS: Record<EndCommand, string> = { stop: "Stop", cancel: "Cancel" };
+
+function EndQuestion({ command, other, status, onClose, onSend }: QuestionProps): JSX.Element {
+  const run = other === null ? "the run" : `the run of ${other}`;
+  return (
+    <Dialog title={`${WORDS[command]} ${run}?`} onClose={onClose}>
+      {other !== null && <p>It was {operatorWords(status)}.</p>}
+      <p>
+        {command === "stop"
+          ? "Everything that has arrived is kept; no further images are taken."
+          : "Its files are closed with the images that they have. Stop keeps everything that has arrived."}
+      </p>
+      <div class="button-row dialog-end">
+        <button type="button" class="button danger" onClick={onSend}>
+          {WORDS[command]} {run}
+        </button>
+        <button type="button" class="button" onClick={onClose}>
+          Go on measuring
+        </button>
+      </div>
+    </Dialog>
+  );
+}
+
 export function EndButtons({ services, status }: EndProps): JSX.Element | null {
   const { connection, api, problems } = services;
-  const [isAsking, setAsking] = useState(false);
+  const { end, question } = useEnding({ services, status }, (command) => {
+    if (status) api.command(command, status.detector).catch((error: unknown) => report(problems, error));
+  });
   if (status === null || status.state === "idle") return null;
   const contact = connection.contact.value;
   const [noStop, noCancel] = [whyNot("stop", contact, status), whyNot("cancel", contact, status)];
-  const send = (command: PlainCommand): void => {
-    setAsking(false);
-    api.command(command, status.detector).catch((error: unknown) => report(problems, error));
-  };
-  const cancel = (): void => {
-    if (status.state === "running" && status.state_age_s > ASK_AFTER_S) setAsking(true);
-    else send("cancel");
-  };
   const isError = status.state === "error";
   return (
     <span class="end-buttons">
@@ -39,28 +97,22 @@ export function EndButtons({ services, status }: EndProps): JSX.Element | null {
           class="button"
           disabled={noStop !== null}
           title={noStop ?? ""}
-          onClick={() => send("stop")}
+          onClick={() => end("stop")}
         >
           Stop
         </button>
       )}
-      <button type="button" class="button danger" disabled={noCancel !== null} title={noCancel ?? ""} onClick={cancel}>
+      <button
+        type="button"
+        class="button danger"
+        disabled={noCancel !== null}
+        title={noCancel ?? ""}
+        onClick={() => end("cancel")}
+      >
         {isError ? "Clear error" : "Cancel"}
       </button>
       {noCancel !== null && <span class="soft end-reason">{noCancel}</span>}
-      {isAsking && (
-        <Dialog title="Cancel the run?" onClose={() => setAsking(false)}>
-          <p>Its files are closed with the images that they have. Stop keeps everything that has arrived.</p>
-          <div class="button-row dialog-end">
-            <button type="button" class="button danger" onClick={() => send("cancel")}>
-              Cancel the run
-            </button>
-            <button type="button" class="button" onClick={() => setAsking(false)}>
-              Go on measuring
-            </button>
-          </div>
-        </Dialog>
-      )}
+      {question}
     </span>
   );
 }

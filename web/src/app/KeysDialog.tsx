@@ -3,6 +3,7 @@
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { KEYS as LIVE_KEYS } from "../pages/live/keys";
+import { EDITOR_KEYS } from "../shapes/keys";
 import { Dialog } from "./Dialog";
 
 const KEYS = [
@@ -55,6 +56,7 @@ export function Keys(): JSX.Element {
         <Dialog title="Keys" onClose={() => setOpen(false)}>
           <KeyTable title="Everywhere" keys={KEYS} />
           <KeyTable title="On the page Live" keys={LIVE_KEYS} />
+          <KeyTable title="While mask and regions are edited" keys={EDITOR_KEYS} />
           <form method="dialog" class="button-row dialog-end">
             <button type="submit" class="button primary">
               Close

@@ -50,7 +50,8 @@ export const STATE_WORDS: Record<ShownState, string> = {
 export function shownState(status: DetectorStatus | null): ShownState {
   if (status === null) return "unknown";
   if (status.state === "running") return status.draining ? "writing" : "measuring";
-  return status.state;
+  // A newer service may have more states.
+  return status.state in STATE_WORDS ? status.state : "unknown";
 }
 
 export function StateSign({ state }: { state: ShownState }): JSX.Element {

@@ -18,8 +18,12 @@ function digits(value: number): string {
   return value.toFixed(size >= 100 ? 1 : size >= 10 ? 1 : 2);
 }
 
+/** From 100 kHz on, as packets have it, with three digits, so that it stays short. */
 export function rateHz(value: Maybe): string {
-  return isKnown(value) ? `${value === 0 ? "0" : digits(value)} Hz` : UNKNOWN;
+  if (!isKnown(value)) return UNKNOWN;
+  if (value >= 999_500) return `${(value / 1e6).toPrecision(3)} MHz`;
+  if (value >= 99_950) return `${(value / 1e3).toFixed(0)} kHz`;
+  return `${value === 0 ? "0" : digits(value)} Hz`;
 }
 
 const SIZES = ["B", "kB", "MB", "GB", "TB", "PB"];
@@ -67,6 +71,16 @@ export function duration(seconds: Maybe): string {
   ];
   if (days > 0) return `${days} d ${two(hours)}:${two(minutes)}`;
   return hours > 0 ? `${hours}:${two(minutes)}:${two(whole % 60)}` : `${two(minutes)}:${two(whole % 60)}`;
+}
+
+/** How long ago, or for how long, for a sentence: 12 s, 5 min, 3 h 20 min, 4 days. */
+export function elapsed(seconds: Maybe): string {
+  if (!isKnown(seconds) || seconds < 0) return UNKNOWN;
+  const minutes = Math.floor(seconds / 60);
+  if (seconds < 120) return `${Math.floor(seconds)} s`;
+  if (minutes < 120) return `${minutes} min`;
+  if (minutes < 48 * 60) return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+  return `${count(Math.floor(minutes / 1440))} days`;
 }
 
 /** The time of day of this machine. */

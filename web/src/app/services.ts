@@ -4,12 +4,14 @@ import { type ReadonlySignal, type Signal, signal } from "@preact/signals";
 import { type Api, type ApiProblem, problemOf } from "../api/client";
 import type { LiveConnection } from "../live/connection";
 import type { Connection, DetectorStatus } from "../live/types";
+import { MachineWatch } from "./machine";
 
 export interface Services {
   connection: LiveConnection;
   api: Api;
   /** Problems with commands of the bar, newest first. */
   problems: Signal<ApiProblem[]>;
+  machine: MachineWatch;
 }
 
 export interface PageProps {
@@ -19,7 +21,14 @@ export interface PageProps {
 const PROBLEMS_MAX = 5;
 
 export function makeServices(connection: LiveConnection, api: Api): Services {
-  return { connection, api, problems: signal([]) };
+  const isAsking = (): boolean => isCurrent(connection) && document.visibilityState === "visible";
+  const ask = (detector: string) => api.machine(detector);
+  return {
+    connection,
+    api,
+    problems: signal([]),
+    machine: new MachineWatch({ ask, isAsking, detector: connection.detector }),
+  };
 }
 
 /** Shows a failure below the bar; the same one is not shown twice. */

@@ -65,7 +65,7 @@ const NAMES = { low: "Lowest value", high: "Highest value" };
 function moved(viewer: Viewer, end: keyof Contrast, value: number): void {
   const contrast = { ...viewer.actualContrast(), [end]: value };
   // The other end gives way, so that a handle never sticks.
-  const apart = viewer.header.value?.coding === "float" ? Math.max(Math.abs(value) * 1e-3, 1e-9) : 1;
+  const apart = viewer.header.value?.coding !== "count" ? Math.max(Math.abs(value) * 1e-3, 1e-9) : 1;
   if (contrast.high <= contrast.low)
     contrast[end === "low" ? "high" : "low"] = value + (end === "low" ? apart : -apart);
   viewer.setContrast(contrast);
@@ -73,7 +73,7 @@ function moved(viewer: Viewer, end: keyof Contrast, value: number): void {
 
 function Handle({ viewer, end, axis }: EndProps): JSX.Element {
   const value = viewer.actualContrast()[end];
-  const isCount = viewer.header.value?.coding !== "float";
+  const isCount = viewer.header.value?.coding === "count";
   const set = (text: string) => {
     const chosen = valueOnAxis(Number(text) / STEPS, axis);
     moved(viewer, end, isCount ? Math.round(chosen) : Number(chosen.toPrecision(4)));
@@ -101,6 +101,7 @@ function Field({ viewer, end }: Omit<EndProps, "axis">): JSX.Element {
     <label class="contrast-field">
       <span>{end === "low" ? "From" : "To"}</span>
       <input
+        class="number-input"
         type="number"
         step="any"
         value={viewer.contrast.value ? short(viewer.contrast.value[end]) : ""}

@@ -3,13 +3,15 @@
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
+import type { Api } from "../api/client";
 import { chosenRenderer } from "./choose";
 import { installHook } from "./hook";
 import { Painter } from "./painter";
 import { followPointer } from "./pointer";
-import { type Reading, readingAt } from "./reading";
+import { Readout } from "./Readout";
+import { endReference, referenceText } from "./reference";
 import type { RendererKind } from "./renderer";
-import { toImage } from "./view";
+import { imagesText } from "./stack";
 import type { Viewer } from "./viewer";
 import { watchWith } from "./watch";
 import "./image.css";
@@ -46,13 +48,13 @@ function Canvases({ viewer, kind, onLost }: { viewer: Viewer; kind: RendererKind
       return;
     }
     const unfollow = followPointer(overlay.current, viewer);
-    installHook(viewer, painter);
+    if (viewer.main === null) installHook(viewer, painter);
     viewer.picture = () => painter.picture();
     return () => {
       unfollow();
       painter.dispose();
       viewer.picture = null;
-      delete window.__konkordia;
+      if (viewer.main === null) delete window.__konkordia;
     };
   }, [viewer, kind, onLost]);
   return (
@@ -66,7 +68,9 @@ function Canvases({ viewer, kind, onLost }: { viewer: Viewer; kind: RendererKind
 function describe(viewer: Viewer): string {
   const header = viewer.header.value;
   if (!header) return "No image";
-  return `Image ${header.image} of ${header.detector}, ${header.columns} by ${header.rows} pixels`;
+  const images = imagesText(header);
+  const name = images.charAt(0).toUpperCase() + images.slice(1);
+  return `${name} of ${header.detector}, ${header.columns} by ${header.rows} pixels`;
 }
 
 /** Why there is nothing to see, or not what was asked for. */
@@ -104,7 +108,7 @@ function FrameNotes({ viewer }: { viewer: Viewer }): JSX.Element | null {
   return (
     <div class="image-empty">
       <p>
-        <strong>No image yet.</strong>
+        <strong>{missing?.title ?? "No image yet."}</strong>
       </p>
       {missing ? (
         <p>
@@ -119,54 +123,50 @@ function FrameNotes({ viewer }: { viewer: Viewer }): JSX.Element | null {
   );
 }
 
-function Numbers({ reading }: { reading: Reading }): JSX.Element {
-  const { column, row, value, scattering } = reading;
-  const digits = (number: number | null | undefined, count: number) => (number == null ? "–" : number.toFixed(count));
-  return (
-    <>
-      <span class="readout-place">
-        x {column} y {row}
-      </span>
-      <strong class="readout-value">{value}</strong>
-      <span>d {digits(scattering?.dAngstrom, 3)} Å</span>
-      <span>q {digits(scattering?.qPerAngstrom, 4)} 1/Å</span>
-      <span>2θ {digits(scattering?.twoThetaDeg, 3)}°</span>
-    </>
-  );
-}
-
-function Readout({ viewer }: { viewer: Viewer }): JSX.Element {
+/** What the pane has, where there are two. */
+function PaneName({ viewer }: { viewer: Viewer }): JSX.Element | null {
   const header = viewer.header.value;
-  const pointer = viewer.pointer.value;
-  const view = viewer.actualView();
-  const reading = pointer && view && viewer.frame && header ? readingAt(viewer.frame, toImage(view, pointer)) : null;
+  if (!viewer.isBesideOther() || !header) return null;
+  if (viewer.main === null) return <p class="pane-name">{imagesText(header)}</p>;
+  const end = () => viewer.main && endReference(viewer.main);
   return (
-    <div class="readout">
-      {reading ? (
-        <Numbers reading={reading} />
-      ) : (
-        <span class="soft">Move the pointer over the image to read values.</span>
-      )}
-      <span class="readout-image">{header ? `image ${header.image} · run ${header.run} · ${header.status}` : "–"}</span>
+    <div class="pane-name">
+      <span>Reference: {referenceText(header)}</span>
+      <button type="button" class="button" aria-label="End comparison" title="End comparison (x)" onClick={end}>
+        ✕
+      </button>
     </div>
   );
 }
 
-export function ImageView({ viewer }: { viewer: Viewer }): JSX.Element {
+/** One image; the one on the right has the notes. */
+function Pane({ viewer }: { viewer: Viewer }): JSX.Element {
   const frame = useRef<HTMLDivElement>(null);
   const kind = useSignal<RendererKind>(chosenRenderer());
   const giveUp = useRef(() => {
     kind.value = "2d";
   });
   useEffect(() => (frame.current ? followSize(frame.current, viewer) : undefined), [viewer]);
+  return (
+    <div class="image-frame" ref={frame}>
+      <Canvases key={kind.value} viewer={viewer} kind={kind.value} onLost={giveUp.current} />
+      <PaneName viewer={viewer} />
+      {viewer.main === null && <Notes viewer={viewer} />}
+    </div>
+  );
+}
+
+export function ImageView({ api, viewer }: { api: Api; viewer: Viewer }): JSX.Element {
+  const reference = viewer.reference.value;
   useEffect(() => watchWith(viewer), [viewer]);
   return (
     <div class="image-view">
-      <div class="image-frame" ref={frame}>
-        <Canvases key={kind.value} viewer={viewer} kind={kind.value} onLost={giveUp.current} />
-        <Notes viewer={viewer} />
+      <div class="image-panes">
+        {/* The image itself keeps its canvas when another one comes beside it. */}
+        {reference && <Pane key="reference" viewer={reference} />}
+        <Pane key="image" viewer={viewer} />
       </div>
-      <Readout viewer={viewer} />
+      <Readout api={api} viewer={viewer} />
     </div>
   );
 }

@@ -1,17 +1,17 @@
 // The buttons above the image: which image, which part of it, what lies above it, and what to keep of it.
 
-import { useSignal } from "@preact/signals";
-import type { ComponentChildren, JSX } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import type { JSX } from "preact";
 import type { Api } from "../api/client";
 import { CopyButton } from "../app/CopyButton";
-import type { SpecialKind } from "./code16";
-import { SPECIAL_COLOURS, SPECIAL_WORDS } from "./colours";
-import { automaticSpacings, finestSpacing } from "./geometry";
+import { Button, Menu } from "./controls";
+import { LayerMenu } from "./LayerMenu";
 import { shownBy, writeShown } from "./permalink";
+import { endReference, keepReference } from "./reference";
+import { Steps } from "./Steps";
 import { savePicture, savePixels } from "./save";
+import { bothOf, choiceText, ONE_IMAGE, readStack, STACK_IMAGES, writeStack } from "./stack";
 import { centreOf, toScreen, zoomed } from "./view";
-import type { Layers, Viewer } from "./viewer";
+import type { Viewer } from "./viewer";
 
 interface ToolbarProps {
   viewer: Viewer;
@@ -21,62 +21,11 @@ interface WithApi extends ToolbarProps {
   api: Api;
 }
 
-interface ButtonProps {
-  text: string;
-  title: string;
-  onPress: () => void;
-  isPressed?: boolean;
-  isOff?: boolean;
-}
-
-function Button({ text, title, onPress, isPressed, isOff = false }: ButtonProps): JSX.Element {
-  const pressed = isPressed === undefined ? {} : { "aria-pressed": isPressed };
-  // Signs are no words: a screen reader gets the title.
-  const label = /[a-z0-9]/i.test(text) ? {} : { "aria-label": title };
-  return (
-    <button type="button" class="button" title={title} disabled={isOff} onClick={onPress} {...pressed} {...label}>
-      {text}
-    </button>
-  );
-}
-
-function GoTo({ viewer }: ToolbarProps): JSX.Element {
-  // What somebody writes is not overwritten by the next frame.
-  const written = useSignal<string | null>(null);
-  const image = viewer.header.value?.image;
-  const go = (event: Event) => {
-    event.preventDefault();
-    if (written.value !== null && /^\d+$/.test(written.value)) viewer.goTo(Number(written.value));
-    if (document.activeElement instanceof HTMLElement) document.activeElement.blur();
-  };
-  return (
-    <form class="toolbar-goto" onSubmit={go}>
-      <input
-        class="goto-number"
-        inputMode="numeric"
-        aria-label="Number of the image"
-        title="Go to this image (g)"
-        placeholder="–"
-        value={written.value ?? image ?? ""}
-        onFocus={(event) => {
-          written.value = event.currentTarget.value;
-          event.currentTarget.select();
-        }}
-        onInput={(event) => {
-          written.value = event.currentTarget.value;
-        }}
-        onBlur={() => {
-          written.value = null;
-        }}
-      />
-    </form>
-  );
-}
-
-function Images({ viewer }: ToolbarProps): JSX.Element {
+/** Those of a file are chosen in its own bar. */
+function Images({ viewer }: ToolbarProps): JSX.Element | null {
   const source = viewer.source.value;
-  const ring = viewer.connection.ring.value;
   const hasImage = viewer.header.value !== null;
+  if (viewer.file.value !== null) return null;
   return (
     <fieldset class="toolbar-group" aria-label="Which image">
       <Button
@@ -93,22 +42,31 @@ function Images({ viewer }: ToolbarProps): JSX.Element {
           viewer.source.value = source === "hit" ? "latest" : "hit";
         }}
       />
-      <Button
-        text="|◀"
-        title="Oldest image that is kept (Home)"
-        isOff={!ring}
-        onPress={() => ring && viewer.goTo(ring.first)}
-      />
-      <Button text="◀" title="Image before (←)" isOff={!hasImage} onPress={() => viewer.step(-1)} />
-      <GoTo viewer={viewer} />
-      <Button text="▶" title="Image after (→)" isOff={!hasImage} onPress={() => viewer.step(1)} />
-      <Button
-        text="▶|"
-        title="Newest image, and stay there (End)"
-        isOff={!ring}
-        onPress={() => ring && viewer.goTo(ring.last)}
-      />
+      <Steps viewer={viewer} />
     </fieldset>
+  );
+}
+
+const STACKS = [[ONE_IMAGE], ...[0, 1].map((by) => STACK_IMAGES.slice(1).map((images) => bothOf(images)[by]))].flat();
+
+function StackChoice({ viewer }: ToolbarProps): JSX.Element {
+  return (
+    <select
+      class="select stack-choice"
+      aria-label="Sum or maximum of the last images"
+      title="One image, or the sum or the maximum of it and those before it (+ and −)"
+      value={writeStack(viewer.stack.value)}
+      onChange={(event) => viewer.chooseStack(readStack(event.currentTarget.value) ?? ONE_IMAGE)}
+    >
+      {STACKS.map(
+        (stack) =>
+          stack && (
+            <option key={writeStack(stack)} value={writeStack(stack)}>
+              {choiceText(stack)}
+            </option>
+          ),
+      )}
+    </select>
   );
 }
 
@@ -116,159 +74,28 @@ export function zoomBy(viewer: Viewer, factor: number): void {
   viewer.changeView((view, canvas) => zoomed(view, toScreen(view, centreOf(view, canvas)), factor));
 }
 
+/** In a menu, as the wheel and the keys do the same: the buttons would take a line more from the image. */
 function Views({ viewer }: ToolbarProps): JSX.Element {
   const isOff = viewer.header.value === null;
   return (
-    <fieldset class="toolbar-group" aria-label="Which part of it">
-      <Button text="−" title="Zoom out (wheel)" isOff={isOff} onPress={() => zoomBy(viewer, 1 / 1.5)} />
-      <Button text="+" title="Zoom in (wheel)" isOff={isOff} onPress={() => zoomBy(viewer, 1.5)} />
-      <Button text="Fit" title="All of the image (0, or double click)" isOff={isOff} onPress={() => viewer.fit()} />
-      <Button
-        text="1:1"
-        title="One pixel for each dot of the screen (1)"
-        isOff={isOff}
-        onPress={() => viewer.oneToOne()}
-      />
-      <Button
-        text="Beam"
-        title={viewer.beam() ? "Go to the beam centre (z)" : "The beam centre is not known"}
-        isOff={!viewer.beam()}
-        onPress={() => viewer.showBeam()}
-      />
-    </fieldset>
-  );
-}
-
-/** A button that opens more; closed by Escape and by a press elsewhere. */
-function Menu({ text, children }: { text: string; children: ComponentChildren }): JSX.Element {
-  const menu = useRef<HTMLDetailsElement>(null);
-  useEffect(() => {
-    const elsewhere = (event: Event) => {
-      if (menu.current?.open && !menu.current.contains(event.target as Node)) menu.current.open = false;
-    };
-    const close = (event: KeyboardEvent) => {
-      if (event.key !== "Escape" || !menu.current?.open) return;
-      menu.current.open = false;
-      menu.current.querySelector("summary")?.focus();
-    };
-    document.addEventListener("pointerdown", elsewhere);
-    document.addEventListener("keydown", close);
-    return () => {
-      document.removeEventListener("pointerdown", elsewhere);
-      document.removeEventListener("keydown", close);
-    };
-  }, []);
-  return (
-    <details class="menu" ref={menu}>
-      <summary class="button">{text} ▾</summary>
-      <div class="menu-content">{children}</div>
-    </details>
-  );
-}
-
-const LAYERS: { name: keyof Layers; text: string; needsGeometry: boolean }[] = [
-  { name: "spots", text: "Spots: ○ indexed, □ not indexed (s)", needsGeometry: false },
-  { name: "rings", text: "Resolution rings (r)", needsGeometry: true },
-  { name: "ice", text: "Ice rings (e)", needsGeometry: true },
-  { name: "beam", text: "Beam centre (b)", needsGeometry: true },
-];
-
-interface CheckProps {
-  text: string;
-  isOn: boolean;
-  isOff?: boolean;
-  onChange: (isOn: boolean) => void;
-}
-
-function Check({ text, isOn, isOff = false, onChange }: CheckProps): JSX.Element {
-  return (
-    <label class="check">
-      <input
-        type="checkbox"
-        checked={isOn}
-        disabled={isOff}
-        onChange={(event) => onChange(event.currentTarget.checked)}
-      />
-      {text}
-    </label>
-  );
-}
-
-/** The ring that follows a slider, on a scale on which fine spacings have room. */
-function RingSlider({ viewer }: ToolbarProps): JSX.Element | null {
-  const header = viewer.header.value;
-  const size = viewer.image;
-  const finest = header?.geometry && size ? finestSpacing(header.geometry, size) : null;
-  if (!header?.geometry || !size || finest === null) return null;
-  const chosen = viewer.ringAngstrom.value;
-  const first = automaticSpacings(header.geometry, size).at(-1) ?? finest;
-  const set = (value: number | null) => {
-    viewer.ringAngstrom.value = value;
-  };
-  return (
-    <div class="ring-slider">
-      <Check
-        text={chosen === null ? "One more ring" : `One more ring: ${chosen.toFixed(2)} Å`}
-        isOn={chosen !== null}
-        onChange={(isOn) => set(isOn ? first : null)}
-      />
-      {chosen !== null && (
-        <input
-          type="range"
-          aria-label="Spacing of the ring"
-          aria-valuetext={`${chosen.toFixed(2)} angstrom`}
-          min={Math.log(finest)}
-          max={Math.log(Math.max(50, 2 * finest))}
-          step={0.002}
-          value={Math.log(chosen)}
-          onInput={(event) => set(Math.exp(Number(event.currentTarget.value)))}
+    <Menu text="View">
+      <div class="toolbar-group">
+        <Button text="−" title="Zoom out (wheel)" isOff={isOff} onPress={() => zoomBy(viewer, 1 / 1.5)} />
+        <Button text="+" title="Zoom in (wheel)" isOff={isOff} onPress={() => zoomBy(viewer, 1.5)} />
+        <Button text="Fit" title="All of the image (0, or double click)" isOff={isOff} onPress={() => viewer.fit()} />
+        <Button
+          text="1:1"
+          title="One pixel for each dot of the screen (1)"
+          isOff={isOff}
+          onPress={() => viewer.oneToOne()}
         />
-      )}
-    </div>
-  );
-}
-
-function Legend(): JSX.Element {
-  const kinds = Object.keys(SPECIAL_COLOURS) as SpecialKind[];
-  return (
-    <ul class="legend" aria-label="Pixels without a number">
-      {kinds.map((kind) => (
-        <li key={kind}>
-          <span class={`legend-box ${kind}`} aria-hidden="true" />
-          {SPECIAL_WORDS[kind]}
-        </li>
-      ))}
-    </ul>
-  );
-}
-
-function LayerMenu({ viewer }: ToolbarProps): JSX.Element {
-  const layers = viewer.layers.value;
-  const look = viewer.look.value;
-  const hasGeometry = Boolean(viewer.header.value?.geometry);
-  return (
-    <Menu text="Layers">
-      {LAYERS.map(({ name, text, needsGeometry }) => (
-        <Check
-          key={name}
-          text={text}
-          isOn={layers[name]}
-          isOff={needsGeometry && !hasGeometry}
-          onChange={(isOn) => {
-            viewer.layers.value = { ...layers, [name]: isOn };
-          }}
+        <Button
+          text="Beam"
+          title={viewer.beam() ? "Go to the beam centre (z)" : "The beam centre is not known"}
+          isOff={!viewer.beam()}
+          onPress={() => viewer.showBeam()}
         />
-      ))}
-      <Check
-        text="Masked, missing and invalid pixels in colours of their own (m)"
-        isOn={look.marksSpecial}
-        onChange={(marksSpecial) => {
-          viewer.look.value = { ...look, marksSpecial };
-        }}
-      />
-      <Legend />
-      <RingSlider viewer={viewer} />
-      {!hasGeometry && <p class="soft">Rings need the geometry: beam centre, distance, pixel size and energy.</p>}
+      </div>
     </Menu>
   );
 }
@@ -279,6 +106,7 @@ function Permalink({ viewer }: ToolbarProps): JSX.Element {
 }
 
 function SaveMenu({ api, viewer }: WithApi): JSX.Element {
+  const ofOne = viewer.header.value?.stack ? " Of the last image alone, not of all that are put together." : "";
   return (
     <Menu text="Save">
       <Button
@@ -288,16 +116,34 @@ function SaveMenu({ api, viewer }: WithApi): JSX.Element {
       />
       <Button
         text="TIFF: all pixels"
-        title="The numbers in their own type"
+        title={`The numbers in their own type.${ofOne}`}
         onPress={() => savePixels(api, viewer, "tiff")}
       />
       <Button
         text="npy: all pixels"
-        title="The numbers in their own type, for numpy.load"
+        title={`The numbers in their own type, for numpy.load.${ofOne}`}
         onPress={() => savePixels(api, viewer, "npy")}
       />
+      {ofOne && <p class="soft">TIFF and npy have the last image alone.</p>}
       <Permalink viewer={viewer} />
     </Menu>
+  );
+}
+
+function ReferenceButton({ viewer }: ToolbarProps): JSX.Element {
+  const hasReference = viewer.reference.value !== null;
+  return (
+    <Button
+      text="Reference"
+      title={
+        hasReference
+          ? "Show one image alone again (x)"
+          : "Keep as reference: this image stays at the left, beside those that come (k)"
+      }
+      isPressed={hasReference}
+      isOff={!hasReference && (viewer.header.value === null || viewer.capture.value !== null)}
+      onPress={() => (hasReference ? endReference(viewer) : keepReference(viewer))}
+    />
   );
 }
 
@@ -305,9 +151,11 @@ export function Toolbar({ api, viewer }: WithApi): JSX.Element {
   return (
     <section class="toolbar" aria-label="Image">
       <Images viewer={viewer} />
+      <StackChoice viewer={viewer} />
       <Views viewer={viewer} />
       <LayerMenu viewer={viewer} />
       <SaveMenu api={api} viewer={viewer} />
+      <ReferenceButton viewer={viewer} />
     </section>
   );
 }

@@ -1,6 +1,7 @@
 // All that is drawn above the image, in its order.
 
 import { drawCells } from "./cells";
+import { strokeTwice } from "./labels";
 import { drawLayers, type RingCache } from "./layers";
 import type { View } from "./view";
 import type { Viewer } from "./viewer";
@@ -21,6 +22,21 @@ function drawBox(context: CanvasRenderingContext2D, viewer: Viewer): void {
   context.setLineDash([]);
 }
 
+/** Beside another image, the pointer is seen in both. */
+function drawCross(context: CanvasRenderingContext2D, viewer: Viewer): void {
+  const at = viewer.isBesideOther() ? viewer.pointer.value : null;
+  if (!at) return;
+  context.beginPath();
+  for (const [dx, dy] of [
+    [9, 0],
+    [0, 9],
+  ] as const) {
+    context.moveTo(at.x - dx, at.y - dy);
+    context.lineTo(at.x + dx, at.y + dy);
+  }
+  strokeTwice(context, "#fff", 1);
+}
+
 export function cellsAndLayers(
   context: CanvasRenderingContext2D,
   viewer: Viewer,
@@ -34,7 +50,13 @@ export function cellsAndLayers(
     drawCells(context, frame, view, canvas, lut);
     const { header } = frame;
     const [layers, ringAngstrom] = [viewer.layers.value, viewer.ringAngstrom.value];
-    drawLayers(context, { header, view, canvas, layers, ringAngstrom }, rings);
+    const modules = viewer.modules.value;
+    // An editor draws them itself, as they are going to be.
+    const shapes = viewer.tool.value ? null : viewer.shapes.value;
+    const { marksSpecial } = viewer.look.value;
+    drawLayers(context, { header, view, canvas, layers, ringAngstrom, modules, shapes, marksSpecial }, rings);
   }
+  viewer.tool.value?.draw(context, view);
+  drawCross(context, viewer);
   drawBox(context, viewer);
 }

@@ -1,6 +1,8 @@
 // The 16 bits by which a frame says a value (docs/live.md). Larger numbers have larger codes.
 
-export type Coding = "count" | "float";
+/** `linear LOW HIGH`: equal steps between two values, for numbers that differ little from each other. */
+export type Coding = "count" | "float" | LinearCoding;
+export type LinearCoding = `linear ${number} ${number}`;
 export type SpecialKind = "missing" | "masked" | "invalid" | "saturated";
 /** A number, or why there is none. */
 export type Value = { kind: "number"; value: number } | { kind: SpecialKind };
@@ -61,11 +63,39 @@ export function floatToCode(value: number): number {
 
 const tables = new Map<Coding, Float64Array>();
 
+/** Writes numbers of this range. */
+export function linearCoding([low, high]: readonly [number, number]): LinearCoding {
+  return `linear ${low} ${high > low ? high : low + Math.max(Math.abs(low) * 1e-6, 1e-9)}`;
+}
+
+/** The range of a linear coding; null for others. */
+export function rangeOfCoding(coding: Coding): [low: number, high: number] | null {
+  const [kind, low, high] = coding.split(" ");
+  return kind === "linear" ? [Number(low), Number(high)] : null;
+}
+
+const CODES_OF_RANGE = CODE_SATURATED - 1 - CODE_FIRST;
+
+/** The code of a number; what lies outside of the range has that of its end. */
+export function linearToCode(value: number, [low, high]: readonly [number, number]): number {
+  const part = Math.min(1, Math.max(0, (value - low) / (high - low)));
+  return CODE_FIRST + Math.round(part * CODES_OF_RANGE);
+}
+
+function decoderOf(coding: Coding): (code: number) => number {
+  const range = rangeOfCoding(coding);
+  if (range === null) return coding === "count" ? codeToCount : codeToFloat;
+  const [low, high] = range;
+  return (code) => low + ((code - CODE_FIRST) / CODES_OF_RANGE) * (high - low);
+}
+
 /** The number of each code; NaN for special ones. */
 export function numbersOfCodes(coding: Coding): Float64Array {
   const known = tables.get(coding);
   if (known) return known;
-  const decode = coding === "count" ? codeToCount : codeToFloat;
+  const decode = decoderOf(coding);
+  // Of the linear ones, there are as many as there are maps.
+  if (tables.size > 8) tables.clear();
   const table = Float64Array.from({ length: CODES }, (_, code) => (isSpecial(code) ? Number.NaN : decode(code)));
   tables.set(coding, table);
   return table;

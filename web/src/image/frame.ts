@@ -9,6 +9,8 @@ import {
   codeToValue,
   countToCode,
   floatBitsToCode,
+  linearCoding,
+  linearToCode,
   type Value,
 } from "./code16";
 import type { Geometry } from "./geometry";
@@ -22,9 +24,18 @@ export type Region = [column: number, row: number, columns: number, rows: number
 export interface FrameHeader {
   sequence: number;
   detector: string;
-  run: number;
+  /** Null for images that are of no run of this service, as those of files. */
+  run: number | null;
+  /** The master of the file; null for the newest images. */
+  file: string | null;
   image: number;
+  /** The images that were put together, of which `image` is the last one. */
+  stack: { by: "sum" | "maximum"; images: number; first: number } | null;
   status: string;
+  /** What it is, if it is no image: a map of the calibration. */
+  label?: string;
+  /** Range of the numbers of a map. */
+  range?: [low: number, high: number] | null;
   age_ms: number | null;
   skipped: number;
   channel: string;
@@ -83,12 +94,20 @@ export function sequenceOf(message: ArrayBuffer): number | null {
   }
 }
 
+/** The header of a message that is not decoded yet; throws what is wrong with it. */
+export function readHeader(message: ArrayBuffer): FrameHeader {
+  const header = parsed(message);
+  check(header);
+  return header;
+}
+
 const isWhole = (number: unknown, least: number): number is number =>
   Number.isSafeInteger(number) && Number(number) >= least;
 
 function check(header: FrameHeader): void {
   const { rows, columns, region, bin, frame_rows, frame_columns } = header;
-  const isNumbered = isWhole(header.sequence, 0) && isWhole(header.image, 0) && isWhole(header.run, 0);
+  const isOfRun = header.run === null || isWhole(header.run, 0);
+  const isNumbered = isWhole(header.sequence, 0) && isWhole(header.image, 0) && isOfRun;
   const hasSize = isWhole(rows, 1) && isWhole(columns, 1) && isWhole(bin, 1);
   const hasRegion =
     Array.isArray(region) && region.length === 4 && region.every((n, place) => isWhole(n, place < 2 ? 0 : 1));
@@ -166,8 +185,7 @@ export class FrameDecoder {
   private memories: [Memory, Memory] = [new Memory(), new Memory()];
 
   decode(message: ArrayBuffer): Frame {
-    const header = parsed(message);
-    check(header);
+    const header = readHeader(message);
     const [memory, other] = this.memories;
     const bytes = pixelBytes(message, header, memory);
     const frame = this.frame(header, bytes, memory);
@@ -191,8 +209,19 @@ export class FrameDecoder {
     }
     const numbers = new Float32Array(buffer, byteOffset, pixels);
     const bits = new Uint32Array(buffer, byteOffset, pixels);
+    if (header.range) return this.map(header, header.range, numbers, codes);
     for (let n = 0; n < pixels; n++) codes[n] = codeOfFloat32(numbers[n] as number, bits[n] as number);
     return { header, codes, value: (index) => special(codes[index] ?? 0, numbers[index] ?? Number.NaN) };
+  }
+
+  /** Numbers that differ little from each other have codes in equal steps: those of floats are too coarse for them. */
+  private map(header: FrameHeader, range: [number, number], numbers: Float32Array, codes: Uint16Array): Frame {
+    for (let n = 0; n < numbers.length; n++) {
+      const value = numbers[n] as number;
+      codes[n] = Number.isFinite(value) ? linearToCode(value, range) : CODE_MASKED;
+    }
+    const coded = { ...header, coding: linearCoding(range) };
+    return { header: coded, codes, value: (index) => special(codes[index] ?? 0, numbers[index] ?? Number.NaN) };
   }
 }
 

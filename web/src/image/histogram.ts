@@ -1,6 +1,6 @@
 // How often which value occurs in a frame, on an axis on which one photon and a million both have a place.
 
-import { CODE_FIRST, CODE_SATURATED, CODES, type Coding, numbersOfCodes } from "./code16";
+import { CODE_FIRST, CODE_SATURATED, CODES, type Coding, numbersOfCodes, rangeOfCoding } from "./code16";
 
 /** An axis from `low` to `high`; values are bent like a logarithm with a zero. */
 export interface Axis {
@@ -48,6 +48,9 @@ export function rangeOf(counted: Uint32Array, coding: Coding): [low: number, hig
 
 /** An axis that has all of these, and does not change with every frame. */
 export function axisFor(values: number[], coding: Coding, before: Axis | null): Axis {
+  const range = rangeOfCoding(coding);
+  // With so large a unit, the axis is straight.
+  if (range) return { low: range[0], high: range[1], unit: 1e6 * (Math.abs(range[0]) + Math.abs(range[1])) };
   const known = before ? [...values, before.low, before.high] : values;
   const [low, high] = [Math.min(0, ...known), Math.max(...known)];
   const round = (value: number) =>

@@ -12,6 +12,9 @@ export interface TestHook {
   /** Value of the frame for this column and row; null if the frame does not have it. */
   value(x: number, y: number): Value | null;
   frame(): FrameHeader | null;
+  /** The same of the reference; null without one. */
+  reference(): FrameHeader | null;
+  referenceValue(x: number, y: number): Value | null;
   readonly renderer: RendererKind;
 }
 
@@ -21,14 +24,18 @@ declare global {
   }
 }
 
+function valueAt(viewer: Viewer | null, x: number, y: number): Value | null {
+  const index = viewer?.frame ? indexAt(viewer.frame, { x, y }) : null;
+  return viewer?.frame && index !== null ? viewer.frame.value(index) : null;
+}
+
 export function installHook(viewer: Viewer, painter: Painter): void {
   window.__konkordia = {
     readPixel: (x, y) => painter.readPixel(x, y),
-    value: (x, y) => {
-      const index = viewer.frame && indexAt(viewer.frame, { x, y });
-      return viewer.frame && index !== null ? viewer.frame.value(index) : null;
-    },
+    value: (x, y) => valueAt(viewer, x, y),
     frame: () => viewer.header.value,
+    reference: () => viewer.reference.value?.header.value ?? null,
+    referenceValue: (x, y) => valueAt(viewer.reference.value, x, y),
     renderer: viewer.renderer.value,
   };
 }

@@ -1,11 +1,12 @@
 // What lies above the image: spots, rings, the beam. Drawn in CSS pixels.
 
-import type { FrameHeader, Results } from "./frame";
+import type { Results } from "./frame";
 import { automaticSpacings, beamCentre, type Geometry, ICE_ANGSTROM, type Point, ringOfSpacing } from "./geometry";
-import { type Size, toScreen, type View } from "./view";
+import { Labels, strokeTwice } from "./labels";
+import { drawMask, drawModules, drawRegions, type Outlined } from "./outlines";
+import { type Size, toScreen } from "./view";
 import type { Layers } from "./viewer";
 
-const HALO = "rgba(0, 0, 0, 0.55)";
 const RING = "#5ab0ff";
 const ICE = "#3fd0c9";
 const FOLLOWING = "#ffb000";
@@ -13,12 +14,11 @@ const BEAM = "#ff5a5a";
 const INDEXED = "#2fd05f";
 const NOT_INDEXED = "#ff9a1f";
 
-export interface Overlaid {
-  header: FrameHeader;
-  view: View;
-  canvas: Size;
+export interface Overlaid extends Outlined {
   layers: Layers;
   ringAngstrom: number | null;
+  /** Whether the drawn mask is marked. */
+  marksSpecial: boolean;
 }
 
 interface Ring {
@@ -54,57 +54,6 @@ export class RingCache {
     this.key = key;
     this.rings.clear();
     this.chosen = automaticSpacings(geometry, size);
-  }
-}
-
-function strokeTwice(context: CanvasRenderingContext2D, colour: string, width: number): void {
-  context.lineWidth = width + 2;
-  context.strokeStyle = HALO;
-  context.stroke();
-  context.lineWidth = width;
-  context.strokeStyle = colour;
-  context.stroke();
-}
-
-const LABEL_HEIGHT = 16;
-
-/** Keeps labels off each other. */
-class Labels {
-  private readonly taken: { x: number; y: number; width: number }[] = [];
-
-  constructor(
-    private readonly context: CanvasRenderingContext2D,
-    private readonly canvas: Size,
-  ) {
-    context.font = "bold 14px system-ui, sans-serif";
-    context.textAlign = "left";
-    context.textBaseline = "middle";
-  }
-
-  /** Writes at one of the points, if one is free: as far right and up as possible. */
-  write(text: string, points: Point[], colour: string): void {
-    const width = this.context.measureText(text).width + 8;
-    const best = points
-      .filter((point) => this.isFree(point, width))
-      .reduce<Point | null>(
-        (found, point) => (found === null || point.x - point.y > found.x - found.y ? point : found),
-        null,
-      );
-    if (!best) return;
-    this.taken.push({ ...best, width });
-    this.context.lineWidth = 4;
-    this.context.strokeStyle = "rgba(0, 0, 0, 0.8)";
-    this.context.strokeText(text, best.x + 4, best.y);
-    this.context.fillStyle = colour;
-    this.context.fillText(text, best.x + 4, best.y);
-  }
-
-  private isFree({ x, y }: Point, width: number): boolean {
-    if (x < 0 || y < LABEL_HEIGHT / 2 || x + width > this.canvas.width || y + LABEL_HEIGHT / 2 > this.canvas.height)
-      return false;
-    return !this.taken.some(
-      (other) => x < other.x + other.width && other.x < x + width && Math.abs(y - other.y) < LABEL_HEIGHT,
-    );
   }
 }
 
@@ -204,7 +153,10 @@ function drawSpots(context: CanvasRenderingContext2D, on: Overlaid): void {
 
 export function drawLayers(context: CanvasRenderingContext2D, on: Overlaid, cache: RingCache): void {
   context.lineJoin = "round";
+  if (on.layers.modules) drawModules(context, on);
+  if (on.marksSpecial) drawMask(context, on);
   drawRings(context, on, cache);
+  if (on.layers.regions) drawRegions(context, on);
   if (on.layers.spots) drawSpots(context, on);
   if (on.layers.beam) drawBeam(context, on);
 }

@@ -101,8 +101,15 @@ export class Painter {
 
   /** Reads all that the picture depends on, so that it is drawn again when something changes. */
   private follow(): void {
-    const { view, canvas, pixelRatio, contrast, look, layers, ringAngstrom, box, header } = this.viewer;
+    const { viewer } = this;
+    const { view, canvas, pixelRatio, contrast, look, layers, ringAngstrom, box, header, modules, shapes } = viewer;
     for (const one of [view, canvas, pixelRatio, contrast, look, layers, ringAngstrom, box, header]) void one.value;
+    void [
+      modules.value,
+      shapes.value,
+      viewer.isBesideOther() && viewer.pointer.value,
+      viewer.tool.value?.version.value,
+    ];
     this.invalidate();
   }
 
@@ -186,6 +193,9 @@ export class Painter {
     const ratio = this.viewer.pixelRatio.value;
     this.above.setTransform(1, 0, 0, 1, 0, 0);
     this.above.clearRect(0, 0, this.overlay.width, this.overlay.height);
+    // Where nothing is drawn after that, Chromium 156 shows an older picture again; this dot is too faint to be seen.
+    this.above.fillStyle = "rgba(0, 0, 0, 0.01)";
+    this.above.fillRect(0, 0, 1, 1);
     this.above.setTransform(ratio, 0, 0, ratio, 0, 0);
     if (view) cellsAndLayers(this.above, this.viewer, view, this.lut, this.rings);
   }

@@ -10,7 +10,9 @@ test("what is written is read", () => {
     map: "viridis",
     isInverted: false,
     scale: "log",
-    layers: "smb",
+    layers: "smbop",
+    file: "/data/a run/lyso & more_master.h5",
+    stack: { by: "maximum", images: 10 },
   };
   assert.deepEqual(readShown(`#/live?${writeShown(shown)}`), shown);
   assert.deepEqual(readShown(`#/live?${writeShown({ image: "hit" })}`), { image: "hit" });
@@ -18,7 +20,7 @@ test("what is written is read", () => {
 
 test("nothing is read from nothing, or from nonsense", () => {
   assert.deepEqual(readShown("#/live"), {});
-  const nonsense = "image=-3&view=1,2&contrast=5,5&map=rainbow&invert=yes&scale=cube&layers=xyz";
+  const nonsense = "image=-3&view=1,2&contrast=5,5&map=rainbow&invert=yes&scale=cube&layers=xyz&stack=sum,7&file=";
   assert.deepEqual(readShown(`#/live?${nonsense}`), {});
   assert.deepEqual(readShown("#/live?view=1,2,0&contrast=,&image=1e9"), {});
 });

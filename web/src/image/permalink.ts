@@ -1,12 +1,16 @@
 // What is shown, as the part of the address after `#/live?`, and back.
 
 import { MAP_NAMES, type MapName } from "./colours";
+import { ONE_IMAGE, readStack, type StackChoice, writeStack } from "./stack";
 import { centred, centreOf } from "./view";
 import type { Viewer } from "./viewer";
 
 /** What an address can say; all of it may be absent. */
 export interface Shown {
+  /** The master of a finished file. */
+  file?: string;
   image?: number | "hit";
+  stack?: StackChoice;
   /** Middle of the view, pixels, and CSS pixels for one pixel. */
   view?: { x: number; y: number; scale: number };
   contrast?: { low: number; high: number };
@@ -18,7 +22,9 @@ export interface Shown {
 
 export function writeShown(shown: Shown): string {
   const query = new URLSearchParams();
+  if (shown.file !== undefined) query.set("file", shown.file);
   if (shown.image !== undefined) query.set("image", String(shown.image));
+  if (shown.stack) query.set("stack", writeStack(shown.stack));
   if (shown.view)
     query.set("view", [shown.view.x, shown.view.y, shown.view.scale].map((n) => Number(n.toPrecision(7))).join(","));
   if (shown.contrast) query.set("contrast", `${shown.contrast.low},${shown.contrast.high}`);
@@ -41,6 +47,10 @@ export function readShown(hash: string): Shown {
   const image = query.get("image");
   if (image === "hit") shown.image = image;
   else if (image && /^\d{1,15}$/.test(image)) shown.image = Number(image);
+  const file = query.get("file");
+  if (file) shown.file = file;
+  const stack = readStack(query.get("stack"));
+  if (stack) shown.stack = stack;
   const view = numbers(query.get("view"), 3) as [number, number, number] | null;
   if (view && view[2] > 0) shown.view = { x: view[0], y: view[1], scale: view[2] };
   const contrast = numbers(query.get("contrast"), 2) as [number, number] | null;
@@ -52,13 +62,14 @@ export function readShown(hash: string): Shown {
   const scale = query.get("scale");
   if (scale === "log" || scale === "linear") shown.scale = scale;
   const layers = query.get("layers");
-  if (layers !== null && /^[smreb]*$/.test(layers)) shown.layers = layers;
+  if (layers !== null && /^[smrebop]*$/.test(layers)) shown.layers = layers;
   return shown;
 }
 
 function lettersOf(viewer: Viewer): string {
-  const { spots, rings, ice, beam } = viewer.layers.value;
-  const isOn = { s: spots, m: viewer.look.value.marksSpecial, r: rings, e: ice, b: beam };
+  const { spots, rings, ice, beam, modules, regions } = viewer.layers.value;
+  const m = viewer.look.value.marksSpecial;
+  const isOn = { s: spots, m, r: rings, e: ice, b: beam, o: modules, p: regions };
   return Object.entries(isOn)
     .filter(([, on]) => on)
     .map(([letter]) => letter)
@@ -70,10 +81,21 @@ export function shownBy(viewer: Viewer): Shown {
   const shown: Shown = { map, isInverted, scale, layers: lettersOf(viewer) };
   const image = viewer.source.value === "latest" ? viewer.header.value?.image : viewer.source.value;
   if (image !== undefined) shown.image = image;
+  if (viewer.file.value !== null) shown.file = viewer.file.value;
+  if (viewer.stack.value.images > 1) shown.stack = viewer.stack.value;
   const view = viewer.view.value;
   if (view) shown.view = { ...centreOf(view, viewer.canvas.value), scale: view.scale };
   if (viewer.contrast.value) shown.contrast = viewer.contrast.value;
   return shown;
+}
+
+/** A link without a file is one to the images of the runs. */
+function restoreSource(viewer: Viewer, { file, image, stack }: Shown): void {
+  viewer.playback.stop();
+  if (file !== undefined) viewer.openFile(file, typeof image === "number" ? image : 0);
+  else if (viewer.file.value !== null) viewer.closeFile();
+  if (file === undefined && image !== undefined) viewer.source.value = image;
+  viewer.stack.value = stack ?? ONE_IMAGE;
 }
 
 export function restore(viewer: Viewer, shown: Shown): void {
@@ -87,10 +109,13 @@ export function restore(viewer: Viewer, shown: Shown): void {
   };
   if (layers !== undefined) {
     const has = (letter: string) => layers.includes(letter);
-    viewer.layers.value = { spots: has("s"), rings: has("r"), ice: has("e"), beam: has("b") };
+    viewer.layers.value = {
+      ...{ spots: has("s"), rings: has("r"), ice: has("e"), beam: has("b") },
+      ...{ modules: has("o"), regions: has("p") },
+    };
     viewer.look.value = { ...viewer.look.value, marksSpecial: has("m") };
   }
-  if (shown.image !== undefined) viewer.source.value = shown.image;
+  restoreSource(viewer, shown);
   if (shown.contrast) viewer.contrast.value = shown.contrast;
   // A link without a view is one to all of the image.
   const { view } = shown;

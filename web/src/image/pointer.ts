@@ -1,10 +1,10 @@
 // Wheel and buttons of the mouse on the image: zoom, pan, a box, window and level.
 
 import type { Point } from "./geometry";
-import { boxed, panned, zoomed } from "./view";
+import { boxed, panned, toImage, zoomed } from "./view";
 import type { Viewer } from "./viewer";
 
-type Drag = { kind: "pan" | "box" | "level"; from: Point; last: Point };
+type Drag = { kind: "pan" | "box" | "level" | "tool"; from: Point; last: Point };
 
 const placeIn = (element: HTMLElement, event: MouseEvent): Point => {
   const { left, top } = element.getBoundingClientRect();
@@ -37,17 +37,27 @@ export function followPointer(element: HTMLElement, viewer: Viewer): () => void 
     viewer.changeView((view) => zoomed(view, at, factor));
   };
 
+  /** The place in the image, for the tool. */
+  const inImage = (at: Point): Point | null => {
+    const view = viewer.actualView();
+    return view && toImage(view, at);
+  };
+
   const down = (event: PointerEvent) => {
-    const kind = kindOf(event);
-    if (kind === null) return;
     const from = placeIn(element, event);
+    const place = inImage(from);
+    const isTaken = event.button === 0 && place && viewer.tool.value?.press(place, event);
+    const kind = isTaken ? "tool" : kindOf(event);
+    if (kind === null) return;
     drag = { kind, from, last: from };
     element.setPointerCapture(event.pointerId);
   };
 
   const move = (event: PointerEvent) => {
     const at = placeIn(element, event);
-    viewer.pointer.value = at;
+    viewer.pointTo(at);
+    const place = inImage(at);
+    if (place && (!drag || drag.kind === "tool")) viewer.tool.value?.move(place, event);
     if (!drag) return;
     const [dx, dy] = [at.x - drag.last.x, at.y - drag.last.y];
     drag.last = at;
@@ -56,7 +66,9 @@ export function followPointer(element: HTMLElement, viewer: Viewer): () => void 
     if (drag.kind === "level") levelled(viewer, dx, dy);
   };
 
-  const up = () => {
+  const up = (event: PointerEvent) => {
+    const place = inImage(placeIn(element, event));
+    if (place && drag?.kind === "tool") viewer.tool.value?.release(place, event);
     const box = viewer.box.value;
     viewer.box.value = null;
     if (drag?.kind === "box" && box) viewer.changeView((view, canvas) => boxed(view, canvas, box[0], box[1]));
@@ -68,17 +80,18 @@ export function followPointer(element: HTMLElement, viewer: Viewer): () => void 
     drag = null;
   };
 
-  const leave = () => {
-    viewer.pointer.value = null;
+  const leave = () => viewer.pointTo(null);
+  // With a tool a double click is two of its presses.
+  const fit = () => {
+    if (!viewer.tool.value) viewer.fit();
   };
-  const fit = () => viewer.fit();
   const noMenu = (event: Event) => event.preventDefault();
 
   element.addEventListener("wheel", wheel, { passive: false });
   const others = {
     pointerdown: down as (event: Event) => void,
     pointermove: move as (event: Event) => void,
-    pointerup: up,
+    pointerup: up as (event: Event) => void,
     pointercancel: cancel,
     pointerleave: leave,
     dblclick: fit,

@@ -1,5 +1,6 @@
 // What is under the pointer, in words.
 
+import type { Value } from "./code16";
 import { SPECIAL_WORDS } from "./colours";
 import type { Frame, FrameHeader } from "./frame";
 import { type Point, type Scattering, scattering } from "./geometry";
@@ -8,6 +9,10 @@ import { indexAt } from "./viewer";
 export interface Reading {
   column: number;
   row: number;
+  /** Null where the frame has no value. */
+  kind: Value["kind"] | null;
+  /** What stands before the value of several pixels. */
+  before: string;
   value: string;
   scattering: Scattering | null;
 }
@@ -22,11 +27,10 @@ export function numberText(value: number, header: FrameHeader): string {
   return isRounded ? `about ${Number(value.toPrecision(3))}` : String(Number(value.toPrecision(7)));
 }
 
-function valueText(frame: Frame, index: number): string {
-  const value = frame.value(index);
-  const text = value.kind === "number" ? numberText(value.value, frame.header) : SPECIAL_WORDS[value.kind];
-  const { bin } = frame.header;
-  return bin === 1 ? text : `largest of ${bin} × ${bin}: ${text}`;
+/** A number, or why there is none. */
+export function valueText(value: Value | null, header: FrameHeader): string {
+  if (value === null) return "–";
+  return value.kind === "number" ? numberText(value.value, header) : SPECIAL_WORDS[value.kind];
 }
 
 /** Null outside of the image. */
@@ -35,10 +39,15 @@ export function readingAt(frame: Frame, point: Point): Reading | null {
   const [column, row] = [Math.floor(point.x), Math.floor(point.y)];
   if (!(column >= 0 && row >= 0 && column < header.columns && row < header.rows)) return null;
   const index = indexAt(frame, point);
+  const value = index === null ? null : frame.value(index);
+  const before =
+    header.bin === 1 || value === null ? "" : `${header.range ? "mean" : "largest"} of ${header.bin} × ${header.bin}: `;
   return {
     column,
     row,
-    value: index === null ? "–" : valueText(frame, index),
+    kind: value?.kind ?? null,
+    before,
+    value: before + valueText(value, header),
     scattering: header.geometry && scattering(header.geometry, point),
   };
 }

@@ -1,9 +1,10 @@
 // Keeps what is seen, or the pixels as the service has them, in a file of the user.
 
 import { type Api, problemOf } from "../api/client";
+import { fileName } from "../app/format";
 import type { Viewer } from "./viewer";
 
-function offer(content: Blob, name: string): void {
+export function offer(content: Blob, name: string): void {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(content);
   link.download = name;
@@ -15,7 +16,11 @@ function offer(content: Blob, name: string): void {
 function nameOf(viewer: Viewer, ending: string): string | null {
   const header = viewer.header.value;
   if (!header) return null;
-  return `${header.detector}_run${header.run}_image${header.image}.${ending}`.replace(/[^\w.-]/g, "_");
+  const { detector, run, image, file, stack } = header;
+  const from = file ? fileName(file).replace(/(_master)?\.\w+$/, "") : `${detector}_run${run}`;
+  // The pixels are those of the image alone.
+  const images = stack && ending === "png" ? `${stack.by}_of_images${stack.first}-${image}` : `image${image}`;
+  return `${from}_${images}.${ending}`.replace(/[^\w.-]/g, "_");
 }
 
 export function savePicture(viewer: Viewer): void {
@@ -31,9 +36,9 @@ export async function savePixels(api: Api, viewer: Viewer, format: "tiff" | "npy
   const name = nameOf(viewer, format);
   const header = viewer.header.value;
   if (!name || !header) return;
-  const { detector, channel, image } = header;
+  const { image } = header;
   try {
-    offer(await api.pixels(image, format, detector, channel), name);
+    offer(await api.pixels(image, format, { ...header, file: header.file ?? null }), name);
   } catch (error) {
     const { detail, hint } = problemOf(error);
     viewer.note.value = `${name} was not saved: ${detail}${hint ? ` (${hint})` : ""}`;

@@ -100,8 +100,9 @@ export function visibleRegion(view: View, canvas: Size, image: Size, margin: num
   return right > left && bottom > top ? [left, top, right - left, bottom - top] : null;
 }
 
-const PIXELS_LEAST = 4096;
-const PIXELS_MOST = 4194304;
+export const PIXELS_LEAST = 4096;
+/** Most pixels of a frame. */
+export const PIXELS_MOST = 4194304;
 
 /** What to ask the service for: no more dots than the screen has, and exact pixels where one pixel fills one dot. */
 export function wantedFrame(

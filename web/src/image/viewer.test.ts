@@ -1,56 +1,9 @@
 import assert from "node:assert";
 import { test } from "node:test";
-import { signal } from "@preact/signals";
-import type { Connection, FrameRequest, Ring } from "../live/types";
-import { FrameError, type FrameHeader } from "./frame";
+import { CODES, type connection, give, message, shown } from "./fixtures";
+import { FrameError } from "./frame";
 import { readingAt } from "./reading";
-import { Viewer } from "./viewer";
 import { watchWith } from "./watch";
-
-function connection(): Connection & { asked: (FrameRequest | null)[] } {
-  const asked: (FrameRequest | null)[] = [];
-  return {
-    asked,
-    contact: signal({ kind: "connecting" as const }),
-    detectors: signal(null),
-    detector: signal<string | null>("jf"),
-    statistics: signal(null),
-    ring: signal<Ring | null>({ first: 10, last: 20, run: 1 }),
-    events: signal([]),
-    frame: signal(null),
-    noImage: signal(null),
-    useToken() {},
-    forgetToken() {},
-    showDetector() {},
-    watchFrames: (request) => asked.push(request),
-    acknowledge() {},
-  };
-}
-
-function message(changes: Partial<FrameHeader>, codes: number[]): ArrayBuffer {
-  const header = {
-    ...{ sequence: 1, detector: "jf", run: 1, image: 15, rows: 2, columns: 4, region: [0, 0, 4, 2], bin: 1 },
-    ...{ frame_rows: 2, frame_columns: 4, format: "code16", coding: "count", packing: "none", bytes: 16 },
-    ...{ levels: [0, 40], geometry: null, results: {}, ...changes },
-  };
-  let text = JSON.stringify(header);
-  while ((8 + text.length) % 8) text += " ";
-  const bytes = new Uint8Array(8 + text.length + 2 * codes.length);
-  bytes.set([75, 70, 82, 49]);
-  new DataView(bytes.buffer).setUint32(4, text.length, true);
-  bytes.set(new TextEncoder().encode(text), 8);
-  bytes.set(new Uint8Array(Uint16Array.from(codes).buffer), 8 + text.length);
-  return bytes.buffer;
-}
-
-const CODES = [4112, 4113, 4114, 4115, 0, 1, 2, 65535];
-
-function shown(changes: Partial<FrameHeader> = {}, codes = CODES): Viewer {
-  const viewer = new Viewer(connection());
-  viewer.take(message(changes, codes));
-  assert.equal(viewer.decodeWaiting(), changes.sequence ?? 1);
-  return viewer;
-}
 
 test("contrast is set by the first frame and never by later ones", () => {
   const viewer = shown({ levels: null });
@@ -142,4 +95,66 @@ test("the service is asked once for each image, and for parts when the view has 
   assert.equal(asked.length, 2);
   stop();
   assert.equal(asked[2], null);
+});
+
+test("frames of a file are shown while it is open, and no others", () => {
+  const viewer = shown();
+  viewer.openFile("/data/a_master.h5", 3);
+  assert.deepEqual(viewer.request(), {
+    image: 3,
+    hz_max: 10,
+    file: "/data/a_master.h5",
+    region: null,
+    pixels_max: 4096,
+  });
+  give(viewer, { image: 16 });
+  assert.equal(viewer.header.value?.image, 15);
+  give(viewer, { image: 3, run: null, file: "/data/a_master.h5" });
+  assert.deepEqual([viewer.header.value?.image, viewer.header.value?.run], [3, null]);
+  viewer.goTo(99);
+  assert.equal(viewer.source.value, 99);
+  viewer.fileImages.value = 7;
+  viewer.goTo(99);
+  assert.equal(viewer.source.value, 6);
+  viewer.closeFile();
+  assert.deepEqual([viewer.source.value, viewer.fileImages.value], ["latest", null]);
+});
+
+test("another stack is asked for, and sets the contrast once", () => {
+  const viewer = shown();
+  viewer.setContrast({ low: 1, high: 2 });
+  viewer.chooseStack({ by: "sum", images: 5 });
+  assert.deepEqual(viewer.request().stack, { by: "sum", images: 5 });
+  // One that was on its way.
+  give(viewer, { image: 16, levels: [0, 9] });
+  assert.deepEqual(viewer.contrast.value, { low: 1, high: 2 });
+  const stack = { by: "sum" as const, images: 5, first: 13 };
+  give(viewer, { image: 17, levels: [0, 90], stack });
+  assert.deepEqual(viewer.contrast.value, { low: 0, high: 90 });
+  give(viewer, { image: 18, levels: [0, 95], stack: { ...stack, images: 4 } });
+  assert.deepEqual(viewer.contrast.value, { low: 0, high: 90 });
+  viewer.chooseStack({ by: "maximum", images: 1 });
+  assert.equal(viewer.request().stack, undefined);
+});
+
+test("a ring goes through the pointer while that is wanted", () => {
+  const geometry = {
+    origin_mm: [0.2, 0.1, 100] as [number, number, number],
+    fast_mm: [-0.1, 0, 0] as [number, number, number],
+    slow_mm: [0, -0.1, 0] as [number, number, number],
+    wavelength_angstrom: 1,
+  };
+  const viewer = shown({ geometry });
+  viewer.canvas.value = { width: 40, height: 20 };
+  viewer.pointTo({ x: 35, y: 5 });
+  assert.equal(viewer.ringAngstrom.value, null);
+  viewer.toggleRing();
+  const first = viewer.ringAngstrom.value ?? 0;
+  assert.ok(Math.abs(first - 1 / (2 * Math.sin(Math.atan(Math.hypot(0.15, 0.05) / 100) / 2))) < 1e-6 * first);
+  viewer.pointTo({ x: 39, y: 5 });
+  assert.ok((viewer.ringAngstrom.value ?? 0) < first);
+  viewer.pointTo(null);
+  assert.notEqual(viewer.ringAngstrom.value, null);
+  viewer.toggleRing();
+  assert.equal(viewer.ringAngstrom.value, null);
 });

@@ -6,7 +6,7 @@ import type { Viewer } from "./viewer";
 
 const SETTLED_MS = 150;
 
-const sourceOf = ({ image, channel }: FrameRequest) => `${image} ${channel ?? ""}`;
+const sourceOf = ({ image, channel, file, stack }: FrameRequest) => JSON.stringify([image, channel, file, stack]);
 
 /** Follows the viewer until the function that it gives is called. */
 export function watchWith(viewer: Viewer): () => void {

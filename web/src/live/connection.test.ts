@@ -279,3 +279,21 @@ test("says that the page is old when the service comes back as another version",
   newest().welcomes("0.2.0");
   assert.equal(connection.problem.value?.code, "other_version");
 });
+
+test("a service that does not understand the page is tried ever more rarely, and the page says that it is old", () => {
+  const [connection, socket] = begin();
+  let last = socket;
+  for (const pauseMs of [PAUSE_MIN_MS, 2 * PAUSE_MIN_MS, 4 * PAUSE_MIN_MS]) {
+    last.welcomes();
+    last.says({ type: "problem", code: "bad_message", detail: "unknown field", hint: "" });
+    last.onclose?.({ code: 4400 });
+    assert.equal(connection.problem.value?.code, "other_version");
+    mock.timers.tick(pauseMs - 1);
+    assert.equal(newest(), last, "not yet");
+    mock.timers.tick(1);
+    assert.notEqual(newest(), last);
+    last = newest();
+  }
+  last.welcomes();
+  assert.equal(connection.problem.value?.code, "other_version");
+});

@@ -7,6 +7,7 @@ import type {
   DetectorStatistics,
   DetectorStatus,
   FrameRequest,
+  NoImage,
   Problem,
   Ring,
   ServiceEvent,
@@ -74,7 +75,7 @@ export class LiveConnection implements Connection {
   readonly ring = signal<Ring | null>(null);
   readonly events = signal<ServiceEvent[]>([]);
   readonly frame = signal<ArrayBuffer | null>(null);
-  readonly noImage = signal<{ detail: string; hint: string } | null>(null);
+  readonly noImage = signal<NoImage | null>(null);
   /** The last problem of the connection itself, beside the token. */
   readonly problem = signal<Problem | null>(null);
 
@@ -85,6 +86,8 @@ export class LiveConnection implements Connection {
   private open: number[] = [];
   private isWelcome = false;
   private firstVersion: string | null = null;
+  /** False once the service did not understand this page: that stays so until the page is loaded again. */
+  private isUnderstood = true;
   private attempts = 0;
   private pauseMs = PAUSE_MIN_MS;
   private heard = new Date();
@@ -250,9 +253,9 @@ export class LiveConnection implements Connection {
   private welcome({ name, role, version }: Extract<Message, { type: "welcome" }>): void {
     this.isWelcome = true;
     this.attempts = 0;
-    this.pauseMs = PAUSE_MIN_MS;
+    if (this.isUnderstood) this.pauseMs = PAUSE_MIN_MS;
     this.firstVersion ??= version;
-    this.problem.value = version === this.firstVersion ? null : OTHER_VERSION;
+    this.problem.value = version === this.firstVersion && this.isUnderstood ? null : OTHER_VERSION;
     this.contact.value = { kind: "connected", name, role, version };
     this.sendWatch();
   }
@@ -284,7 +287,10 @@ export class LiveConnection implements Connection {
       this.askForToken(REFUSED);
       return;
     }
-    if (code === CLOSED_NOT_UNDERSTOOD) this.problem.value ??= OTHER_VERSION;
+    if (code === CLOSED_NOT_UNDERSTOOD) {
+      this.isUnderstood = false;
+      this.problem.value = OTHER_VERSION;
+    }
     this.lost();
   }
 

@@ -18,6 +18,10 @@ export interface Problem {
 /** Which frames are wanted; the field names are those of docs/live.md. */
 export interface FrameRequest {
   image?: "latest" | "hit" | number;
+  /** The master of a finished file; null: the newest images. */
+  file?: string | null;
+  /** Sum or maximum of the image and those before it. */
+  stack?: { by: "sum" | "maximum"; images: number } | null;
   channel?: string | null;
   region?: [column: number, row: number, columns: number, rows: number] | null;
   pixels_max?: number;
@@ -38,6 +42,13 @@ export type Contact =
   | { kind: "connected"; name: string; role: Role; version: string }
   | { kind: "lost"; since: Date; attempts: number };
 
+/** Why there is no image, or no map. */
+export interface NoImage {
+  title?: string;
+  detail: string;
+  hint: string;
+}
+
 /** The one connection of a tab. */
 export interface Connection {
   readonly contact: Signal<Contact>;
@@ -52,7 +63,7 @@ export interface Connection {
   /** The newest binary message. */
   readonly frame: Signal<ArrayBuffer | null>;
   /** Why there is no frame, if one was asked for that is not there. */
-  readonly noImage: Signal<{ detail: string; hint: string } | null>;
+  readonly noImage: Signal<NoImage | null>;
   useToken(token: string): void;
   forgetToken(): void;
   showDetector(name: string): void;

@@ -55,7 +55,7 @@ impl Teller {
                 ];
                 if let Err(failure) = hooks::run_with("alarms.program", &program, timeout, &about, &more) {
                     let data = json!({ "why": failure.why, "fix": failure.fix });
-                    events.add(Some(&detector), "warning", Severity::Warning, failure.what, data);
+                    events.remark(Some(&detector), Severity::Warning, failure.what, data);
                 }
             }
         };

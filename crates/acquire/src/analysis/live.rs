@@ -4,12 +4,13 @@ use super::indexing::Indexer;
 use super::model::Scorer;
 use super::pixels::Pixels;
 use super::{metadata, tasks};
+use crate::shapes::ShapeBoard;
 use konkordia_analysis::analyser::{Analyser, Results, Tasks};
 use konkordia_analysis::figures::{Decision, Decisions, Figures};
 use konkordia_analysis::geometry::Geometry;
 use konkordia_config::image_metadata::ImageMetadataKeys;
 use konkordia_config::live_analysis::LiveAnalysis;
-use konkordia_config::recipe::Recipe;
+use konkordia_config::recipe::{Recipe, RegionKeys};
 use konkordia_core::experiment::Metadata;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::image_metadata::ImageMetadata;
@@ -20,7 +21,7 @@ use konkordia_core::series::SeriesStart;
 use konkordia_engine::hand_over::{ImageAnalyser, Looked, SeriesAnalysis, Veto};
 use konkordia_engine::plane::PixelPlane;
 use konkordia_engine::series::AnalysisFactory;
-use konkordia_sinks::hdf5::{SeriesFacts, limits_of_series};
+use konkordia_sinks::hdf5::{SeriesFacts, facts_of_series, limits_of_series};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
@@ -61,8 +62,9 @@ impl Prepared {
     }
 }
 
-/// Prepares the analysis of images that have the results `before` already. Their size and type are `None` if the
-/// sender does not announce them: then each thread makes its tables when it gets its first image.
+/// Prepares the analysis of images that have the results `before` already, with the regions `drawn`. Their size and
+/// type are `None` if the sender does not announce them: then each thread makes its tables when it gets its first
+/// image.
 ///
 /// # Errors
 /// The recipe cannot be read, is wrong, or makes no sense for these images.
@@ -70,10 +72,12 @@ pub fn prepare(
     options: &LiveAnalysis,
     announced: (Option<[usize; 2]>, Option<PixelType>),
     before: &[ResultKind],
+    drawn: &[RegionKeys],
     facts_of: FactsOf,
 ) -> Result<Prepared, Failure> {
-    let (recipe, text) = Recipe::load_with_text(&options.recipe)?;
+    let (mut recipe, text) = Recipe::load_with_text(&options.recipe)?;
     let wrong = |why: String| refused(&options.recipe, why);
+    recipe.draw(drawn).map_err(wrong)?;
     // Where the beam meets the detector does not depend on the size of the image.
     let (size, pixel) = (announced.0.unwrap_or([1, 1]), announced.1.unwrap_or(PixelType::Uint16));
     let geometry = Geometry::of_run(size, &facts_of(size, pixel).metadata);
@@ -99,6 +103,11 @@ pub fn prepare(
     let workers = options.workers.unwrap_or(processors.div_ceil(2).max(2));
     let mut analysers: Vec<LiveAnalyser> = (0..workers).map(|_| LiveAnalyser::new(&scene)).collect();
     let (mut notes, mut texts) = (Vec::new(), vec![("analysis_recipe".to_owned(), text)]);
+    if !scene.tasks.regions.is_empty() {
+        // In the order of their results; some may be drawn and not in the recipe.
+        let names: Vec<&String> = scene.tasks.regions.iter().map(|(name, _)| name).collect();
+        texts.push(("analysis_regions".to_owned(), json!(names).to_string()));
+    }
     let mut problem = None;
     if let Some(settings) = &options.indexing {
         for analyser in &mut analysers {
@@ -151,7 +160,7 @@ fn make_all(analysers: &mut [LiveAnalyser], size: [usize; 2], pixel: PixelType) 
     })
 }
 
-/// What is added to the images of each series of a stream.
+/// What is added to each series of a stream and to its images.
 pub struct OfSeries {
     /// How they are analysed, if they are.
     pub options: Option<LiveAnalysis>,
@@ -161,14 +170,18 @@ pub struct OfSeries {
     pub sum_frames: u32,
     /// The facts of the configuration or of the command that armed it.
     pub given: Box<dyn Fn() -> Metadata + Send + Sync>,
+    /// The mask and the regions that people have drawn.
+    pub shapes: Arc<ShapeBoard>,
 }
 
 impl OfSeries {
     /// Prepares a series. What is left out is said in its warnings.
     fn prepare(&self, start: &mut SeriesStart) -> Option<Prepared> {
-        let given = (self.given)();
+        let (given, drawing) = ((self.given)(), self.shapes.drawing());
+        start.user_mask.clone_from(&drawing.mask);
+        start.notes.extend(drawing.note(self.options.is_some()));
         // The goniometer does not depend on the size of the image.
-        let goniometer = SeriesFacts::new(&given, start, [1, 1]).metadata.experiment.goniometer.in_steps_of(self.sum_frames);
+        let goniometer = facts_of_series(&given, start).experiment.goniometer.in_steps_of(self.sum_frames);
         let known = metadata::of(&self.metadata, &goniometer, None).unwrap_or_else(|why| {
             start.warnings.push(why);
             ImageMetadata::default()
@@ -183,7 +196,7 @@ impl OfSeries {
             let size = start.image_size.map(|size| size.map(|edge| usize::try_from(edge).unwrap_or(usize::MAX)));
             let announced = (size, start.element.and_then(|element| element.pixel()));
             let before = known.behind(&start.results);
-            let prepared = prepare(options, announced, &before, Box::new(facts_of));
+            let prepared = prepare(options, announced, &before, &drawing.regions, Box::new(facts_of));
             let warn = |Failure { what, why, .. }| start.warnings.push(format!("images are not analysed: {what}: {why}"));
             prepared.map_err(warn).ok()
         });
@@ -241,12 +254,10 @@ impl LiveAnalyser {
     fn texts(&self) -> Vec<(String, String)> {
         let Some(Made { analyser, .. }) = &self.made else { return Vec::new() };
         let text = |name: &str, value: Value| (format!("analysis_{name}"), value.to_string());
-        let regions: Vec<&String> = analyser.regions().iter().map(|region| &region.name).collect();
-        let regions = (!regions.is_empty()).then(|| text("regions", json!(regions)));
         let axis = analyser.profile_axis().zip(self.scene.tasks.profile_unit());
         let axis = axis.map(|(axis, unit)| [text("profile_axis", json!(axis)), text("profile_unit", json!(unit))]);
         let azimuths = analyser.cake_azimuth_deg().map(|azimuths| text("cake_azimuth_deg", json!(azimuths)));
-        regions.into_iter().chain(axis.into_iter().flatten()).chain(azimuths).collect()
+        axis.into_iter().flatten().chain(azimuths).collect()
     }
 
     /// Makes the tables for images of this size and type. Returns what is left out.

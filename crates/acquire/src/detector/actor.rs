@@ -1,7 +1,7 @@
 //! What all detector actors share: one command at a time, programs of the user with a time limit, arms that are given
 //! up, and the end of the service. What is particular to a kind of detector is in its [`Driver`].
 
-use super::status::{Machine, StatusMessage};
+use super::status::{Machine, StatusMessage, age};
 use super::{Request, STACK_BYTES, SendRequest, TICK};
 use crate::alarms::{Alarms, News};
 use crate::fanout::Fanout;
@@ -121,7 +121,7 @@ impl Base {
             let result = contain(|| hooks::run("on_stop", &program, timeout, &about));
             if let Err(failure) = result.unwrap_or_else(|panic| Err((&panic).into())) {
                 let data = json!({ "why": failure.why, "fix": failure.fix });
-                events.add(Some(&name), "warning", Severity::Warning, failure.what, data);
+                events.remark(Some(&name), Severity::Warning, failure.what, data);
             }
         };
         let _ = Builder::new().name("hook".into()).stack_size(STACK_BYTES).spawn(work);
@@ -132,6 +132,8 @@ impl Base {
 struct Pending {
     ticket: u64,
     verb: Verb,
+    /// Who sent it.
+    by: String,
     reply: Sender<Reply>,
     begun: Instant,
     /// The command counts as failed after this time.
@@ -235,11 +237,6 @@ pub fn spawn<D: Driver>(
     Ok((Box::new(move |request| requests.send(Message::Request(request)).is_ok()), thread))
 }
 
-/// Longest time that an answer to a command may take.
-pub fn patience(settings: &ServiceSettings, config: &DetectorConfig) -> Duration {
-    settings.arm_timeout + 2 * config.hooks.timeout + Duration::from_secs(5)
-}
-
 impl<D: Driver> Actor<D> {
     fn run(mut self) {
         // A panic costs the message that was being handled and the run, but not the actor.
@@ -261,7 +258,7 @@ impl<D: Driver> Actor<D> {
     fn recover(&mut self, panic: &Panic) {
         let failure = Failure::from(panic);
         let data = json!({ "why": failure.why, "fix": failure.fix });
-        self.base.machine.report("warning", Severity::Error, failure.what.clone(), data);
+        self.base.machine.remark(Severity::Error, failure.what.clone(), data);
         let _ = contain(|| self.driver.cancel());
         self.base.machine.apply(Event::Fault, Some(StatusMessage::failure(&failure)));
     }
@@ -329,7 +326,7 @@ impl<D: Driver> Actor<D> {
 
     fn take(&mut self, message: Message<D>) {
         match message {
-            Message::Request(Request::Command(command, reply)) => self.command(command, &reply),
+            Message::Request(Request::Command { command, by, reply }) => self.command(command, by, &reply),
             Message::Request(Request::Shutdown) => self.shut_down(),
             Message::Prepared(ticket, result) => self.prepared(ticket, *result),
             Message::Hooked(ticket, result) => self.hooked(ticket, result),
@@ -341,13 +338,13 @@ impl<D: Driver> Actor<D> {
         self.base.machine.shared.status()
     }
 
-    fn command(&mut self, command: Command, reply: &Sender<Reply>) {
+    fn command(&mut self, command: Command, by: String, reply: &Sender<Reply>) {
         let answer = match command {
             _ if self.going_down.is_some() => Some(Err(self.base.machine.refuse_busy("command", "the service is going down"))),
             Command::Cancel => self.cancel(reply).err().map(Err),
             Command::Stop => Some(self.stop()),
-            Command::Pedestal(request) => Some(self.pedestal(&request)),
-            other => self.begin(other, reply).err().map(Err),
+            Command::Pedestal(request) => Some(self.pedestal(&request, &by)),
+            other => self.begin(other, by, reply).err().map(Err),
         };
         if let Some(answer) = answer {
             let _ = reply.send(answer);
@@ -355,7 +352,7 @@ impl<D: Driver> Actor<D> {
     }
 
     /// Begins a command that takes its time. The answer comes later, unless the command is refused.
-    fn begin(&mut self, command: Command, reply: &Sender<Reply>) -> Result<(), Refusal> {
+    fn begin(&mut self, command: Command, by: String, reply: &Sender<Reply>) -> Result<(), Refusal> {
         let machine = &self.base.machine;
         let (mut verb, request) = match command {
             Command::Arm(request) => (Verb::Arm, request),
@@ -380,7 +377,7 @@ impl<D: Driver> Actor<D> {
         }
         if verb.arms() {
             self.has_ended_for(verb.name())?;
-            return self.prepare(verb, &request, reply);
+            return self.prepare((verb, by), &request, reply);
         }
         if verb == Verb::Start && !is_plain(&request) {
             let refused = Refused {
@@ -389,13 +386,14 @@ impl<D: Driver> Actor<D> {
             };
             return Err(machine.refuse_state("start", refused));
         }
-        self.hook(verb, reply)
+        self.hook(verb, by, reply)
     }
 
     /// Refuses a command while another one is being carried out.
     fn is_free_for(&self, verb: &str) -> Result<(), Refusal> {
         let Some(pending) = &self.pending else { return Ok(()) };
-        let doing = format!("it is carrying out another command ({})", pending.verb.name());
+        let (other, ago) = (pending.verb.name(), age(pending.begun));
+        let doing = format!("it is carrying out another command ({other} by {}, {ago} ago)", pending.by);
         Err(self.base.machine.refuse_busy(verb, &doing))
     }
 
@@ -413,19 +411,22 @@ impl<D: Driver> Actor<D> {
     }
 
     /// Begins to take dark frames.
-    fn pedestal(&mut self, request: &PedestalRequest) -> Reply {
+    fn pedestal(&mut self, request: &PedestalRequest, by: &str) -> Reply {
         const VERB: &str = "take pedestals of";
         self.is_free_for(VERB)?;
         let machine = &self.base.machine;
         machine.may(Event::Arm).map_err(|refused| machine.refuse_state(VERB, refused))?;
         self.has_ended_for(VERB)?;
-        let begun = self.driver.pedestal(&mut self.base, request);
-        begun.map_err(|failure| self.base.machine.refuse(Refusal::of(RefusalCode::BadRequest, &failure)))?;
+        self.base.machine.hold(by, "pedestal");
+        if let Err(failure) = self.driver.pedestal(&mut self.base, request) {
+            self.base.machine.release();
+            return Err(self.base.machine.refuse(Refusal::of(RefusalCode::BadRequest, &failure)));
+        }
         Ok(self.status())
     }
 
     /// Begins an arm.
-    fn prepare(&mut self, verb: Verb, request: &ArmRequest, reply: &Sender<Reply>) -> Result<(), Refusal> {
+    fn prepare(&mut self, (verb, by): (Verb, String), request: &ArmRequest, reply: &Sender<Reply>) -> Result<(), Refusal> {
         let machine = &self.base.machine;
         let refuse = |code, failure: &Failure| machine.refuse(Refusal::of(code, failure));
         let prepared = self.driver.prepare(&self.base, request);
@@ -453,7 +454,7 @@ impl<D: Driver> Actor<D> {
         })?;
         machine.set_message(StatusMessage::info("getting ready"));
         let (begun, limit) = (Instant::now(), self.base.settings.arm_timeout);
-        self.pending = Some(Pending { ticket, verb, reply: reply.clone(), begun, limit });
+        self.pending = Some(Pending { ticket, verb, by, reply: reply.clone(), begun, limit });
         Ok(())
     }
 
@@ -475,22 +476,26 @@ impl<D: Driver> Actor<D> {
                 let _ = pending.reply.send(Err(self.base.machine.refuse_state(pending.verb.name(), refused)));
                 return;
             }
-            (result, _) => result.and_then(|ready| self.driver.launch(&mut self.base, ready)),
+            (result, _) => {
+                self.base.machine.hold(&pending.by, pending.verb.name());
+                result.and_then(|ready| self.driver.launch(&mut self.base, ready))
+            }
         };
         if let Err(failure) = launched {
+            self.base.machine.release();
             self.base.machine.set_message(StatusMessage::failure(&failure));
             let _ = pending.reply.send(Err(self.base.machine.refuse(Refusal::of(RefusalCode::ArmFailed, &failure))));
             return;
         }
         if pending.verb == Verb::Arm {
             let _ = pending.reply.send(Ok(self.status()));
-        } else if let Err(refusal) = self.hook(Verb::Start, &pending.reply) {
+        } else if let Err(refusal) = self.hook(Verb::Start, pending.by, &pending.reply) {
             let _ = pending.reply.send(Err(refusal));
         }
     }
 
     /// Runs the program of a command, or goes on at once if none is configured.
-    fn hook(&mut self, verb: Verb, reply: &Sender<Reply>) -> Result<(), Refusal> {
+    fn hook(&mut self, verb: Verb, by: String, reply: &Sender<Reply>) -> Result<(), Refusal> {
         let hooks = &self.base.config.hooks;
         let (name, program) = match verb {
             Verb::Trigger => ("on_trigger", hooks.on_trigger.clone()),
@@ -500,7 +505,7 @@ impl<D: Driver> Actor<D> {
         let (ticket, timeout, outbox) = (self.tickets, hooks.timeout, self.outbox.clone());
         // The program itself is ended after its timeout.
         let (begun, limit) = (Instant::now(), 2 * timeout + TICK);
-        self.pending = Some(Pending { ticket, verb, reply: reply.clone(), begun, limit });
+        self.pending = Some(Pending { ticket, verb, by, reply: reply.clone(), begun, limit });
         if program.is_empty() {
             self.hooked(ticket, Ok(()));
             return Ok(());
@@ -529,6 +534,7 @@ impl<D: Driver> Actor<D> {
                 Err(refused) => Err(machine.refuse_state(pending.verb.name(), refused)),
                 Ok(action) => {
                     if action == Some(Action::BeginClock) {
+                        machine.hold(&pending.by, pending.verb.name());
                         machine.set_message(StatusMessage::info(format!("run {} waits for its first data", self.base.runs)));
                     }
                     self.carry_out(action);

@@ -109,7 +109,7 @@ impl Bench {
     fn arm(&self, images: u64) -> Option<Reply> {
         let (sender, receiver) = bounded(1);
         let request = Box::new(ArmRequest { images: Some(images), ..ArmRequest::default() });
-        assert!((self.send)(Request::Command(Command::Arm(request), sender)));
+        assert!((self.send)(Request::Command { command: Command::Arm(request), by: "alice".into(), reply: sender }));
         receiver.recv_timeout(Duration::from_secs(60)).ok()
     }
 
@@ -126,9 +126,9 @@ impl Bench {
 
     fn cancel(&self) {
         let (sender, receiver) = bounded(1);
-        assert!((self.send)(Request::Command(Command::Cancel, sender)));
+        assert!((self.send)(Request::Command { command: Command::Cancel, by: "bob".into(), reply: sender }));
         assert!(receiver.recv_timeout(Duration::from_secs(60)).unwrap().is_ok());
-        self.until(DetectorState::Idle);
+        assert_eq!(self.until(DetectorState::Idle).operator, None, "nobody holds what is idle");
     }
 
     fn shut_down(self) {
@@ -149,6 +149,9 @@ fn a_panic_costs_the_command_or_the_run_and_the_next_arm_is_taken() {
         assert!(status.message.contains("a bug in konkordia") && status.hint.is_some(), "{status:?}");
         let status = bench.arm(100).expect("it is answered").expect("it is taken");
         assert_eq!(status.state, DetectorState::Armed);
+        assert_eq!(status.operator.map(|operator| (operator.name, operator.action)), Some(("alice".into(), "arm".into())));
+        let refusal = bench.arm(100).expect("it is answered").unwrap_err();
+        assert!(refusal.why.starts_with("the detector is already armed; armed by alice 0 s ago, at 2"), "{refusal:?}");
         bench.cancel();
     }
     bench.shut_down();

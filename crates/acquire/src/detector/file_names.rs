@@ -142,6 +142,7 @@ fn inside(place: &Place, path: PathBuf) -> Result<PathBuf, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::paths::MissingFolders;
     use std::os::unix::fs::symlink;
 
     #[test]
@@ -156,7 +157,7 @@ mod tests {
         symlink(outside.join("there.h5"), root.join("out.h5")).unwrap();
         symlink(outside.join("new.h5"), root.join("broken.h5")).unwrap();
         symlink("real.h5", root.join("in.h5")).unwrap();
-        let place = Place { root: root.clone(), base: root.clone(), create_folders: false };
+        let place = Place { root: root.clone(), base: root.clone(), missing_folders: MissingFolders::Refuse };
         let at = |name: &str| named(&place, name);
         let absolute = root.join("scan-7.hdf5").display().to_string();
         assert_eq!(at(&absolute).unwrap(), root.join("scan-7.hdf5"));

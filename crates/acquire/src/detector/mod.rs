@@ -3,20 +3,26 @@
 //! [`actor`], then [`udp`] and [`stream`].
 
 pub mod actor;
-mod file_names;
+pub mod file_names;
 pub mod status;
 pub mod stream;
-mod stream_parts;
+pub mod stream_parts;
 pub mod udp;
 mod udp_dark;
-mod udp_parts;
+pub mod udp_parts;
 
+use super::dry_run::{self, Now, packed_bytes};
 use super::handle::{
-    Command, Detector, DetectorStatistics, DetectorStatus, FileEntry, HitRate, ImageRing, Refusal, RefusalCode, Reply, ResultPlot,
+    ArmRequest, Command, Detector, DetectorStatistics, DetectorStatus, DryRun, FileEntry, HitRate, ImageRing, ModulePackets,
+    Refusal, RefusalCode, Reply, ResultPlot, UsedCalibration,
 };
+use crate::shapes::ShapeBoard;
 use crossbeam_channel::{Sender, bounded};
+use konkordia_config::service::DetectorConfig;
+use konkordia_config::settings::ServiceSettings;
 use serde_json::Value;
 use status::Shared;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -31,8 +37,15 @@ const FILE: &str = "file";
 
 /// A request to an actor.
 pub enum Request {
-    /// A command, and where the answer goes.
-    Command(Command, Sender<Reply>),
+    /// A command, who sent it, and where the answer goes.
+    Command {
+        /// What is to be done.
+        command: Command,
+        /// Who sent it.
+        by: String,
+        /// Where the answer goes.
+        reply: Sender<Reply>,
+    },
     /// End the run, then the thread.
     Shutdown,
 }
@@ -46,8 +59,9 @@ pub struct Handle {
     /// Puts a request into the inbox of the actor; false if the actor has ended.
     send: SendRequest,
     ring: Arc<dyn ImageRing>,
-    /// Longest time that an answer may take.
-    patience: Duration,
+    config: Arc<DetectorConfig>,
+    calibration: Option<Arc<UsedCalibration>>,
+    settings: Arc<ServiceSettings>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -57,10 +71,11 @@ impl Handle {
         shared: Arc<Shared>,
         send: SendRequest,
         ring: Arc<dyn ImageRing>,
-        patience: Duration,
+        (config, settings): (Arc<DetectorConfig>, Arc<ServiceSettings>),
         thread: JoinHandle<()>,
     ) -> Self {
-        Self { shared, send, ring, patience, thread: Mutex::new(Some(thread)) }
+        let calibration = UsedCalibration::new(&config).map(Arc::new);
+        Self { shared, send, ring, config, calibration, settings, thread: Mutex::new(Some(thread)) }
     }
 
     /// Asks the actor to end its run and itself.
@@ -106,7 +121,11 @@ impl Detector for Handle {
         self.shared.configuration.clone()
     }
 
-    fn command(&self, command: Command) -> Reply {
+    fn calibration(&self) -> Option<Arc<UsedCalibration>> {
+        self.calibration.clone()
+    }
+
+    fn command(&self, command: Command, by: &str) -> Reply {
         let (sender, receiver) = bounded(1);
         let gone = |why: &str| Refusal {
             code: RefusalCode::Busy,
@@ -115,10 +134,34 @@ impl Detector for Handle {
             fix: "try again; if that does not help, restart the service".into(),
             state: Some(self.shared.status().state),
         };
-        if !(self.send)(Request::Command(command, sender)) {
+        if !(self.send)(Request::Command { command, by: by.into(), reply: sender }) {
             return Err(gone("the service is going down"));
         }
-        receiver.recv_timeout(self.patience).unwrap_or_else(|_| Err(gone("the detector did not answer in time")))
+        // Longer than any answer takes.
+        // Longest time that an answer to a command may take.
+        let patience = self.settings.arm_timeout + 2 * self.config.hooks.timeout + Duration::from_secs(5);
+        receiver.recv_timeout(patience).unwrap_or_else(|_| Err(gone("the detector did not answer in time")))
+    }
+
+    fn dry_run(&self, request: &ArmRequest) -> DryRun {
+        let status = self.shared.status();
+        let detector = Now {
+            config: &self.config,
+            data_root: self.settings.data_root.as_ref(),
+            next_run: status.run + 1,
+            has_run: status.state.has_run(),
+            packed_bytes: packed_bytes(&self.shared.files()),
+            newest_bytes: self.ring.newest_bytes(),
+        };
+        dry_run::of(&detector, request)
+    }
+
+    fn modules(&self) -> Vec<ModulePackets> {
+        self.shared.modules()
+    }
+
+    fn output_folder(&self) -> Option<PathBuf> {
+        Some(self.config.directory().to_path_buf())
     }
 
     fn images(&self) -> Arc<dyn ImageRing> {
@@ -127,5 +170,9 @@ impl Detector for Handle {
 
     fn files(&self) -> Vec<FileEntry> {
         self.shared.files()
+    }
+
+    fn shapes(&self) -> Arc<ShapeBoard> {
+        Arc::clone(&self.shared.shapes)
     }
 }

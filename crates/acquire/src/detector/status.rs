@@ -4,9 +4,12 @@ use crate::alarms::AlarmBoard;
 use crate::alarms::watch::Measured;
 use crate::events::EventLog;
 use crate::fanout::Fanout;
-use crate::handle::{DetectorStatistics, DetectorStatus, FileEntry, PublicState, Refusal, RefusalCode, Severity};
+use crate::handle::{
+    DetectorStatistics, DetectorStatus, FileEntry, ModulePackets, Operator, PublicState, Refusal, RefusalCode, Severity,
+};
 use crate::hit_rate::HitTally;
 use crate::result_history::ResultHistory;
+use crate::shapes::ShapeBoard;
 use crate::spool::{News, Spool};
 use crate::statistics::{Rates, Totals};
 use konkordia_config::service::DetectorConfig;
@@ -17,6 +20,7 @@ use konkordia_core::ledger::ImageLedger;
 use konkordia_core::series::Ended;
 use konkordia_core::state::{Action, Event, Refused, State, next};
 use konkordia_core::text;
+use konkordia_sinks::clock;
 use konkordia_sinks::durable::Durable;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
@@ -125,6 +129,10 @@ impl Look {
 pub trait Live: Send + Sync {
     /// The counters now.
     fn look(&self) -> Look;
+    /// Packets by module, if they are counted by module.
+    fn modules(&self) -> Vec<ModulePackets> {
+        Vec::new()
+    }
 }
 
 /// The counters behind statistics. They share one lock, so that totals never decrease when a run ends.
@@ -133,8 +141,18 @@ struct Account {
     live: Option<Arc<dyn Live>>,
     /// The counters of the last run.
     last: Look,
+    last_modules: Vec<ModulePackets>,
     totals: Totals,
     rates: Rates,
+}
+
+/// What the actor has published.
+struct Published {
+    status: DetectorStatus,
+    /// When its state changed.
+    since: Instant,
+    /// When its operator took the detector.
+    held_since: Instant,
 }
 
 /// Names and counts of what has arrived while there is no run, to be added to the totals.
@@ -148,7 +166,7 @@ pub struct Shared {
     pub configuration: Value,
     /// Preview buffer and consumers.
     pub fanout: Arc<Fanout>,
-    status: Mutex<(DetectorStatus, Instant)>,
+    published: Mutex<Published>,
     account: Mutex<Account>,
     files: Mutex<VecDeque<FileEntry>>,
     spool: OnceLock<Arc<Spool>>,
@@ -160,6 +178,8 @@ pub struct Shared {
     pub result_history: Arc<ResultHistory>,
     /// Its alarms.
     pub alarms: AlarmBoard,
+    /// What people have drawn.
+    pub shapes: Arc<ShapeBoard>,
     /// Set for detectors that also receive while there is no run.
     between: OnceLock<CountBetween>,
 }
@@ -196,12 +216,15 @@ impl Shared {
             state_age_s: 0.0,
             listens: Vec::new(),
             alarms: Vec::new(),
+            operator: None,
+            dark_frames: None,
         };
+        let now = Instant::now();
         Self {
             name: config.name.clone(),
             configuration: config.to_json(),
             fanout,
-            status: Mutex::new((status, Instant::now())),
+            published: Mutex::new(Published { status, since: now, held_since: now }),
             account: Mutex::default(),
             files: Mutex::default(),
             spool: OnceLock::new(),
@@ -209,6 +232,7 @@ impl Shared {
             hits: Arc::default(),
             result_history: Arc::default(),
             alarms: AlarmBoard::default(),
+            shapes: Arc::new(ShapeBoard::open(config)),
             between: OnceLock::new(),
         }
     }
@@ -216,13 +240,16 @@ impl Shared {
     /// The newest snapshot with the current counters.
     pub fn status(&self) -> DetectorStatus {
         // Locked while the counters are read, so that the snapshot and the counters belong to the same run.
-        let status = lock(&self.status);
-        self.completed(status.0.clone(), status.1)
+        let published = lock(&self.published);
+        self.completed(&published)
     }
 
-    fn completed(&self, mut status: DetectorStatus, since: Instant) -> DetectorStatus {
-        let look = self.look();
-        status.state_age_s = since.elapsed().as_secs_f64();
+    fn completed(&self, published: &Published) -> DetectorStatus {
+        let (look, mut status) = (self.look(), published.status.clone());
+        status.state_age_s = published.since.elapsed().as_secs_f64();
+        if let Some(operator) = &mut status.operator {
+            operator.age_s = published.held_since.elapsed().as_secs_f64();
+        }
         status.progress = look.progress();
         status.images_expected = look.expected;
         status.images_committed = look.committed;
@@ -277,6 +304,12 @@ impl Shared {
         }
     }
 
+    /// Packets by module in this run, or in the last one.
+    pub fn modules(&self) -> Vec<ModulePackets> {
+        let account = lock(&self.account);
+        account.live.as_ref().map_or_else(|| account.last_modules.clone(), |live| live.modules())
+    }
+
     /// Sets, once, what is counted while there is no run.
     pub fn count_between(&self, between: impl Fn() -> Vec<(String, u64)> + Send + Sync + 'static) {
         let _ = self.between.set(Box::new(between));
@@ -294,13 +327,14 @@ impl Shared {
         let mut account = lock(&self.account);
         if account.live.is_none() {
             account.last = Look { expected: images, ..Look::default() };
+            account.last_modules.clear();
         }
     }
 
     /// A run has ended; `last` has its final counters.
     pub fn end(&self, last: Look) {
         let mut account = lock(&self.account);
-        account.live = None;
+        account.last_modules = account.live.take().map_or_else(Vec::new, |live| live.modules());
         for (name, value) in &last.totals {
             account.totals.add(name, *value);
         }
@@ -440,17 +474,19 @@ pub struct Machine {
     pub shared: Arc<Shared>,
     /// Where events are reported.
     pub events: EventLog,
+    /// Who armed or started the run, or is about to.
+    operator: Option<(Operator, Instant)>,
 }
 
 impl Machine {
     /// In the state of `shared`.
     pub fn new(shared: Arc<Shared>, events: EventLog) -> Self {
-        Self { shared, events }
+        Self { shared, events, operator: None }
     }
 
     /// The current state.
     pub fn state(&self) -> State {
-        lock(&self.shared.status).0.state
+        lock(&self.shared.published).status.state
     }
 
     /// Whether an event is allowed in the current state.
@@ -485,17 +521,23 @@ impl Machine {
         change: impl FnOnce(&mut DetectorStatus),
     ) -> Result<Option<Action>, Refused> {
         let (transition, changed, text) = {
-            let mut status = lock(&self.shared.status);
-            let transition = next(status.0.state, event)?;
-            let changed = transition.to != status.0.state;
-            change(&mut status.0);
+            let mut published = lock(&self.shared.published);
+            let Published { status, since, .. } = &mut *published;
+            let transition = next(status.state, event)?;
+            let changed = transition.to != status.state;
+            change(status);
             if let Some(status_message) = status_message {
-                status_message.put_into(&mut status.0);
+                status_message.put_into(status);
             }
             if changed {
-                (status.0.state, status.1) = (transition.to, Instant::now());
+                (status.state, *since) = (transition.to, Instant::now());
             }
-            (transition, changed, (status.0.message.clone(), status.0.severity))
+            let text = (status.message.clone(), status.severity);
+            if !transition.to.has_run() {
+                self.operator = None;
+            }
+            self.show_operator(&mut published);
+            (transition, changed, text)
         };
         if changed {
             let PublicState { state, draining } = transition.to.into();
@@ -514,13 +556,43 @@ impl Machine {
 
     /// Changes published fields other than the state.
     pub fn publish(&self, change: impl FnOnce(&mut DetectorStatus)) {
-        change(&mut lock(&self.shared.status).0);
+        change(&mut lock(&self.shared.published).status);
         self.events.wake();
     }
 
     /// Reports an event.
     pub fn report(&self, event: &str, severity: Severity, message: impl Into<String>, data: Value) {
         self.events.add(Some(&self.shared.name), event, severity, message.into(), data);
+    }
+
+    /// Reports something that is nothing but a message.
+    pub fn remark(&self, severity: Severity, message: impl Into<String>, data: Value) {
+        self.events.remark(Some(&self.shared.name), severity, message.into(), data);
+    }
+
+    /// From now on `by` holds the detector; it is shown while there is a run. Who does the same again holds it since
+    /// before.
+    pub fn hold(&mut self, by: &str, action: &str) {
+        let is_same = |(held, _): &(Operator, Instant)| (held.name.as_str(), held.action.as_str()) == (by, action);
+        if !self.operator.as_ref().is_some_and(is_same) {
+            let operator = Operator { name: by.into(), since: clock::now(), age_s: 0.0, action: action.into() };
+            self.operator = Some((operator, Instant::now()));
+        }
+        let mut published = lock(&self.shared.published);
+        if published.status.state.has_run() {
+            self.show_operator(&mut published);
+        }
+    }
+
+    fn show_operator(&self, published: &mut Published) {
+        let Published { status, since, held_since } = published;
+        status.operator = self.operator.as_ref().map(|(operator, _)| operator.clone());
+        *held_since = self.operator.as_ref().map_or(*since, |(_, taken)| *taken);
+    }
+
+    /// Nobody holds the detector: the run that was to begin did not, or its sender has begun it.
+    pub fn release(&mut self) {
+        self.operator = None;
     }
 
     /// Reports the end of a run with its closed files, which are entered in the list.
@@ -558,7 +630,11 @@ impl Machine {
     /// Refuses a command that is not allowed in this state.
     pub fn refuse_state(&self, verb: &str, refused: Refused) -> Refusal {
         let what = format!("cannot {verb} '{}' while it is {}", self.shared.name, self.state().name());
-        let (why, fix) = (refused.why.into(), refused.fix.into());
+        let held = self.operator.as_ref().map_or(String::new(), |(operator, taken)| {
+            let Operator { name, since, action, .. } = operator;
+            format!("; {} by {name} {} ago, at {since}", done(action), age(*taken))
+        });
+        let (why, fix) = (format!("{}{held}", refused.why), refused.fix.into());
         self.refuse(Refusal { code: RefusalCode::WrongState, what, why, fix, state: None })
     }
 
@@ -567,5 +643,23 @@ impl Machine {
         let what = format!("cannot {verb} '{}'", self.shared.name);
         let fix = "wait until that is done, or cancel it".into();
         self.refuse(Refusal { code: RefusalCode::Busy, what, why: doing.into(), fix, state: None })
+    }
+}
+
+/// What somebody has done, for a sentence that goes on with `by`.
+fn done(action: &str) -> &'static str {
+    match action {
+        "arm" => "armed",
+        "start" => "started",
+        _ => "its pedestals are taken",
+    }
+}
+
+/// Time since `when`, for people.
+pub fn age(when: Instant) -> String {
+    match when.elapsed().as_secs() {
+        s @ 0..120 => format!("{s} s"),
+        s @ 120..7200 => format!("{} min", s / 60),
+        s => format!("{} h", s / 3600),
     }
 }

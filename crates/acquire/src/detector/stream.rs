@@ -6,19 +6,19 @@ use super::actor::{self, Base, Driver, Outbox, Preparation};
 use super::file_names::{Namer, main_file};
 use super::status::{Machine, Shared, StatusMessage};
 use super::stream_parts::{
-    ArmParameters, SeriesLive, check_folder, default_parameters, look_of, parameters, place, spec, sum_up, totals_between,
-    upstreams,
+    ArmParameters, SeriesLive, check_file, check_folder, default_parameters, look_of, parameters, place, spec, sum_up,
+    totals_between, upstreams,
 };
 use super::{FILE, Handle};
 use crate::analysis::live;
 use crate::events::EventLog;
-use crate::fanout::{Fanout, Ring};
-use crate::handle::{ArmRequest, FileEntry, Severity};
+use crate::fanout::{Fanout, NumberedRun, Ring};
+use crate::handle::{ArmRequest, FileEntry, FileTotals, Severity};
 use crate::hooks::About;
 use crate::paths::Place;
+use crate::shapes::RunMask;
 use crate::spool::{CurrentRun, Spool, SpooledSink};
 use arc_swap::ArcSwap;
-use konkordia_config::image_metadata::ImageMetadataKeys;
 use konkordia_config::recipe::Recipe;
 use konkordia_config::service::{DetectorConfig, DetectorKindConfig};
 use konkordia_config::settings::ServiceSettings;
@@ -35,7 +35,7 @@ use konkordia_engine::deliver::{self, Reports};
 use konkordia_engine::output_queue::{OutputQueue, OutputQueueSpec, OutputQueues};
 use konkordia_engine::series::{ArmOrder, Notice, Series, SeriesControl, SeriesSpec, Upstream};
 use konkordia_sinks::durable::ToDisk;
-use konkordia_sinks::hdf5::{FileSink, SeriesTarget, SharedState};
+use konkordia_sinks::hdf5::{FileSink, SeriesTarget, SharedState, facts_of_series};
 use serde_json::json;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -74,6 +74,10 @@ pub struct InFile {
     positions: u64,
     /// Positions that are on the disk.
     durable: Option<u64>,
+    /// Bytes of the images as they are packed.
+    bytes: u64,
+    /// Bytes of their pixels.
+    unpacked_bytes: u64,
 }
 
 /// A series that has not ended, or whose files are not closed.
@@ -102,13 +106,11 @@ impl Path {
             // What is wrong in it is said now, and not when the first series begins.
             Recipe::load(&options.recipe)?;
         }
-        if config.analysis.is_some() || config.image_metadata != ImageMetadataKeys::default() {
-            let parameters = Arc::clone(parameters);
-            let given = move || parameters.lock().unwrap_or_else(PoisonError::into_inner).metadata.clone();
-            let (options, metadata) = (config.analysis.clone(), config.image_metadata.clone());
-            let sum_frames = config.transform.sum_frames.unwrap_or(1);
-            spec.analysis = Some(live::OfSeries { options, metadata, sum_frames, given: Box::new(given) }.factory());
-        }
+        let (parameters, shapes) = (Arc::clone(parameters), Arc::clone(&base.machine.shared.shapes));
+        let given = move || parameters.lock().unwrap_or_else(PoisonError::into_inner).metadata.clone();
+        let (options, metadata) = (config.analysis.clone(), config.image_metadata.clone());
+        let sum_frames = config.transform.sum_frames.unwrap_or(1);
+        spec.analysis = Some(live::OfSeries { options, metadata, sum_frames, given: Box::new(given), shapes }.factory());
         let listens: Vec<String> = upstreams.iter().map(|upstream| upstream.source.name()).collect();
         base.machine.publish(|status| status.listens = listens);
         Ok(Self(spec, upstreams))
@@ -180,7 +182,10 @@ impl Reports for FileReports {
         let is_wanted = files.names().main.is_some() || files.unwritten() > 0;
         let unwritten = if is_wanted { end.ledger.images.to_be_written().saturating_sub(files.images()) } else { 0 };
         let (images, positions, durable) = (files.images(), files.positions(), files.durable_end());
-        self.outbox.report(Report::File(FileReport::Closed(InFile { images, unwritten, positions, durable }, why)));
+        // Now, because the next series counts from 0 again.
+        let (bytes, unpacked_bytes) = (files.bytes(), files.unpacked_bytes());
+        let in_file = InFile { images, unwritten, positions, durable, bytes, unpacked_bytes };
+        self.outbox.report(Report::File(FileReport::Closed(in_file, why)));
     }
 
     fn patience(&self) -> Duration {
@@ -197,7 +202,8 @@ pub fn open(config: Arc<DetectorConfig>, settings: Arc<ServiceSettings>, events:
     let fanout = Arc::new(Fanout::open(&config, &settings, &events)?);
     let shared = Arc::new(Shared::new(&config, "stream", Arc::clone(&fanout)));
     Shared::open_spool(&shared, &config, &events)?;
-    let patience = actor::patience(&settings, &config);
+    shared.shapes.report(&events);
+    let checks = (Arc::clone(&config), Arc::clone(&settings));
     let machine = Machine::new(Arc::clone(&shared), events);
     let base = Base { machine, config, settings, fanout: Arc::clone(&fanout), runs: 0 };
     let (send, thread) = actor::spawn(base, |base, outbox| {
@@ -208,7 +214,7 @@ pub fn open(config: Arc<DetectorConfig>, settings: Arc<ServiceSettings>, events:
     })?;
     let runs = Arc::clone(&fanout.series_runs);
     let ring = Ring::new(Arc::clone(&fanout.preview), Box::new(move |start| runs.run_of(start)));
-    Ok(Handle::new(shared, send, Arc::new(ring), patience, thread))
+    Ok(Handle::new(shared, send, Arc::new(ring), checks, thread))
 }
 
 impl Stream {
@@ -314,7 +320,7 @@ impl Stream {
             Notice::Ended(end) => self.ended(base, &end),
             Notice::SourceFailed { source, why, .. } => {
                 let message = format!("the source {source} has failed: {why}");
-                base.machine.report("warning", Severity::Error, message.clone(), json!({ "source": source }));
+                base.machine.remark(Severity::Error, message.clone(), json!({ "source": source }));
                 let hint = Some("check the network or the folder, then restart the service".to_string());
                 base.machine.apply(Event::Fault, Some(StatusMessage { message, severity: Severity::Error, hint }));
             }
@@ -324,15 +330,11 @@ impl Stream {
                 let why = "every connection takes a file descriptor, and files and HTTP need some";
                 let fix = "find out who connects (`ss -tn`): a port scanner, or a sender that never closes its sockets?";
                 let data = json!({ "source": source, "refused": refused, "why": why, "fix": fix });
-                base.machine.report("warning", Severity::Warning, message, data);
+                base.machine.remark(Severity::Warning, message, data);
             }
             Notice::Refused { upstream, why } => {
-                base.machine.report(
-                    "warning",
-                    Severity::Warning,
-                    format!("messages of upstream {upstream} are refused: {why}"),
-                    json!({}),
-                );
+                let message = format!("messages of upstream {upstream} are refused: {why}");
+                base.machine.remark(Severity::Warning, message, json!({}));
             }
         }
     }
@@ -360,7 +362,7 @@ impl Stream {
             self.set_parameters(default_parameters(&base.config, &self.config));
         }
         let data = json!({ "run": base.runs, "why": why, "fix": hint });
-        base.machine.report("warning", Severity::Error, why.to_string(), data);
+        base.machine.remark(Severity::Error, why.to_string(), data);
         let status_message = StatusMessage { message: why.to_string(), severity: Severity::Error, hint: Some(hint) };
         base.machine.apply(Event::Fault, Some(status_message));
     }
@@ -368,9 +370,12 @@ impl Stream {
     fn started(&mut self, base: &mut Base, start: &Arc<SeriesStart>) {
         if self.armed.take().is_none() {
             base.runs += 1;
+            base.machine.release();
         }
         let (run, parameters) = (base.runs, self.next_parameters());
-        base.fanout.series_runs.enter(start, run);
+        let facts = Some(Arc::new(facts_of_series(&parameters.metadata, start)));
+        base.fanout.series_runs.enter(start, NumberedRun { run, facts });
+        base.machine.shared.shapes.begin(RunMask::of_series(start));
         let machine = &mut base.machine;
         let meter = start.meter.clone();
         self.open.push_back(Open {
@@ -394,7 +399,7 @@ impl Stream {
         };
         let message = format!("run {run} has begun (series {})", start.series);
         for warning in &start.warnings {
-            machine.report("warning", Severity::Warning, warning.clone(), json!({ "run": run }));
+            machine.remark(Severity::Warning, warning.clone(), json!({ "run": run }));
         }
         let data = json!({ "run": run, "series": start.series, "unique_id": start.unique_id, "filename": start.filename });
         machine.report("run_started", Severity::Info, message.clone(), data);
@@ -416,13 +421,13 @@ impl Stream {
                     Self::opened(base, open.run, &file);
                 }
                 Some(FileReport::Failed(error)) => {
-                    // A file that could not be created is not listed.
+                    // A file that could not be created is not listed under its name, which may be that of another run.
                     if self.files.images() == 0 && open.file.take().is_some() {
                         base.machine.shared.forget_file(open.run);
                         base.machine.publish(|status| status.file = None);
                     }
                     let data = json!({ "run": open.run, "why": error.why, "fix": error.fix });
-                    base.machine.report("warning", Severity::Error, error.what.clone(), data);
+                    base.machine.remark(Severity::Error, error.what.clone(), data);
                     // Consumers still get the images; the status says at once that they are not written.
                     let message = format!("run {}: {}: {}", open.run, error.what, error.why);
                     base.machine.set_message(StatusMessage { message, severity: Severity::Error, hint: Some(error.fix.clone()) });
@@ -433,7 +438,7 @@ impl Stream {
                     if let (Some(why), None) = (why, &open.error) {
                         let message = format!("run {}: images are not in its file: {why}", open.run);
                         let data = json!({ "run": open.run, "images": in_file.unwritten, "why": why });
-                        base.machine.report("warning", Severity::Warning, message, data);
+                        base.machine.remark(Severity::Warning, message, data);
                     }
                 }
             }
@@ -496,13 +501,23 @@ impl Stream {
             let entry = open.file.as_ref().map(|file| {
                 let images = &end.ledger.images;
                 let is_complete = images.is_success() && images.expected > 0 && in_file.unwritten == 0;
-                let bytes = if self.open.is_empty() { self.files.bytes() } else { 0 };
                 let writing = FileEntry::writing(&base.config.name, open.run, file);
-                writing.closed(failed, is_complete, (in_file.positions, bytes), ended)
+                let InFile { positions, bytes, unpacked_bytes, .. } = in_file;
+                let images_expected = Some(images.expected);
+                writing.closed(
+                    failed,
+                    is_complete,
+                    FileTotals { images: positions, images_expected, bytes, unpacked_bytes },
+                    ended,
+                )
             });
+            if let (None, Some(error)) = (&entry, &open.error) {
+                let problem = format!("{}: {}", error.what, error.why);
+                machine.shared.enter_file(FileEntry::not_made(&base.config.name, open.run, problem, ended));
+            }
             let mut look = look_of(end).with_analysis(&open.analysis);
             if let Some(warning) = open.analysis.warning() {
-                machine.report("warning", Severity::Warning, format!("run {}: {warning}", open.run), json!({ "run": open.run }));
+                machine.remark(Severity::Warning, format!("run {}: {warning}", open.run), json!({ "run": open.run }));
             }
             look.file_has(in_file.images, in_file.unwritten, in_file.durable);
             machine.report_end(open.run, ended, entry, &look.ledger, &status_message);
@@ -553,20 +568,12 @@ impl Driver for Stream {
             images: parameters.images,
             file: file.as_ref().map(|file| file.display().to_string()),
         };
-        let directory = self.config.directory.clone();
-        // Files of the MAX IV layout are continued.
-        let refuses = self.config.append_dataset.is_none() && self.config.overwrite == konkordia_sinks::hdf5::Overwrite::Refuse;
+        let config = Arc::clone(&self.config);
         let check = move || {
             if parameters.write {
-                check_folder(parameters.target.as_ref().map_or(&directory, |target| &target.directory))?;
+                check_folder(parameters.target.as_ref().map_or(&config.directory, |target| &target.directory))?;
             }
-            match file.filter(|file| refuses && file.exists()) {
-                None => Ok(parameters),
-                Some(file) => {
-                    let fix = "choose another prefix, move the old files, or set output.overwrite = \"replace\"";
-                    Err(Failure::new(Exit::Io, format!("cannot create: {}", file.display()), "the file exists", fix))
-                }
-            }
+            file.as_deref().map_or(Ok(()), |file| check_file(&config, file)).map(|()| parameters)
         };
         Ok((about, Box::new(check)))
     }
@@ -586,7 +593,7 @@ impl Driver for Stream {
         let run = base.runs;
         base.machine.shared.expect(images_requested);
         for note in konkordia_config::xds::stream_notes(&self.config) {
-            base.machine.report("warning", Severity::Warning, note, json!({ "run": run }));
+            base.machine.remark(Severity::Warning, note, json!({ "run": run }));
         }
         let status_message = StatusMessage::info(format!("armed for {images}"));
         base.machine

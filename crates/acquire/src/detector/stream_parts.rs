@@ -3,7 +3,7 @@
 use super::status::{Live, Look, StatusMessage, image_totals, not_complete, totals_of};
 use crate::handle::{ArmRequest, Severity};
 use crate::machine;
-use crate::paths::{Place, Target};
+use crate::paths::{MissingFolders, Place, Target};
 use crate::transform;
 use konkordia_config::overrides;
 use konkordia_config::service::DetectorConfig;
@@ -19,7 +19,7 @@ use konkordia_core::text;
 use konkordia_engine::output_queue::OutputQueue;
 use konkordia_engine::series::protocols::{decoder_with, with_chip_gaps};
 use konkordia_engine::series::{Join, SeriesControl, SeriesSpec, Upstream};
-use konkordia_sinks::hdf5::{Metadata, SharedState};
+use konkordia_sinks::hdf5::{Metadata, Overwrite, SharedState};
 use konkordia_sources::directory::{DirectorySource, DirectorySpec};
 use konkordia_sources::zmq::{ZmqKind, ZmqSource, ZmqSourceSpec, context};
 use konkordia_wire::message::DecoderOptions;
@@ -48,7 +48,7 @@ pub struct ArmParameters {
 /// Where files may lie.
 pub fn place(base: &DetectorConfig, config: &StreamConfig, data_root: Option<&PathBuf>) -> Place {
     let root = data_root.unwrap_or(&config.directory).clone();
-    Place { root, base: config.directory.clone(), create_folders: base.create_folders }
+    Place { root, base: config.directory.clone(), missing_folders: MissingFolders::of(base.create_folders) }
 }
 
 /// The arm parameters of a command, checked.
@@ -212,6 +212,7 @@ impl Live for SeriesLive {
             ("committed_hz", progress.images_committed),
             ("committed_bytes_per_s", progress.committed_bytes),
             ("written_hz", look.written),
+            ("written_bytes_per_s", if self.write { self.files.bytes() } else { 0 }),
         ];
         look.with_analysis(&self.analysis)
     }
@@ -312,6 +313,17 @@ pub fn sum_up(
     }
     let failed = end.ended == Ended::Failed;
     (StatusMessage { message, severity: if failed { Severity::Error } else { severity }, hint: None }, failed)
+}
+
+/// Checks that a file may be created, as it is before the first image.
+pub fn check_file(config: &StreamConfig, file: &Path) -> Result<(), Failure> {
+    // Files of the MAX IV layout are continued.
+    let refuses = config.append_dataset.is_none() && config.overwrite == Overwrite::Refuse;
+    if !refuses || !file.exists() {
+        return Ok(());
+    }
+    let fix = "choose another prefix, move the old files, or set output.overwrite = \"replace\"";
+    Err(Failure::new(Exit::Io, format!("cannot create: {}", file.display()), "the file exists", fix))
 }
 
 /// Checks that there is space for a file, as far as that is possible before the first image.

@@ -8,9 +8,9 @@ use super::Handle;
 use super::actor::{self, Base, Driver, Outbox, Preparation};
 use super::status::{Live, Machine, Shared, StatusMessage};
 use super::udp_dark::{Dark, DarkEnd};
-use super::udp_parts::{ArmedSources, Closing, Finished, Ready, Reason, broken_off, discard, finish, parameters, ready};
+use super::udp_parts::{ArmedSources, Closing, Finished, Ready, Reason, broken_off, discard, finish, parameters, place, ready};
 use crate::events::EventLog;
-use crate::fanout::{Fanout, Ring};
+use crate::fanout::{Fanout, NumberedRun, Ring};
 use crate::handle::{ArmRequest, FileEntry, PedestalRequest, Severity};
 use crate::hooks::About;
 use crate::run::arm::Prepared;
@@ -19,7 +19,7 @@ use crate::run::setup::SetupReporter;
 use konkordia_calibration::guard::Note;
 use konkordia_config::Config;
 use konkordia_config::archive_copy::ArchiveCopy;
-use konkordia_config::service::DetectorConfig;
+use konkordia_config::service::{DetectorConfig, DetectorKindConfig};
 use konkordia_config::settings::ServiceSettings;
 use konkordia_core::backend::{Backend, Receive};
 use konkordia_core::failure::{Exit, Failure};
@@ -102,12 +102,13 @@ pub fn open(config: Arc<DetectorConfig>, settings: Arc<ServiceSettings>, events:
     let fanout = Arc::new(Fanout::open(&config, &settings, &events)?);
     let shared = Arc::new(Shared::new(&config, "udp", Arc::clone(&fanout)));
     Shared::open_spool(&shared, &config, &events)?;
-    let ring = Ring::new(Arc::clone(&fanout.preview), Box::new(|start| Some(start.series)));
-    let patience = actor::patience(&settings, &config);
+    shared.shapes.report(&events);
+    let ring = Ring::new(Arc::clone(&fanout.preview), Box::new(|start| Some(NumberedRun { run: start.series, facts: None })));
+    let checks = (Arc::clone(&config), Arc::clone(&settings));
     let machine = Machine::new(Arc::clone(&shared), events);
     let base = Base { machine, config, settings, fanout, runs: 0 };
     let (send, thread) = actor::spawn(base, |_, outbox| Ok(Udp { outbox, current: None, dark: None, stragglers: None }))?;
-    Ok(Handle::new(shared, send, Arc::new(ring), patience, thread))
+    Ok(Handle::new(shared, send, Arc::new(ring), checks, thread))
 }
 
 impl Driver for Udp {
@@ -116,15 +117,20 @@ impl Driver for Udp {
 
     fn prepare(&self, base: &Base, request: &ArmRequest) -> Result<(About, Preparation<Ready>), Failure> {
         let (run, fanout, spool) = (base.runs + 1, Arc::clone(&base.fanout), base.machine.shared.spool().cloned());
-        let parameters = parameters(&base.config, base.settings.data_root.as_ref(), run, request)?;
+        let drawing = base.machine.shared.shapes.drawing();
+        let DetectorKindConfig::Udp(own) = &base.config.kind else {
+            return Err(Failure::new(Exit::Bug, "a stream has no run over UDP", "", "please report this"));
+        };
+        let place = place(&base.config, own, base.settings.data_root.as_ref());
+        let parameters = parameters(&base.config, (&place, own), run, request)?;
         let about =
             About { detector: base.config.name.clone(), run, images: parameters.config.images, file: parameters.master() };
         let (events, detector) = (base.machine.events.clone(), base.config.name.clone());
         let note = move || -> Note {
             let (events, detector) = (events.clone(), detector.clone());
-            Box::new(move |note| events.add(Some(&detector), "warning", Severity::Warning, note.into(), json!({ "run": run })))
+            Box::new(move |note| events.remark(Some(&detector), Severity::Warning, note.into(), json!({ "run": run })))
         };
-        Ok((about, Box::new(move || ready(parameters, &fanout, spool.as_ref(), run, &note))))
+        Ok((about, Box::new(move || ready(parameters, &fanout, spool.as_ref(), &drawing, run, &note))))
     }
 
     fn discard(ready: Ready) {
@@ -133,7 +139,7 @@ impl Driver for Udp {
 
     fn launch(&mut self, base: &mut Base, ready: Ready) -> Result<(), Failure> {
         let Ready { prepared, parameters, sources, live } = ready;
-        let Prepared { armed, opened, plan, notes, .. } = prepared;
+        let Prepared { armed, opened, plan, mask, notes, .. } = prepared;
         let run = base.runs + 1;
         let control = armed.control();
         if let (Some(frames), FirstFrame::Auto) = (self.stragglers.clone(), plan.first_frame) {
@@ -194,6 +200,7 @@ impl Driver for Udp {
         base.runs = run;
         let early = current.sources.wait_until_drained(current.names.len());
         base.machine.shared.begin(of_actor);
+        base.machine.shared.shapes.begin(mask);
         announce(base, &current, &notes, early, &through);
         self.current = Some(current);
         Ok(())
@@ -309,12 +316,12 @@ fn announce(base: &mut Base, current: &Current, notes: &[String], early: u64, th
         machine.shared.enter_file(FileEntry::writing(&base.config.name, run, file));
     }
     for note in notes {
-        machine.report("warning", Severity::Warning, note.clone(), json!({ "run": run }));
+        machine.remark(Severity::Warning, note.clone(), json!({ "run": run }));
     }
     if early > 0 {
         let message =
             format!("{early} packets that came before run {run} was armed were left out: is the detector still sending?");
-        machine.report("warning", Severity::Warning, message, json!({ "run": run, "packets": early }));
+        machine.remark(Severity::Warning, message, json!({ "run": run, "packets": early }));
     }
     let images = current.images.map_or("images until stopped".into(), |n| format!("{} images", konkordia_core::text::count(n)));
     machine.apply(Event::Arm, Some(StatusMessage::info(format!("armed for {images}{through}"))));
@@ -349,11 +356,11 @@ impl Udp {
         let machine = &mut base.machine;
         current.report_setup(machine, &findings);
         if let Some(warning) = analysis {
-            machine.report("warning", Severity::Warning, format!("run {run}: {warning}"), json!({ "run": run }));
+            machine.remark(Severity::Warning, format!("run {run}: {warning}"), json!({ "run": run }));
         }
-        let entry = file.map(|(master, images, bytes)| {
+        let entry = file.map(|(master, totals)| {
             let writing = FileEntry::writing(&base.config.name, run, &master.display().to_string());
-            writing.closed(failed, is_complete, (images, bytes), ended)
+            writing.closed(failed, is_complete, totals, ended)
         });
         if entry.is_none() {
             machine.shared.forget_file(run);

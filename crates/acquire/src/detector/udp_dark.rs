@@ -3,10 +3,10 @@
 
 use super::actor::Base;
 use super::status::{Live, Look, StatusMessage};
+use super::udp_parts::place;
 use crate::dark::{DarkOptions, Listener, StageChoice, frames_of_stage, from_detector};
-use crate::handle::{PedestalRequest, Severity};
+use crate::handle::{DarkFrames, PedestalRequest, Severity};
 use crate::hooks::About;
-use crate::paths::Place;
 use crate::stopper::Stopper;
 use konkordia_calibration::dark::store::Target;
 use konkordia_calibration::dark::{Made, MakeOptions, make};
@@ -17,6 +17,7 @@ use konkordia_core::failure::{Exit, Failure, reason};
 use konkordia_core::state::{Event, State};
 use konkordia_core::text;
 use konkordia_engine::contain::contain;
+use konkordia_sinks::hdf5::calibration::GainStage;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -42,6 +43,7 @@ pub struct DarkFile {
 pub struct Dark {
     run: u64,
     stopper: Stopper,
+    options: DarkOptions,
     frames: u64,
 }
 
@@ -87,10 +89,12 @@ impl Dark {
         spawned.map_err(|e| Failure::new(Exit::Io, "cannot start a thread for the run", reason(&e), "end other programs"))?;
         base.runs = run;
         base.machine.shared.begin(taking);
-        base.machine.publish(|status| (status.run, status.file, status.ended) = (run, None, None));
+        let dark_frames = Some(dark_frames(&options, &stopper));
+        base.machine
+            .publish(|status| (status.run, status.file, status.ended, status.dark_frames) = (run, None, None, dark_frames));
         let status_message = StatusMessage::info(format!("run {run} waits for {} dark frames", text::count(frames)));
         base.machine.apply(Event::Arm, Some(status_message));
-        Ok(Self { run, stopper, frames })
+        Ok(Self { run, stopper, options, frames })
     }
 
     /// The number of the run.
@@ -111,6 +115,8 @@ impl Dark {
         }
         let status_message =
             StatusMessage::info(format!("run {}: {} of {} dark frames", self.run, text::count(frames), text::count(self.frames)));
+        let dark_frames = Some(dark_frames(&self.options, &self.stopper));
+        base.machine.publish(|status| status.dark_frames = dark_frames);
         match base.machine.state() {
             State::Armed => {
                 base.machine.apply(Event::Data, Some(status_message));
@@ -139,7 +145,7 @@ impl Dark {
                 ("failed", Event::Fault, StatusMessage::failure(&failure), data)
             }
         };
-        machine.publish(|status| status.ended = Some(ended.into()));
+        machine.publish(|status| (status.ended, status.dark_frames) = (Some(ended.into()), None));
         machine.report(
             "pedestal",
             status_message.severity,
@@ -152,6 +158,18 @@ impl Dark {
             base.run_on_stop(About { detector: base.config.name.clone(), run, ..About::default() });
         }
     }
+}
+
+/// Frames of each stage so far.
+fn dark_frames(options: &DarkOptions, stopper: &Stopper) -> Vec<DarkFrames> {
+    let came = stopper.images_of_runs();
+    let stages = options.stage.wanted().into_iter().enumerate();
+    let of_stage = |(place, stage): (usize, Option<GainStage>)| DarkFrames {
+        stage: stage.map_or("auto", GainStage::name).into(),
+        frames: came.get(place).copied().unwrap_or(0),
+        expected: frames_of_stage(options),
+    };
+    stages.map(of_stage).collect()
 }
 
 impl DarkFile {
@@ -214,9 +232,7 @@ fn arguments(base: &Base, request: &PedestalRequest) -> Result<(DarkOptions, Pat
 /// The calibration file for the pedestals.
 fn file(base: &Base, own: &Config, request: &PedestalRequest) -> Result<PathBuf, Failure> {
     if let Some(name) = &request.file {
-        let root = base.settings.data_root.as_ref().unwrap_or(&own.directory).clone();
-        let place = Place { root, base: own.directory.clone(), create_folders: base.config.create_folders };
-        let target = place.target(name)?;
+        let target = place(&base.config, own, base.settings.data_root.as_ref()).target(name)?;
         return Ok(target.directory.join(format!("{}.h5", target.prefix)));
     }
     let configured = own.calibration.as_ref().filter(|files| files.kind == CalibrationKind::Konkordia);

@@ -3,17 +3,18 @@
 
 use super::status::{Live, Look, StatusMessage, image_totals, not_complete, totals_of};
 use crate::fanout::Fanout;
-use crate::handle::{ArmRequest, Severity};
-use crate::paths::Place;
+use crate::handle::{ArmRequest, FileTotals, ModulePackets, Severity};
+use crate::paths::{MissingFolders, Place};
 use crate::readiness::{self, Demand};
 use crate::run::arm::{Additions, Ports, Prepared, prepare_with};
 use crate::run::opened::{ClosingLedger, Opened};
 use crate::run::raw_copy::RawCopy;
 use crate::run::report::Report;
 use crate::run::{angles, exit_of};
+use crate::shapes::Drawing;
 use crate::spool::Spool;
 use konkordia_calibration::guard::Note;
-use konkordia_config::service::{DetectorConfig, DetectorKindConfig};
+use konkordia_config::service::DetectorConfig;
 use konkordia_config::{Config, overrides};
 use konkordia_core::array::Element;
 use konkordia_core::experiment::Experiment;
@@ -133,9 +134,26 @@ pub struct UdpLive {
     files: RunFiles,
     raw_copy: Option<RawCopy>,
     writes: bool,
+    streams_per_module: usize,
 }
 
 impl Live for UdpLive {
+    fn modules(&self) -> Vec<ModulePackets> {
+        let by_stream = self.control.by_stream();
+        let one = |(module, streams): (usize, &[(StreamLedger, u64)])| {
+            let sum = |count: fn(&StreamLedger) -> u64| streams.iter().map(|(ledger, _)| count(ledger)).sum();
+            ModulePackets {
+                module,
+                received_packets: sum(|ledger| ledger.received),
+                lost_packets: streams.iter().map(|(_, lost)| lost).sum(),
+                kernel_dropped_packets: sum(|ledger| ledger.kernel_dropped),
+                no_slot_packets: sum(|ledger| ledger.no_slot),
+                late_packets: sum(|ledger| ledger.late),
+            }
+        };
+        by_stream.chunks(self.streams_per_module).enumerate().map(one).collect()
+    }
+
     fn look(&self) -> Look {
         let p = self.control.progress();
         let [lost, complete, partial, discarded, _] = p.images_by_status;
@@ -172,6 +190,7 @@ impl Live for UdpLive {
                 ("received_hz", p.images_seen),
                 ("committed_hz", p.images_committed),
                 ("written_hz", written),
+                ("written_bytes_per_s", if self.writes { self.files.shared().bytes() } else { 0 }),
             ],
             totals,
         }
@@ -198,17 +217,20 @@ impl ArmParameters {
     }
 }
 
+/// Where files may lie.
+pub fn place(base: &DetectorConfig, config: &Config, data_root: Option<&PathBuf>) -> Place {
+    let root = data_root.unwrap_or(&config.directory).clone();
+    Place { root, base: config.directory.clone(), missing_folders: MissingFolders::of(base.create_folders) }
+}
+
 /// The configuration of this run, from the parameters of a command.
 pub fn parameters(
     base: &DetectorConfig,
-    data_root: Option<&PathBuf>,
+    (place, own): (&Place, &Config),
     run: u64,
     request: &ArmRequest,
 ) -> Result<ArmParameters, Failure> {
-    let DetectorKindConfig::Udp(own) = &base.kind else {
-        return Err(Failure::new(Exit::Bug, "a stream has no run over UDP", "", "please report this"));
-    };
-    let mut config = Config::clone(own);
+    let mut config = own.clone();
     match request.images {
         None => {}
         Some(0) => config.images = None,
@@ -223,8 +245,6 @@ pub fn parameters(
     config.given.clone_from(&request.metadata);
     let write = request.write.unwrap_or(base.write);
     if write {
-        let root = data_root.unwrap_or(&own.directory).clone();
-        let place = Place { root, base: own.directory.clone(), create_folders: base.create_folders };
         let target = match &request.prefix {
             Some(name) => place.target(name)?,
             None => place.numbered(&own.prefix, run, own.overwrite)?.1,
@@ -281,6 +301,7 @@ pub fn ready(
     parameters: ArmParameters,
     fanout: &Fanout,
     spool: Option<&Arc<Spool>>,
+    drawing: &Drawing,
     run: u64,
     note: &dyn Fn() -> Note,
 ) -> Result<Ready, Failure> {
@@ -307,6 +328,7 @@ pub fn ready(
     let additions = Additions {
         write: parameters.write,
         spool,
+        drawing: Some(drawing),
         disk: parameters.write.then_some(&disk as _),
         note,
         consumers: &consumers,
@@ -316,7 +338,8 @@ pub fn ready(
     prepared.notes.splice(0..0, parameters.notes.iter().cloned());
     let (control, plan) = (prepared.armed.control(), Arc::clone(&prepared.plan));
     let (files, raw_copy) = (prepared.opened.files.clone(), prepared.opened.raw_copy.clone());
-    let live = UdpLive { control, plan: Arc::clone(&plan), files, raw_copy, writes: parameters.write };
+    let streams_per_module = (plan.streams() / (config.modules as usize).max(1)).max(1);
+    let live = UdpLive { control, plan: Arc::clone(&plan), files, raw_copy, writes: parameters.write, streams_per_module };
     Ok(Ready { prepared, parameters, sources, live: Arc::new(live) })
 }
 
@@ -351,8 +374,8 @@ pub struct Finished {
     pub status_message: StatusMessage,
     /// The detector is in error.
     pub failed: bool,
-    /// Master file, number of positions and bytes of the packed pixels, if there is a file.
-    pub file: Option<(PathBuf, u64, u64)>,
+    /// Master file and what is in it, if there is a file.
+    pub file: Option<(PathBuf, FileTotals)>,
     /// Every image is complete and in the file.
     pub is_complete: bool,
     /// What was wrong with the set-up.
@@ -410,7 +433,10 @@ pub fn finish(closing: &Closing, outcome: &RunOutcome, images_seen: u64, reason:
     }
     let report = Report::new(&closing.config, &names, outcome, file);
     let report = report.with_receiving(&closing.opened.receiving).with_host(host).with_stray(closing.stray, outcome);
-    let mut kept = report.file().map(|file| (file.master.clone(), file.images, file.chunk_bytes));
+    let mut kept = report.file().map(|file| {
+        let (images_expected, unpacked_bytes) = (closing.config.images, closing.opened.files.shared().unpacked_bytes());
+        (file.master.clone(), FileTotals { images: file.images, images_expected, bytes: file.chunk_bytes, unpacked_bytes })
+    });
     if is_nothing && failure.is_none() {
         report.file().into_iter().for_each(remove);
         kept = None;
@@ -450,7 +476,7 @@ pub fn broken_off(closing: &Closing, mut look: Look, panic: &Panic) -> Finished 
         ended: "program error",
         status_message: StatusMessage::failure(&panic.into()),
         failed: true,
-        file: closing.writes.then_some((master, look.written, 0)),
+        file: closing.writes.then_some((master, FileTotals { images: look.written, ..FileTotals::default() })),
         is_complete: false,
         findings: Vec::new(),
         analysis: None,

@@ -9,6 +9,7 @@ use super::handle::{ConsumerStatistics, ImageRing, RingImage};
 use consumer::ConsumerEvents;
 use konkordia_config::service::{ConsumerSettings, DetectorConfig};
 use konkordia_config::settings::ServiceSettings;
+use konkordia_core::experiment::Metadata;
 use konkordia_core::failure::{Exit, Failure, reason};
 use konkordia_core::ports::ServiceLevel;
 use konkordia_core::results::ImageResults;
@@ -26,8 +27,17 @@ use std::time::{Duration, Instant};
 /// Messages that may wait inside libzmq for each receiver. The queue that counts is our own.
 const SOCKET_QUEUE: i32 = 4;
 
-/// The run that a series is; `None` until the detector has numbered it.
-pub type RunOf = Box<dyn Fn(&Arc<SeriesStart>) -> Option<u64> + Send + Sync>;
+/// The run that a series is, and its facts where its start does not say all; `None` until the detector has numbered it.
+pub type RunOf = Box<dyn Fn(&Arc<SeriesStart>) -> Option<NumberedRun> + Send + Sync>;
+
+/// A run that the detector has numbered.
+#[derive(Clone)]
+pub struct NumberedRun {
+    /// Its number.
+    pub run: u64,
+    /// Its facts, with those of the configuration.
+    pub facts: Option<Arc<Metadata>>,
+}
 
 /// The preview buffer as HTTP sees it.
 pub struct Ring {
@@ -45,7 +55,8 @@ impl Ring {
 impl ImageRing for Ring {
     fn get(&self, number: Option<u64>, asked: Instant) -> Option<RingImage> {
         let planes = self.preview.look(number, asked)?;
-        Some(RingImage { run: (self.run_of)(planes.start()), planes })
+        let (run, facts) = (self.run_of)(planes.start()).map_or((None, None), |known| (Some(known.run), known.facts));
+        Some(RingImage { planes, run, facts })
     }
 
     fn newest_bytes(&self) -> Option<(u64, u64)> {
@@ -61,7 +72,7 @@ impl ImageRing for Ring {
     }
 
     fn numbers(&self) -> (Vec<u64>, Option<u64>) {
-        (self.preview.numbers(), self.preview.series().and_then(|start| (self.run_of)(&start)))
+        (self.preview.numbers(), self.preview.series().and_then(|start| (self.run_of)(&start)).map(|known| known.run))
     }
 
     fn age(&self, number: u64) -> Option<Duration> {
@@ -72,23 +83,23 @@ impl ImageRing for Ring {
 /// The runs of the series of a stream, by the start of the series. An entry does not keep the start and its tables
 /// alive. It goes when nothing else holds the start: the preview buffer and the output queues bound how many there are.
 #[derive(Default)]
-pub struct SeriesRuns(Mutex<Vec<(Weak<SeriesStart>, u64)>>);
+pub struct SeriesRuns(Mutex<Vec<(Weak<SeriesStart>, NumberedRun)>>);
 
 impl SeriesRuns {
-    fn lock(&self) -> MutexGuard<'_, Vec<(Weak<SeriesStart>, u64)>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<(Weak<SeriesStart>, NumberedRun)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The series with this start is this run.
-    pub fn enter(&self, start: &Arc<SeriesStart>, run: u64) {
+    pub fn enter(&self, start: &Arc<SeriesStart>, run: NumberedRun) {
         let mut list = self.lock();
         list.retain(|(other, _)| other.strong_count() > 0);
         list.push((Arc::downgrade(start), run));
     }
 
     /// The run of the series with this very start.
-    pub fn run_of(&self, start: &Arc<SeriesStart>) -> Option<u64> {
-        self.lock().iter().find(|(other, _)| std::ptr::eq(other.as_ptr(), Arc::as_ptr(start))).map(|(_, run)| *run)
+    pub fn run_of(&self, start: &Arc<SeriesStart>) -> Option<NumberedRun> {
+        self.lock().iter().find(|(other, _)| std::ptr::eq(other.as_ptr(), Arc::as_ptr(start))).map(|(_, run)| run.clone())
     }
 }
 
@@ -249,16 +260,18 @@ mod tests {
     fn a_series_keeps_its_run_as_long_as_somebody_holds_its_start_and_no_longer() {
         let runs = SeriesRuns::default();
         let start = || Arc::new(SeriesStart::default());
+        let numbered = |run| NumberedRun { run, facts: None };
+        let run_of = |start: &_| runs.run_of(start).map(|known| known.run);
         let kept = start();
-        runs.enter(&kept, 1);
+        runs.enter(&kept, numbered(1));
         // Series without images leave nothing behind, however many they are.
         for run in 2..100 {
             let begun = start();
-            assert_eq!(runs.run_of(&begun), None);
-            runs.enter(&begun, run);
-            assert_eq!((runs.run_of(&begun), runs.run_of(&kept)), (Some(run), Some(1)));
+            assert_eq!(run_of(&begun), None);
+            runs.enter(&begun, numbered(run));
+            assert_eq!((run_of(&begun), run_of(&kept)), (Some(run), Some(1)));
         }
-        runs.enter(&kept, 1);
+        runs.enter(&kept, numbered(1));
         assert!(runs.lock().len() == 2 && Arc::strong_count(&kept) == 1);
     }
 }

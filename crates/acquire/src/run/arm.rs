@@ -7,6 +7,7 @@ use super::{angles, memory_limit, placement, recorded};
 use crate::analysis::live::{self, ImageFacts};
 use crate::analysis::metadata;
 use crate::readiness::{self, Demand};
+use crate::shapes::{Drawing, RunMask};
 use crate::spool::{CurrentRun, News, Spool, SpoolRun, SpooledSink};
 use konkordia_calibration::guard::Note;
 use konkordia_calibration::{self as calibration, Loaded};
@@ -35,6 +36,8 @@ pub struct Prepared {
     pub plan: Arc<Plan>,
     /// Its files and streams.
     pub opened: Opened,
+    /// Which pixels it masks.
+    pub mask: RunMask,
     /// Receive buffer that the kernel gave to each stream, in payload bytes.
     pub receive_buffer_bytes: usize,
     /// Notes for the user.
@@ -89,6 +92,8 @@ pub struct Additions<'a> {
     pub write: bool,
     /// The spool through which its files go, if it has one.
     pub spool: Option<&'a Arc<Spool>>,
+    /// The mask and the regions that people have drawn.
+    pub drawing: Option<&'a Drawing>,
     /// Checks the disk before anything is made. `None`: only its free space is compared with the images.
     pub disk: Option<&'a CheckDisk<'a>>,
     /// Gets remarks on the images while the run goes on.
@@ -111,6 +116,7 @@ pub fn prepare(config: &Config, ports: Ports, note: fn(&str)) -> Result<Prepared
     let plain = Additions {
         write: true,
         spool: spool.as_ref(),
+        drawing: None,
         disk: None,
         note: &|| Box::new(note),
         consumers: &Consumers::default,
@@ -126,15 +132,18 @@ pub fn prepare(config: &Config, ports: Ports, note: fn(&str)) -> Result<Prepared
 /// # Errors
 /// As of [`prepare`]; also if the disk is too small or too slow.
 pub fn prepare_with(config: &Config, ports: Ports, additions: &Additions<'_>) -> Result<Prepared, Failure> {
-    let RunInputs { mut plan, loaded, mut notes } = run_inputs(config)?;
+    let RunInputs { mut plan, mut loaded, mut notes } = run_inputs(config)?;
     notes.extend(placement::place(config, &mut plan));
+    let (size, drawing) = ([plan.geometry.rows() as usize, plan.geometry.columns() as usize], additions.drawing);
+    let mask = RunMask::of_run(&mut loaded, size, drawing, config.analysis.is_some());
     let mut consumers = (additions.consumers)();
     consumers.start.pedestals_taken_s = loaded.taken_s;
-    let analysis = analysis(config, &plan, &loaded)?;
+    let analysis = analysis(config, &plan, &loaded, drawing)?;
     let mut analysis_texts = Vec::new();
     if let Some(live) = analysis {
         plan.analysis = live.plan();
         notes.extend(live.notes);
+        consumers.start.notes.extend(live.texts.iter().cloned());
         (consumers.analysis, analysis_texts) = (Some(live.analysis), live.texts);
     }
     if let Some(disk) = additions.disk {
@@ -159,6 +168,7 @@ pub fn prepare_with(config: &Config, ports: Ports, additions: &Additions<'_>) ->
         let mut spec = file_spec(config, &plan, &loaded);
         spec.conversion.push(("received_through".into(), receiving.line()));
         spec.conversion.extend(analysis_texts);
+        spec.conversion.extend(mask.note().cloned());
         spec.metadata.start_time = Some(begin);
         if let (Some(spool), Some(settings)) = (additions.spool, &config.spool) {
             if additions.disk.is_none() {
@@ -190,11 +200,11 @@ pub fn prepare_with(config: &Config, ports: Ports, additions: &Additions<'_>) ->
     let armed = arm_all(&plan, loaded, parts, (additions.note)()).inspect_err(|_| abandon(spooled.as_ref()))?;
     let host = super::host::counters(&addresses);
     let opened = Opened { files, spool: None, spooled, raw_copy, addresses, receiving, host };
-    Ok(Prepared { armed, plan, opened, receive_buffer_bytes: given, notes })
+    Ok(Prepared { armed, plan, opened, mask, receive_buffer_bytes: given, notes })
 }
 
 /// Prepares the analysis of the images, if the configuration asks for it.
-fn analysis(config: &Config, plan: &Plan, loaded: &Loaded) -> Result<Option<live::Prepared>, Failure> {
+fn analysis(config: &Config, plan: &Plan, loaded: &Loaded, drawing: Option<&Drawing>) -> Result<Option<live::Prepared>, Failure> {
     let goniometer = config.metadata.experiment.goniometer;
     let goniometer = angles::in_steps_of(goniometer, angles::step(&config.options.processing.selection));
     let columns = PacketFormat::of(plan.geometry.format().kind).description().columns;
@@ -208,7 +218,8 @@ fn analysis(config: &Config, plan: &Plan, loaded: &Loaded) -> Result<Option<live
         let valid = plan.pixel.valid_range(recorded::underload(plan), None);
         let facts_of = move |_, _| ImageFacts { metadata: metadata.clone(), pixel_mask: pixel_mask.clone(), valid };
         let size = [plan.geometry.rows() as usize, plan.geometry.columns() as usize];
-        live::prepare(options, (Some(size), Some(plan.pixel)), &before, Box::new(facts_of))
+        let drawn = drawing.map_or(&[][..], |drawing| &drawing.regions);
+        live::prepare(options, (Some(size), Some(plan.pixel)), &before, drawn, Box::new(facts_of))
     });
     Ok(live::with_metadata(known, analysis.transpose()?))
 }

@@ -27,14 +27,28 @@ struct Left {
 /// # Errors
 /// There is too little memory. The failure says how much the run needs, which limit is too low, and how to raise it.
 pub fn check(plan: &Plan, ring_bytes: u64) -> Result<(), Failure> {
-    let root = Path::new("/");
-    let planned = plan.memory().iter().map(|item| item.bytes).sum::<u64>();
-    let needed = planned.saturating_sub(reserved_bytes(root, plan)) + ring_bytes + BESIDE_BYTES;
-    let all = [of_process(root, getrlimit(Resource::As).current), of_group(root), of_machine(root)];
-    match all.into_iter().flatten().min_by_key(|left| left.bytes) {
+    let needed = needed(plan, ring_bytes);
+    match least(Path::new("/")) {
         Some(left) if left.bytes < needed => Err(refusal(needed, ring_bytes, &left)),
         _ => Ok(()),
     }
+}
+
+/// Memory that a run takes, beside what is reserved for it already.
+pub fn needed(plan: &Plan, ring_bytes: u64) -> u64 {
+    let planned = plan.memory().iter().map(|item| item.bytes).sum::<u64>();
+    planned.saturating_sub(reserved_bytes(Path::new("/"), plan)) + ring_bytes + BESIDE_BYTES
+}
+
+/// Memory that this process can still take; `None` if it is not known.
+pub fn left_bytes() -> Option<u64> {
+    least(Path::new("/")).map(|left| left.bytes)
+}
+
+/// The limit of which the least is left.
+fn least(root: &Path) -> Option<Left> {
+    let all = [of_process(root, getrlimit(Resource::As).current), of_group(root), of_machine(root)];
+    all.into_iter().flatten().min_by_key(|left| left.bytes)
 }
 
 fn refusal(needed: u64, ring_bytes: u64, left: &Left) -> Failure {

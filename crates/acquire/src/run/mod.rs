@@ -3,7 +3,7 @@
 pub mod angles;
 pub mod arm;
 pub mod host;
-mod memory_limit;
+pub mod memory_limit;
 pub mod opened;
 pub mod placement;
 pub mod raw_copy;

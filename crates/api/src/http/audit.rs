@@ -24,6 +24,12 @@ pub struct AuditBody {
     pub request: Value,
 }
 
+/// True for a request that only asks what an arm would need; what the handler reads from its query is then the same,
+/// or an error.
+pub fn is_dry_run(path: &str, query: Option<&str>) -> bool {
+    path == "/api/v1/arm" && query.is_some_and(|query| query.split('&').any(|pair| pair == "dry_run=true"))
+}
+
 /// True for methods that change nothing.
 pub fn only_reads(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
@@ -36,7 +42,7 @@ pub async fn record(
     request: Request,
     next: Next,
 ) -> Response {
-    if only_reads(request.method()) {
+    if only_reads(request.method()) || is_dry_run(request.uri().path(), request.uri().query()) {
         return next.run(request).await;
     }
     let (method, path) = (request.method().to_string(), request.uri().path().to_string());

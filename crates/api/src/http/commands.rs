@@ -2,18 +2,24 @@
 
 use super::audit::AuditBody;
 use super::extract::{Body, Nothing, Query};
+use super::machine::look;
 use super::problem::Problem;
 use super::state::Shared;
 use super::status::seconds;
-use axum::extract::State;
+use crate::security::Identity;
+use axum::extract::{ConnectInfo, FromRequestParts, State};
+use axum::http::header::USER_AGENT;
+use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use konkordia_acquire::handle::{ArmRequest, Command, DetectorStatus, PedestalRequest};
-use serde::Deserialize;
+use konkordia_acquire::handle::{ArmRequest, Command, DetectorStatus, DryRun, PedestalRequest};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use utoipa::IntoParams;
+use utoipa::{IntoParams, ToSchema};
 
 /// Far longer than any command takes; after this time the detector is stuck.
 const COMMAND_LONGEST: Duration = Duration::from_secs(150);
@@ -32,29 +38,104 @@ pub struct CommandQuery {
     wait_s: Option<f64>,
 }
 
+/// As [`CommandQuery`], and whether it is only asked.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ArmQuery {
+    /// Name of the detector; may be left out if there is only one.
+    #[param(example = "eiger")]
+    detector: Option<String>,
+    /// Seconds (0 to 600) to wait after the command until the detector is neither armed nor running. The answer is then
+    /// the state at that time.
+    #[param(minimum = 0, maximum = 600, example = 0)]
+    wait_s: Option<f64>,
+    /// True: arms nothing, and says what is wrong with the request and what its run needs. The role view is enough.
+    #[param(example = false)]
+    dry_run: Option<bool>,
+}
+
+/// The answer to an arm.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+pub enum ArmAnswer {
+    /// With `dry_run`: whether it would be accepted, and what its run needs.
+    Asked(DryRun),
+    /// The state after the command.
+    Armed(Box<DetectorStatus>),
+}
+
 /// Prepares a run; answers when everything is ready, or says why it is not.
-#[utoipa::path(post, path = "/api/v1/arm", tag = "commands", params(CommandQuery),
+#[utoipa::path(post, path = "/api/v1/arm", tag = "commands", params(ArmQuery),
     request_body(content = ArmRequest, example = json!({"images": 1000, "prefix": "lyso/run03", "metadata": {"energy_kev": 12.4}})),
-    responses((status = 200, description = "Armed, or the state after the wait", body = DetectorStatus)))]
-pub async fn arm(shared: State<Arc<Shared>>, query: Query<CommandQuery>, Body(request): Body<ArmRequest>) -> Answer {
+    responses((status = 200, description = "Armed, or the state after the wait, or what is wrong and what the run needs", body = ArmAnswer)))]
+pub async fn arm(
+    State(shared): State<Arc<Shared>>,
+    by: By,
+    Query(query): Query<ArmQuery>,
+    Body(request): Body<ArmRequest>,
+) -> Result<(Extension<AuditBody>, Json<ArmAnswer>), Response> {
+    let ArmQuery { detector, wait_s, dry_run } = query;
     let summary = summary(&request);
-    carry_out(shared, query, Command::Arm(Box::new(request)), summary).await
+    if dry_run == Some(true) {
+        let audit = Extension(AuditBody { detector: detector.clone(), request: summary });
+        let asked = ask(&shared, detector.as_deref(), wait_s, request).await;
+        return asked.map(|asked| (audit, Json(ArmAnswer::Asked(asked)))).map_err(IntoResponse::into_response);
+    }
+    let query = CommandQuery { detector, wait_s };
+    let (audit, Json(status)) = carry_out(State(shared), by, Query(query), Command::Arm(Box::new(request)), summary).await?;
+    Ok((audit, Json(ArmAnswer::Armed(Box::new(status)))))
+}
+
+async fn ask(shared: &Shared, detector: Option<&str>, wait_s: Option<f64>, request: ArmRequest) -> Result<DryRun, Problem> {
+    if wait_s.is_some() {
+        let hint = "leave wait_s or dry_run out";
+        return Err(Problem::new("bad_query", "wait_s: nothing is armed, so there is nothing to wait for", hint));
+    }
+    let detector = shared.detector(detector)?;
+    look(shared, move || detector.dry_run(&request)).await
+}
+
+/// Who sends a command: the name of the token; where none is needed, `local` with the address, and the verb if it was
+/// sent by the command line.
+pub struct By(String);
+
+impl<S: Send + Sync> FromRequestParts<S> for By {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        let identity = parts.extensions.get::<Identity>();
+        let name = identity.map_or("local", Identity::name);
+        if name != "local" {
+            return Ok(Self(name.into()));
+        }
+        let address = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(address)| address.ip().to_canonical());
+        let program = parts.headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok()).and_then(verb_of);
+        let address = address.map_or(String::new(), |address| format!(" {address}"));
+        Ok(Self(format!("local{address}{}", program.map_or(String::new(), |verb| format!(" ({verb})")))))
+    }
+}
+
+/// The verb in the name of our own client: `konkordia arm`.
+fn verb_of(agent: &str) -> Option<&str> {
+    let is_verb = |verb: &str| !verb.is_empty() && verb.len() <= 20 && verb.bytes().all(|byte| byte.is_ascii_lowercase());
+    agent.strip_prefix("konkordia ").filter(|verb| is_verb(verb)).map(|_| agent)
 }
 
 /// Arms if nothing is armed, and starts the time limit for the first data.
 #[utoipa::path(post, path = "/api/v1/start", tag = "commands", params(CommandQuery),
     request_body(content = ArmRequest, example = json!({"images": 1000, "prefix": "lyso/run03"})),
     responses((status = 200, description = "The state after the command", body = DetectorStatus)))]
-pub async fn start(shared: State<Arc<Shared>>, query: Query<CommandQuery>, Body(request): Body<ArmRequest>) -> Answer {
+pub async fn start(shared: State<Arc<Shared>>, by: By, query: Query<CommandQuery>, Body(request): Body<ArmRequest>) -> Answer {
     let summary = summary(&request);
-    carry_out(shared, query, Command::Start(Box::new(request)), summary).await
+    carry_out(shared, by, query, Command::Start(Box::new(request)), summary).await
 }
 
 /// Makes the detector expose, by running the configured program (`[control] on_trigger`).
 #[utoipa::path(post, path = "/api/v1/trigger", tag = "commands", params(CommandQuery), request_body(content = Nothing, example = json!({})),
     responses((status = 200, description = "The state after the command", body = DetectorStatus)))]
-pub async fn trigger(shared: State<Arc<Shared>>, query: Query<CommandQuery>, Body(Nothing {}): Body<Nothing>) -> Answer {
-    carry_out(shared, query, Command::Trigger, Value::Null).await
+pub async fn trigger(shared: State<Arc<Shared>>, by: By, query: Query<CommandQuery>, Body(Nothing {}): Body<Nothing>) -> Answer {
+    carry_out(shared, by, query, Command::Trigger, Value::Null).await
 }
 
 /// Takes dark frames and makes a calibration file of them, or renews the pedestals of an existing one. Answers when
@@ -62,23 +143,28 @@ pub async fn trigger(shared: State<Arc<Shared>>, query: Query<CommandQuery>, Bod
 #[utoipa::path(post, path = "/api/v1/pedestal", tag = "commands", params(CommandQuery),
     request_body(content = PedestalRequest, example = json!({"stage": "all", "frames": 400})),
     responses((status = 200, description = "Begun, or the state after the wait", body = DetectorStatus)))]
-pub async fn pedestal(shared: State<Arc<Shared>>, query: Query<CommandQuery>, Body(request): Body<PedestalRequest>) -> Answer {
+pub async fn pedestal(
+    shared: State<Arc<Shared>>,
+    by: By,
+    query: Query<CommandQuery>,
+    Body(request): Body<PedestalRequest>,
+) -> Answer {
     let summary = json!(request);
-    carry_out(shared, query, Command::Pedestal(Box::new(request)), summary).await
+    carry_out(shared, by, query, Command::Pedestal(Box::new(request)), summary).await
 }
 
 /// Ends the run; images that have arrived are kept.
 #[utoipa::path(post, path = "/api/v1/stop", tag = "commands", params(CommandQuery), request_body(content = Nothing, example = json!({})),
     responses((status = 200, description = "The state after the command", body = DetectorStatus)))]
-pub async fn stop(shared: State<Arc<Shared>>, query: Query<CommandQuery>, Body(Nothing {}): Body<Nothing>) -> Answer {
-    carry_out(shared, query, Command::Stop, Value::Null).await
+pub async fn stop(shared: State<Arc<Shared>>, by: By, query: Query<CommandQuery>, Body(Nothing {}): Body<Nothing>) -> Answer {
+    carry_out(shared, by, query, Command::Stop, Value::Null).await
 }
 
 /// Ends the run at once, closes its files, and clears an error. Allowed in every state and any number of times.
 #[utoipa::path(post, path = "/api/v1/cancel", tag = "commands", params(CommandQuery), request_body(content = Nothing, example = json!({})),
     responses((status = 200, description = "The state after the command", body = DetectorStatus)))]
-pub async fn cancel(shared: State<Arc<Shared>>, query: Query<CommandQuery>, Body(Nothing {}): Body<Nothing>) -> Answer {
-    carry_out(shared, query, Command::Cancel, Value::Null).await
+pub async fn cancel(shared: State<Arc<Shared>>, by: By, query: Query<CommandQuery>, Body(Nothing {}): Body<Nothing>) -> Answer {
+    carry_out(shared, by, query, Command::Cancel, Value::Null).await
 }
 
 type Answer = Result<(Extension<AuditBody>, Json<DetectorStatus>), Response>;
@@ -91,19 +177,24 @@ fn summary(request: &ArmRequest) -> Value {
 
 async fn carry_out(
     State(shared): State<Arc<Shared>>,
+    By(by): By,
     Query(query): Query<CommandQuery>,
     command: Command,
     summary: Value,
 ) -> Answer {
     let audit = Extension(AuditBody { detector: query.detector.clone(), request: summary });
-    let answer = command_and_wait(&shared, query, command).await;
+    let answer = command_and_wait(&shared, query, (command, by)).await;
     match answer {
         Ok(status) => Ok((audit, Json(status))),
         Err(problem) => Err((audit, problem).into_response()),
     }
 }
 
-async fn command_and_wait(shared: &Shared, query: CommandQuery, command: Command) -> Result<DetectorStatus, Problem> {
+async fn command_and_wait(
+    shared: &Shared,
+    query: CommandQuery,
+    (command, by): (Command, String),
+) -> Result<DetectorStatus, Problem> {
     let wait = query.wait_s.map(|wait| seconds("wait_s", wait)).transpose()?;
     let detector = shared.detector(query.detector.as_deref())?;
     let ends = matches!(command, Command::Stop | Command::Cancel);
@@ -113,7 +204,7 @@ async fn command_and_wait(shared: &Shared, query: CommandQuery, command: Command
     })?;
     let commanded = Arc::clone(&detector);
     let running = tokio::task::spawn_blocking(move || {
-        let reply = commanded.command(command);
+        let reply = commanded.command(command, &by);
         drop(place);
         reply
     });

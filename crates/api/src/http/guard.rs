@@ -2,13 +2,13 @@
 //! of its headers, the rate, the audit log, the host name that it was sent to, the web page that it comes from, the
 //! role.
 
-use super::audit::only_reads;
+use super::audit::{is_dry_run, only_reads};
 use super::connection_slots::Seat;
 use super::problem::Problem;
 use super::state::Shared;
 use crate::security::{Identity, Role};
 use axum::extract::{ConnectInfo, Request, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use std::net::SocketAddr;
@@ -103,21 +103,22 @@ fn check_pages(shared: &Shared, request: &Request) -> Result<(), Problem> {
         let hint = "use the IP address or localhost; with tokens ([service] tokens) the service answers to any host name";
         return Err(Problem::new("bad_host", format!("the request was sent to the host {named:?}"), hint));
     }
-    if only_reads(request.method()) {
+    if only_reads(request.method()) { Ok(()) } else { from_our_page(shared, request.headers(), named) }
+}
+
+/// Refuses what comes from a web page that may not change anything here; `named` is the host that it was sent to.
+///
+/// # Errors
+/// It comes from such a page.
+pub fn from_our_page(shared: &Shared, headers: &HeaderMap, named: &str) -> Result<(), Problem> {
+    let is_other_site = headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site" || site == "same-site");
+    let origin = headers.get(header::ORIGIN).map(|origin| origin.to_str().unwrap_or("?"));
+    let is_known = origin.is_some_and(|origin| shared.origins.may_change(origin, named));
+    if (origin.is_none() && !is_other_site) || is_known {
         return Ok(());
     }
-    let is_other_site = request.headers().get("sec-fetch-site").is_some_and(|site| site == "cross-site" || site == "same-site");
-    let origin = text(header::ORIGIN);
-    let is_known = origin.is_some_and(|origin| shared.origins.may_change(origin, named));
-    if (origin.is_some() || is_other_site) && !is_known {
-        let detail = format!("the request comes from the web page {}", origin.unwrap_or("of another site"));
-        return Err(Problem::new(
-            "foreign_page",
-            detail,
-            "list its origin in the configuration ([service] cors_origins), if it is yours",
-        ));
-    }
-    Ok(())
+    let detail = format!("the request comes from the web page {}", origin.unwrap_or("of another site"));
+    Err(Problem::new("foreign_page", detail, "list its origin in the configuration ([service] cors_origins), if it is yours"))
 }
 
 /// Lets a request pass if its sender has at least the role `needed`.
@@ -133,9 +134,10 @@ pub async fn view(request: Request, next: Next) -> Response {
     authorize(Role::View, request, next).await
 }
 
-/// [`authorize`] for commands.
+/// [`authorize`] for commands. Who only asks what an arm would need, looks.
 pub async fn operate(request: Request, next: Next) -> Response {
-    authorize(Role::Operate, request, next).await
+    let asks = is_dry_run(request.uri().path(), request.uri().query());
+    authorize(if asks { Role::View } else { Role::Operate }, request, next).await
 }
 
 /// Checks that a sender has at least the role `needed`.
@@ -143,7 +145,7 @@ pub async fn operate(request: Request, next: Next) -> Response {
 /// # Errors
 /// The sender has no valid token, or a weaker role.
 pub fn may(identity: Option<&Identity>, needed: Role) -> Result<(), Problem> {
-    let hint = "send the header `Authorization: Bearer TOKEN`; `konkordia token create` makes tokens";
+    let hint = "`konkordia token create` makes tokens; HTTP requests send them in the header `Authorization: Bearer TOKEN`";
     match identity {
         Some(Identity::Known { role, .. }) if *role >= needed => Ok(()),
         Some(Identity::Known { name, role }) => {

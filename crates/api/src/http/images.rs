@@ -1,9 +1,11 @@
 //! The last images, in the formats that people and programs read.
 
 use super::extract::{DetectorQuery, Query, Segment};
+use super::files;
 use super::problem::Problem;
 use super::render::{self, Format, Rendered, Selection};
 use super::state::Shared;
+use super::turns;
 use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
@@ -13,12 +15,10 @@ use konkordia_acquire::handle::{Detector, ImageRing, RingImage};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use std::time::Instant;
+use tokio::sync::OwnedSemaphorePermit;
 use utoipa::{IntoParams, ToSchema};
 
-/// Longest time that a request waits for its turn.
-const TURN: Duration = Duration::from_secs(10);
 /// Bytes handed to the connection at once.
 const PIECE_BYTES: usize = 1 << 20;
 
@@ -56,12 +56,16 @@ pub struct ImageQuery {
     /// Name or number (from 0) of the channel; default: the first. `cbor` and `json` have all unless one is named.
     #[param(example = "0")]
     channel: Option<String>,
+    /// A finished file, whose images are given instead of the last ones: of `/api/v1/files`, or below the output folder of
+    /// the detector, from which relative paths count.
+    #[param(example = "lyso/run03_master.h5")]
+    file: Option<String>,
     /// Longest side of a PNG in pixels.
     #[param(minimum = 16, maximum = 8192, default = 1024, example = 1024)]
     max_size: Option<u32>,
 }
 
-/// One image. `npy` and `tiff`: its numbers in their own type. `png`: a picture with a logarithmic scale (grey: no
+/// One of the last images, or one of a finished file (`file`). `npy` and `tiff`: its numbers in their own type. `png`: a picture with a logarithmic scale (grey: no
 /// number). `cbor`: the image message of DECTRIS Stream V2. `raw`: the bytes that a file would hold. `json`: what is
 /// known of it, without pixels.
 #[utoipa::path(get, path = "/api/v1/images/{image}", tag = "data",
@@ -69,8 +73,8 @@ pub struct ImageQuery {
     responses((status = 200, description = "The image", content(
         (Vec<u8> = "image/png"), (Vec<u8> = "image/tiff"), (Vec<u8> = "application/x-npy"), (Vec<u8> = "application/cbor"), (Vec<u8> = "application/octet-stream"),
         (ImageHeader = "application/json")),
-        headers(("X-Konkordia-Image" = u64, description = "Its number"), ("X-Konkordia-Age-Ms" = u64, description = "Milliseconds since it came into the ring"),
-            ("X-Konkordia-Run" = u64, description = "The run that the image is of"), ("X-Konkordia-Shape" = String, description = "`raw`: dimensions, slowest first, with commas"),
+        headers(("X-Konkordia-Image" = u64, description = "Its number"), ("X-Konkordia-Age-Ms" = u64, description = "Milliseconds since it came into the ring; not of a file"),
+            ("X-Konkordia-Run" = u64, description = "The run that the image is of; not of a file"), ("X-Konkordia-Shape" = String, description = "`raw`: dimensions, slowest first, with commas"),
             ("X-Konkordia-Dtype" = String, description = "`raw`: type of a pixel as numpy writes it"),
             ("X-Konkordia-Compression" = String, description = "`raw`: none, lz4-block, lz4, bslz4, bszstd, zstd or gzip"),
             ("X-Konkordia-Piece-Bytes" = String, description = "`raw`: lengths of the pieces, each packed by itself, if there are several")))))]
@@ -90,41 +94,72 @@ pub async fn image(
         return Err(Problem::new("bad_query", format!("max_size: {size} is not between 16 and 8192"), ""));
     }
     let detector = shared.detector(query.detector.as_deref())?;
-    let (ring, asked, format) = (detector.images(), Instant::now(), query.format.unwrap_or(Format::Png));
-    // The newest image is chosen when it is the turn of this request: who waits then shares what another one unpacks.
-    let chosen = if number.is_some() || format == Format::Json {
-        Some(ring.get(number, asked).ok_or_else(|| none(&*detector, number))?)
-    } else {
-        None
+    let (asked, format, file) = (Instant::now(), query.format.unwrap_or(Format::Png), query.file);
+    let ring = match &file {
+        Some(path) => files::open(&shared, &detector, path).await?,
+        None => detector.images(),
     };
+    let from = Origin { detector, ring, number, asked, file };
+    // The newest image is chosen when it is the turn of this request: who waits then shares what another one unpacks.
+    // Files are read where that may take a while.
+    let is_chosen_now = from.file.is_none() && (number.is_some() || format == Format::Json);
+    let chosen = if is_chosen_now { Some(from.get()?) } else { None };
     if let (Some(found), Format::Json) = (&chosen, format) {
-        let facts = ImageHeader::new(&*detector, found, &*ring);
-        let body = serde_json::to_vec(&facts).map_err(|_| Problem::bug("the facts of the image are no JSON"))?;
-        return respond(&facts, Rendered::new("application/json", body), None);
+        let facts = from.facts(found);
+        let rendered = facts.rendered()?;
+        return respond(&facts, rendered, None);
     }
     let bytes = match &chosen {
         Some(found) => (found.planes.image().packed_bytes(), found.planes.image().unpacked_bytes()),
-        None => ring.newest_bytes().ok_or_else(|| none(&*detector, number))?,
+        None => from.ring.newest_bytes().ok_or_else(|| from.none())?,
     };
-    let memory = memory(&shared, bytes).await?;
-    let turn = turn(&shared.decoders, 1).await?;
+    let memory = turns::memory(&shared, bytes).await?;
+    let turn = turns::turn(&shared.decoders, 1).await?;
     let selection = Selection { format, channel: query.channel, size };
     let rendered = tokio::task::spawn_blocking(move || {
         let _turn = turn;
-        let found = chosen.or_else(|| ring.get(number, asked)).ok_or_else(|| none(&*detector, number))?;
+        let found = chosen.map_or_else(|| from.get(), Ok)?;
         if found.planes.image().unpacked_bytes() > bytes.1 {
             return Err(Problem::new("busy", "the images have just become larger", "ask again").retry_after(1));
         }
-        let facts = ImageHeader::new(&*detector, &found, &*ring);
-        render::render(&found.planes, &selection).map(|rendered| (facts, rendered))
+        let facts = from.facts(&found);
+        let rendered = if format == Format::Json { facts.rendered() } else { render::render(&found.planes, &selection) };
+        rendered.map(|rendered| (facts, rendered))
     });
     let (facts, rendered) = rendered.await.map_err(|_| Problem::bug("the service made a mistake with this image"))??;
     respond(&facts, rendered, Some(memory))
 }
 
+/// Where an image comes from.
+struct Origin {
+    detector: Arc<dyn Detector>,
+    ring: Arc<dyn ImageRing>,
+    number: Option<u64>,
+    asked: Instant,
+    /// The file whose images those of `ring` are.
+    file: Option<String>,
+}
+
+impl Origin {
+    fn get(&self) -> Result<RingImage, Problem> {
+        self.ring.get(self.number, self.asked).ok_or_else(|| self.none())
+    }
+
+    fn none(&self) -> Problem {
+        match &self.file {
+            Some(path) => files::none(&*self.ring, path, self.number),
+            None => none(&*self.ring, self.number),
+        }
+    }
+
+    fn facts(&self, found: &RingImage) -> ImageHeader {
+        ImageHeader::new(&*self.detector, found, &*self.ring, self.file.as_deref())
+    }
+}
+
 /// Says that an image is not there.
-pub fn none(detector: &dyn Detector, number: Option<u64>) -> Problem {
-    let (numbers, _) = detector.images().numbers();
+pub fn none(images: &dyn ImageRing, number: Option<u64>) -> Problem {
+    let (numbers, _) = images.numbers();
     let detail = match (numbers.first(), numbers.last(), number) {
         (Some(first), Some(last), Some(number)) => format!("image {number} is not there; the last images are {first} to {last}"),
         (_, _, Some(number)) => format!("image {number} is not there; there is none yet"),
@@ -138,8 +173,11 @@ pub fn none(detector: &dyn Detector, number: Option<u64>) -> Problem {
 pub struct ImageHeader {
     /// Detector.
     pub detector: String,
-    /// The run that the image is of; while a new run has no image yet, an earlier one.
-    pub run: u64,
+    /// The run that the image is of; while a new run has no image yet, an earlier one. Null for an image of a file.
+    pub run: Option<u64>,
+    /// The file that was asked for; absent for one of the last images.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
     /// Number, from 0.
     pub image: u64,
     /// `complete`, `partial`, `lost` or `discarded`.
@@ -182,7 +220,7 @@ pub struct ChannelHeader {
 }
 
 impl ImageHeader {
-    fn new(detector: &dyn Detector, found: &RingImage, ring: &dyn ImageRing) -> Self {
+    fn new(detector: &dyn Detector, found: &RingImage, ring: &dyn ImageRing, file: Option<&str>) -> Self {
         let image = found.planes.image();
         let channels = image.channels.iter().map(|channel| ChannelHeader {
             name: channel.name.to_string(),
@@ -193,7 +231,8 @@ impl ImageHeader {
         });
         Self {
             detector: detector.name().into(),
-            run: found.run.unwrap_or_else(|| detector.status().run),
+            run: if file.is_none() { found.run.or_else(|| Some(detector.status().run)) } else { None },
+            file: file.map(Into::into),
             image: image.number,
             status: format!("{:?}", image.status).to_lowercase(),
             age_ms: ring.age(image.number).map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
@@ -207,32 +246,11 @@ impl ImageHeader {
             results: image.results.to_json(),
         }
     }
-}
 
-/// Waits until there is memory for the pixels of an image and for what is made of them: twice the sum of its packed and
-/// its unpacked bytes.
-///
-/// # Errors
-/// If there never is, or not soon.
-pub async fn memory(shared: &Shared, (packed, unpacked): (u64, u64)) -> Result<OwnedSemaphorePermit, Problem> {
-    let mib = (unpacked.saturating_add(packed) >> 19) + 1;
-    let all = shared.settings.limits.image_memory_mib;
-    let mib = u32::try_from(mib).ok().filter(|mib| *mib <= all).ok_or_else(|| {
-        let detail = format!("giving this image takes {mib} MiB of memory, {all} MiB are allowed for all images together");
-        Problem::new("bad_image", detail, "read the file instead")
-    })?;
-    turn(&shared.image_mib, mib).await
-}
-
-/// Waits for a permit.
-///
-/// # Errors
-/// If it does not come soon.
-pub async fn turn(semaphore: &Arc<Semaphore>, many: u32) -> Result<OwnedSemaphorePermit, Problem> {
-    let waited = tokio::time::timeout(TURN, Arc::clone(semaphore).acquire_many_owned(many)).await;
-    let busy =
-        || Problem::new("busy", "too many images are asked for at once", "ask for fewer, or for smaller ones").retry_after(1);
-    waited.map_err(|_| busy())?.map_err(|_| busy())
+    fn rendered(&self) -> Result<Rendered, Problem> {
+        let body = serde_json::to_vec(self).map_err(|_| Problem::bug("the facts of the image are no JSON"))?;
+        Ok(Rendered::new("application/json", body))
+    }
 }
 
 /// The answer. `memory` is given back when the last byte was sent or the client has disconnected.
@@ -240,8 +258,10 @@ fn respond(facts: &ImageHeader, rendered: Rendered, memory: Option<OwnedSemaphor
     let mut builder = Response::builder()
         .header(header::CONTENT_TYPE, rendered.media_type)
         .header(header::CONTENT_LENGTH, rendered.bytes.len())
-        .header("x-konkordia-image", facts.image)
-        .header("x-konkordia-run", facts.run);
+        .header("x-konkordia-image", facts.image);
+    if let Some(run) = facts.run {
+        builder = builder.header("x-konkordia-run", run);
+    }
     if let Some(age_ms) = facts.age_ms {
         builder = builder.header("x-konkordia-age-ms", age_ms);
     }
@@ -253,8 +273,12 @@ fn respond(facts: &ImageHeader, rendered: Rendered, memory: Option<OwnedSemaphor
         let value = HeaderValue::from_str(&value).map_err(|_| Problem::bug("a header of the image has odd characters"))?;
         builder = builder.header(HeaderName::from_static(name), value);
     }
-    let pieces = Pieces { rest: rendered.bytes, _memory: memory };
-    builder.body(Body::from_stream(pieces)).map_err(|_| Problem::bug("the headers of the image do not fit"))
+    builder.body(in_pieces(rendered.bytes, memory)).map_err(|_| Problem::bug("the headers of the image do not fit"))
+}
+
+/// The body of an answer. `memory` is given back when its last byte was sent or the client has disconnected.
+pub fn in_pieces(bytes: Bytes, memory: Option<OwnedSemaphorePermit>) -> Body {
+    Body::from_stream(Pieces { rest: bytes, _memory: memory })
 }
 
 /// The bytes of an answer, one piece at a time, with the memory that is reserved for them.

@@ -4,24 +4,29 @@
 //! from the preview buffer. Read [`spawn`] first, then `routes`.
 
 mod audit;
+mod calibration;
 mod commands;
 pub mod connection;
 pub mod connection_slots;
 mod events;
 pub mod extract;
+pub mod files;
 mod guard;
 mod images;
 pub mod live;
+mod machine;
 pub mod openapi;
 mod page;
 pub mod problem;
 mod render;
 mod routes;
 mod settings;
+mod shapes;
 pub mod state;
 mod status;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod watch;
 
 use super::security::tls;
@@ -43,9 +48,14 @@ use tokio::task::JoinHandle;
 pub const THREAD: &str = "http";
 /// Threads that answer requests; what takes long is done on other threads.
 const WORKERS: usize = 2;
-/// Threads for commands, decoding, metrics and the audit log. The semaphores of [`state`] limit the first two, so that
+/// Threads for commands, decoding, calibrations, finished files, metrics and the audit log. Semaphores limit the first four, so that
 /// some threads are always left.
-const BLOCKING_MAX: usize = 2 * state::COMMANDS_MAX + state::DECODERS_MAX + 8;
+const BLOCKING_MAX: usize = 2 * state::COMMANDS_MAX
+    + state::DECODERS_MAX
+    + state::LOOKS_MAX
+    + state::CALIBRATIONS_MAX
+    + files::Cache::THREADS_MAX
+    + 8;
 /// Time that requests have to finish when the server stops.
 const GRACE: Duration = Duration::from_millis(1500);
 /// Time for a TLS handshake.

@@ -4,8 +4,9 @@
 use super::extract::{NoQuery, Query};
 use super::problem::{CODES, MEDIA_TYPE, ProblemBody};
 use super::state::Shared;
-use super::{commands, events, guard, images, page, status};
+use super::{calibration, commands, events, files, guard, images, machine, page, shapes, status};
 use crate::metrics;
+use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn;
 use serde_json::{Map, Value, json};
 use std::sync::{Arc, OnceLock};
@@ -36,11 +37,13 @@ const RESPONSE_BODY: Duration = Duration::from_secs(300);
 /// The description of the interface.
 pub struct Description;
 
-/// Statuses of problems: on every path, on paths that need a role, on paths that name a detector, and on commands.
+/// Statuses of problems: on every path, on paths that need a role, on paths that name a detector, on commands, and on
+/// paths that name a file.
 const OF_ALL: [u16; 8] = [400, 405, 413, 421, 429, 431, 500, 503];
 const OF_ROLES: [u16; 2] = [401, 403];
 const OF_DETECTORS: [u16; 1] = [404];
 const OF_COMMANDS: [u16; 4] = [408, 409, 415, 422];
+const OF_FILES: [u16; 2] = [409, 422];
 
 type Routes = OpenApiRouter<Arc<Shared>>;
 
@@ -62,11 +65,18 @@ pub(super) fn looking(metrics_open: bool) -> Routes {
         .routes(routes!(status::hit_rate))
         .routes(routes!(status::results))
         .routes(routes!(status::files))
+        .routes(routes!(files::file))
+        .routes(routes!(calibration::calibration))
+        .routes(routes!(calibration::map))
         .routes(routes!(status::version))
+        .routes(routes!(machine::machine))
         .routes(routes!(status::wait))
         .routes(routes!(openapi))
         .routes(routes!(images::numbers))
         .routes(routes!(images::image))
+        .routes(routes!(shapes::shapes))
+        .routes(routes!(shapes::modules))
+        .routes(routes!(shapes::pixel))
         .routes(routes!(events::logs))
         .layer(ResponseBodyDeadlineLayer::new(RESPONSE_BODY));
     let looking = finite.routes(routes!(events::events));
@@ -77,7 +87,9 @@ pub(super) fn looking(metrics_open: bool) -> Routes {
 
 /// Paths of commands.
 pub(super) fn operating() -> Routes {
+    let drawing = OpenApiRouter::new().routes(routes!(shapes::draw)).layer(DefaultBodyLimit::max(shapes::BODY_BYTES_MAX));
     OpenApiRouter::new()
+        .merge(drawing)
         .routes(routes!(commands::arm))
         .routes(routes!(commands::start))
         .routes(routes!(commands::trigger))
@@ -178,12 +190,14 @@ fn problem_responses() -> Map<String, Value> {
 /// Adds the problems and the token that an operation needs.
 fn complete(path: &str, method: &str, operation: &mut Value) {
     let role = role(path, method);
-    let names_detector = operation["parameters"].as_array().into_iter().flatten().any(|p| p["name"] == "detector");
+    let names = |what: &str| operation["parameters"].as_array().into_iter().flatten().any(|p| p["name"] == what);
+    let (names_detector, names_file) = (names("detector"), names("file"));
     let mut statuses = OF_ALL.to_vec();
     statuses.extend(role.iter().flat_map(|_| OF_ROLES));
     statuses.extend(OF_DETECTORS.iter().filter(|_| names_detector));
-    statuses.extend(OF_COMMANDS.iter().filter(|_| method == "post"));
-    statuses.extend(path.contains("{image}").then_some(422));
+    statuses.extend(OF_COMMANDS.iter().filter(|_| changes(method)));
+    statuses.extend((path.contains("{image}") || path.contains("calibration")).then_some(422));
+    statuses.extend(OF_FILES.iter().filter(|_| names_file));
     statuses.sort_unstable();
     let responses = operation["responses"].as_object_mut().expect("operations have responses");
     for status in statuses {
@@ -194,7 +208,8 @@ fn complete(path: &str, method: &str, operation: &mut Value) {
         not_null(&mut parameter["schema"]);
     }
     if let Some(body) = operation.get_mut("requestBody") {
-        body["required"] = json!(false);
+        // A command without a body does what is configured; what is replaced must come.
+        body["required"] = json!(method == "put");
     }
     operation["security"] = match role {
         Some(role) => {
@@ -205,11 +220,16 @@ fn complete(path: &str, method: &str, operation: &mut Value) {
     };
 }
 
+/// True for the methods that change something.
+fn changes(method: &str) -> bool {
+    matches!(method, "post" | "put")
+}
+
 /// The role that a path asks for, if it asks for one.
 pub fn role(path: &str, method: &str) -> Option<&'static str> {
     match (path, method) {
         ("/healthz" | "/readyz" | "/", _) => None,
-        (_, "post") => Some("operate"),
+        (_, method) if changes(method) => Some("operate"),
         _ => Some("view"),
     }
 }

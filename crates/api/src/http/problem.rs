@@ -50,7 +50,7 @@ pub struct Problem {
 pub struct ProblemCode(pub String);
 
 /// Code, status and title of every problem; docs/api.md has the same table.
-pub const CODES: [(&str, StatusCode, &str); 31] = [
+pub const CODES: [(&str, StatusCode, &str); 36] = [
     ("bad_query", StatusCode::BAD_REQUEST, "Query parameters are wrong"),
     ("bad_path", StatusCode::BAD_REQUEST, "The path is wrong"),
     ("bad_message", StatusCode::BAD_REQUEST, "The message is wrong"),
@@ -65,18 +65,23 @@ pub const CODES: [(&str, StatusCode, &str); 31] = [
     ("unknown_detector", StatusCode::NOT_FOUND, "There is no such detector"),
     ("no_image", StatusCode::NOT_FOUND, "There is no such image"),
     ("no_result", StatusCode::NOT_FOUND, "There is no such result"),
+    ("no_file", StatusCode::NOT_FOUND, "There is no such file"),
     ("no_channel", StatusCode::NOT_FOUND, "There is no such channel"),
+    ("no_calibration", StatusCode::NOT_FOUND, "There is no such calibration"),
     ("method", StatusCode::METHOD_NOT_ALLOWED, "This path does not allow this method"),
     ("slow_body", StatusCode::REQUEST_TIMEOUT, "The body took too long"),
     ("wrong_state", StatusCode::CONFLICT, "Wrong state for this command"),
     ("arm_failed", StatusCode::CONFLICT, "Arming failed"),
     ("no_trigger", StatusCode::CONFLICT, "No program for triggers is configured"),
     ("refused", StatusCode::CONFLICT, "Refused"),
+    ("stale_shapes", StatusCode::CONFLICT, "Somebody else has changed the shapes"),
+    ("unfinished_file", StatusCode::CONFLICT, "The file is still being written"),
     ("too_large", StatusCode::PAYLOAD_TOO_LARGE, "Too large"),
     ("media_type", StatusCode::UNSUPPORTED_MEDIA_TYPE, "The Content-Type is not application/json"),
     ("bad_body", StatusCode::UNPROCESSABLE_ENTITY, "The body is wrong"),
     ("bad_request", StatusCode::UNPROCESSABLE_ENTITY, "The request cannot be carried out"),
     ("bad_image", StatusCode::UNPROCESSABLE_ENTITY, "The image cannot be converted to this format"),
+    ("bad_file", StatusCode::UNPROCESSABLE_ENTITY, "The file cannot be read"),
     ("large_headers", StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "The headers are too large"),
     ("too_many", StatusCode::TOO_MANY_REQUESTS, "Too many requests"),
     ("bug", StatusCode::INTERNAL_SERVER_ERROR, "A bug in konkordia"),

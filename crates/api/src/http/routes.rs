@@ -45,6 +45,7 @@ pub fn router(shared: &Arc<Shared>) -> Router {
 fn cross_origin(pages: &[String]) -> CorsLayer {
     let origins = pages.iter().filter_map(|page| HeaderValue::from_str(page).ok());
     let exposed = [
+        "etag",
         "x-konkordia-image",
         "x-konkordia-age-ms",
         "x-konkordia-run",
@@ -54,8 +55,8 @@ fn cross_origin(pages: &[String]) -> CorsLayer {
     ];
     CorsLayer::new()
         .allow_origin(AllowOrigin::list(origins))
-        .allow_methods([Method::GET, Method::POST])
-        .allow_headers([header::AUTHORIZATION, header::CONTENT_TYPE, HeaderName::from_static("last-event-id")])
+        .allow_methods([Method::GET, Method::POST, Method::PUT])
+        .allow_headers([header::AUTHORIZATION, header::CONTENT_TYPE, header::IF_MATCH, HeaderName::from_static("last-event-id")])
         .expose_headers(exposed.map(HeaderName::from_static))
         .max_age(Duration::from_secs(600))
 }

@@ -1,5 +1,6 @@
 //! What all requests share: the fleet, the tokens, the limits.
 
+use super::files::cache::Cache;
 use super::live::hub::Hub;
 use super::problem::Problem;
 use super::settings::{Settings, wrong_settings};
@@ -10,7 +11,7 @@ use crate::security::tokens::Tokens;
 use crate::security::{Identity, Role};
 use arc_swap::ArcSwap;
 use axum::http::{HeaderMap, header};
-use konkordia_acquire::handle::{Detector, DetectorStatus, Fleet, Severity, Subscription};
+use konkordia_acquire::handle::{Detector, DetectorStatus, Fleet, Severity, Subscription, ThreadWatch};
 use konkordia_core::failure::Failure;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
@@ -20,8 +21,12 @@ use tokio::sync::{Semaphore, watch};
 /// Commands that may wait for their detectors at once, and as many again that end something, so that a `cancel` never
 /// waits behind an `arm`.
 pub const COMMANDS_MAX: usize = 12;
+/// Looks at the disk and the machine at once.
+pub const LOOKS_MAX: usize = 2;
 /// Images that are decoded at once.
 pub const DECODERS_MAX: usize = 4;
+/// Calibrations that are looked at at once: reading takes the disk, and libhdf5 does one thing at a time.
+pub const CALIBRATIONS_MAX: usize = 1;
 /// Longest that a `wait` or `wait_s` waits.
 pub const WAIT_S_MAX: f64 = 600.0;
 
@@ -47,8 +52,14 @@ pub struct Shared {
     pub commands: Arc<Semaphore>,
     /// Permits for commands that end something.
     pub endings: Arc<Semaphore>,
+    /// Permits for looks at the disk and the machine.
+    pub looks: Arc<Semaphore>,
+    /// What the threads of this process do.
+    pub threads: Arc<ThreadWatch>,
     /// Permits for decoding.
     pub decoders: Arc<Semaphore>,
+    /// Permits for looking at calibrations.
+    pub calibrations: Arc<Semaphore>,
     /// Memory of answers with images, in MiB.
     pub image_mib: Arc<Semaphore>,
     /// True when the server is about to end.
@@ -57,6 +68,8 @@ pub struct Shared {
     pub answered: [AtomicU64; 5],
     /// What the live connections share, for each detector.
     pub live: Vec<Arc<Hub>>,
+    /// Finished files that were asked for last.
+    pub files: Cache,
     /// When the service began.
     pub began: Instant,
 }
@@ -87,10 +100,14 @@ impl Shared {
             audit_failed: false.into(),
             commands: Arc::new(Semaphore::new(COMMANDS_MAX)),
             endings: Arc::new(Semaphore::new(COMMANDS_MAX)),
+            looks: Arc::new(Semaphore::new(LOOKS_MAX)),
+            threads: Arc::default(),
             decoders: Arc::new(Semaphore::new(DECODERS_MAX)),
+            calibrations: Arc::new(Semaphore::new(CALIBRATIONS_MAX)),
             stopping: watch::channel(false).0,
             answered: Default::default(),
             live: Hub::of(&fleet),
+            files: Cache::default(),
             began: Instant::now(),
             fleet,
             settings,
@@ -99,15 +116,22 @@ impl Shared {
 
     /// Who sends a request with these headers.
     pub fn identify(&self, headers: &HeaderMap) -> Identity {
-        let Some(tokens) = &self.tokens else {
-            return Identity::Known { name: "local".into(), role: Role::Configure };
-        };
-        let Some(value) = headers.get(header::AUTHORIZATION) else { return Identity::Anonymous };
+        let Some(value) = headers.get(header::AUTHORIZATION) else { return self.identity(None) };
         let token = value.to_str().ok().and_then(|text| {
             let (scheme, token) = text.split_once(' ')?;
             scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
         });
-        token.map_or(Identity::BadToken, |token| tokens.load().identify(token))
+        // No token is empty.
+        self.identity(Some(token.unwrap_or_default()))
+    }
+
+    /// Who has this token.
+    pub fn identity(&self, token: Option<&str>) -> Identity {
+        match (&self.tokens, token) {
+            (None, _) => Identity::Known { name: "local".into(), role: Role::Configure },
+            (Some(_), None) => Identity::Anonymous,
+            (Some(tokens), Some(token)) => tokens.load().identify(token),
+        }
     }
 
     /// The detector with this name; without a name, the only detector.
@@ -151,7 +175,6 @@ impl Shared {
 
     /// Adds an event about the service itself to the history.
     pub fn report(&self, severity: Severity, message: String) {
-        let event = if severity == Severity::Info { "log" } else { "warning" };
-        self.fleet.events.add(None, event, severity, message, serde_json::Value::Null);
+        self.fleet.events.remark(None, severity, message, serde_json::Value::Null);
     }
 }

@@ -15,6 +15,9 @@ const EVERY: Duration = Duration::from_secs(2);
 /// Unpacked pixels for which nobody has asked for so long are freed.
 const PIXELS_KEPT: Duration = Duration::from_secs(3);
 
+/// What was made of a calibration and nobody has asked for since so long is freed.
+const CALIBRATION_KEPT: Duration = Duration::from_secs(60);
+
 /// When a file was last changed, and its length; `None` if it is not there.
 type Seen = Option<(SystemTime, u64)>;
 
@@ -30,7 +33,12 @@ pub async fn run(shared: Arc<Shared>, tls: Option<RustlsConfig>) {
             () = tokio::time::sleep(EVERY) => {}
             _ = stopping.changed() => return,
         }
-        shared.fleet.detectors.iter().for_each(|detector| detector.images().forget_pixels(PIXELS_KEPT));
+        for detector in &shared.fleet.detectors {
+            detector.images().forget_pixels(PIXELS_KEPT);
+            if let Some(calibration) = detector.calibration() {
+                calibration.forget(CALIBRATION_KEPT);
+            }
+        }
         let tokens_now = settings.tokens.as_deref().map(seen);
         if tokens_now != tokens_seen {
             tokens_seen = tokens_now;

@@ -11,7 +11,7 @@ mod tests;
 use crate::reasons::{self, Thresholds};
 use judge::ModuleRow;
 use konkordia_core::failure::{Exit, Failure};
-use konkordia_sinks::hdf5::calibration::CalibrationFile;
+use konkordia_sinks::hdf5::calibration::{CalibrationFile, Keep};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -64,7 +64,8 @@ pub fn make(options: &MakeOptions, target: Target, mut taken: Vec<Taken>) -> Res
         store::add_gains(&mut file, &options.gain)?;
     }
     let source = taken.first().map_or("", |taken| &taken.source);
-    let hash = store::write(&mut file, &path, format!("pedestals of {} from {source}", what.join(", ")))?;
+    let step = format!("pedestals of {} from {source}", what.join(", "));
+    let hash = store::write(&mut file, &path, step, Keep::Previous)?;
     count_masks(&mut rows, &file);
     // Missing packets hardly change a mean, so the file is written in any case. The exit code says whether all frames
     // arrived.

@@ -5,7 +5,7 @@ use crate::planes::{configuration, names, read_gains};
 use crate::reasons;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_sinks::clock;
-use konkordia_sinks::hdf5::calibration::{CalibrationFile, GainStage};
+use konkordia_sinks::hdf5::calibration::{CalibrationFile, GainStage, Keep};
 use std::path::{Path, PathBuf};
 
 /// Where the result goes.
@@ -111,7 +111,7 @@ pub fn add_gains(file: &mut CalibrationFile, paths: &[PathBuf]) -> Result<usize,
 }
 
 /// Marks pixels without gain, dates the file and writes it. Returns its hash.
-pub fn write(file: &mut CalibrationFile, path: &Path, step: String) -> Result<String, Failure> {
+pub fn write(file: &mut CalibrationFile, path: &Path, step: String, keep: Keep) -> Result<String, Failure> {
     for ((_, stage), planes) in &mut file.pedestals {
         if let Some(gains) = &file.gains[stage.index()] {
             reasons::mark_gains(&mut planes.mask, gains, *stage);
@@ -121,7 +121,7 @@ pub fn write(file: &mut CalibrationFile, path: &Path, step: String) -> Result<St
     file.software = konkordia_core::SOFTWARE.into();
     file.reasons = reasons::table();
     file.history.push(format!("{} {step}", file.created));
-    Ok(file.write(path)?)
+    Ok(file.write(path, keep)?)
 }
 
 #[cfg(test)]

@@ -93,6 +93,15 @@ pub(super) fn stepped(first: u32, step: i32, count: u32) -> impl Iterator<Item =
     (0..i64::from(count)).map(move |k| (i64::from(first) + k * i64::from(step)) as usize)
 }
 
+/// Where a pixel of the image lies in a tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TilePlace {
+    /// The tile.
+    pub tile: usize,
+    /// Row and column there, before it is turned; `None` in gaps between its chips and on masked double pixels.
+    pub pixel: Option<(u32, u32)>,
+}
+
 /// One output pixel of a double pixel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DoublePart {
@@ -205,6 +214,22 @@ impl ImageGeometry {
     pub fn box_size(&self, tile: usize) -> (u32, u32) {
         let opened = &self.opened[tile % 2];
         self.placements[tile].orientation.turned((opened.rows.length(), opened.columns.length()))
+    }
+
+    /// The tile whose box has this pixel of the image, and its pixel there; `None` between tiles.
+    pub fn tile_at(&self, row: u32, column: u32) -> Option<TilePlace> {
+        let is_in = |tile: &usize| {
+            let (p, (rows, columns)) = (&self.placements[*tile], self.box_size(*tile));
+            (p.row..p.row + rows).contains(&row) && (p.column..p.column + columns).contains(&column)
+        };
+        let tile = (0..self.placements.len()).find(is_in)?;
+        let p = &self.placements[tile];
+        let o = Lie::new(&self.opened[tile % 2], p.orientation, self.format.columns);
+        let along = |axis: &Axis, at: u32, is_reversed: bool| axis.tile_at(if is_reversed { axis.length() - 1 - at } else { at });
+        let down = along(o.down, row - p.row, o.is_down_reversed);
+        let across = along(o.across, column - p.column, o.is_across_reversed);
+        let pixel = down.zip(across).map(|(down, across)| down * o.down_step as u32 + across * o.across_step as u32);
+        Some(TilePlace { tile, pixel: pixel.map(|pixel| (pixel / self.format.columns, pixel % self.format.columns)) })
     }
 
     /// Calls `visit` for each run of pixels. A run is a part of one output row; split double pixels are in 2 or 4 runs.

@@ -8,10 +8,12 @@ mod gather;
 mod image;
 mod opening;
 mod orientation;
+mod part;
 #[cfg(test)]
 mod tests;
 
 pub use gather::{Gather, Segment, Share};
-pub use image::{GeometryError, ImageGeometry, MAX_IMAGE_PIXELS, PixelRun, Placement};
+pub use image::{GeometryError, ImageGeometry, MAX_IMAGE_PIXELS, PixelRun, Placement, TilePlace};
 pub use opening::DoublePixels;
 pub use orientation::{Orientation, Quarter};
+pub use part::{Part, modules_of};

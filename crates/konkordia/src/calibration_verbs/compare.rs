@@ -3,28 +3,12 @@
 use super::args::CompareArgs;
 use super::file::read;
 use crate::console;
-use konkordia_calibration::reasons::{REASONS, median};
+use konkordia_calibration::compare::{Change, change};
+use konkordia_calibration::reasons::median;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::text;
 use konkordia_sinks::hdf5::calibration::{CalibrationFile, GainStage, MODULE_PIXELS, StagePedestal};
 use serde_json::{Value, json};
-
-/// How one module differs in one cell and stage, over the pixels that are good in both.
-struct Row {
-    module: usize,
-    cell: u8,
-    stage: GainStage,
-    /// Median shift of the pedestals, after minus before, in ADU.
-    shift_adu: f32,
-    /// Spread of the shifts in ADU: half of the distance from the 16th to the 84th percentile.
-    spread_adu: f32,
-    /// Median RMS before and after, in ADU.
-    rms_adu: [f32; 2],
-    /// Pixels that are masked only after, and only before.
-    masked: [u64; 2],
-    /// Reasons of those that are masked only after.
-    reasons: Vec<(&'static str, u64)>,
-}
 
 /// Compares two files.
 pub fn command(args: &CompareArgs) -> Result<Exit, Failure> {
@@ -44,7 +28,7 @@ pub fn command(args: &CompareArgs) -> Result<Exit, Failure> {
             .iter()
             .map(|(module, stage, percent)| json!({ "module": module, "stage": stage.name(), "median_change_percent": percent }))
             .collect();
-        let rows: Vec<Value> = rows.iter().map(to_json).collect();
+        let rows: Vec<Value> = rows.iter().map(Change::to_json).collect();
         let value = json!({
             "before": args.before, "after": args.after, "equal": before.hash() == after.hash(), "rows": rows, "gains": gains, "only_in_one": only,
         });
@@ -70,32 +54,11 @@ fn only_in<'a>(one: &'a CalibrationFile, other: &'a CalibrationFile, name: &'a s
     missing.map(move |(cell, stage)| format!("only in {name}: {} of cell {cell}", stage.name().to_uppercase()))
 }
 
-fn compare(before: &CalibrationFile, after: &CalibrationFile) -> Vec<Row> {
+fn compare(before: &CalibrationFile, after: &CalibrationFile) -> Vec<Change> {
     let common = before.pedestals.iter().filter_map(|(key, b)| Some((*key, b, after.pedestals.get(key)?)));
-    common.flat_map(|(key, b, a)| (0..before.modules).map(move |module| row(key, module, b, a))).collect()
-}
-
-fn row((cell, stage): (u8, GainStage), module: usize, before: &StagePedestal, after: &StagePedestal) -> Row {
-    let range = module * MODULE_PIXELS..(module + 1) * MODULE_PIXELS;
-    let good: Vec<usize> = range.clone().filter(|p| before.mask[*p] == 0 && after.mask[*p] == 0).collect();
-    let shifts: Vec<f32> = good.iter().map(|p| after.mean_adu[*p] - before.mean_adu[*p]).collect();
-    let (low, high) = if shifts.is_empty() { (0.0, 0.0) } else { konkordia_picture::percentiles(&shifts, 0.16, 0.84) };
-    let rms = |planes: &StagePedestal| median(good.iter().map(|p| planes.rms_adu[*p]), 1).unwrap_or(f32::NAN);
-    let newly: Vec<u32> = range.clone().filter(|p| before.mask[*p] == 0).map(|p| after.mask[p]).collect();
-    let count = |bit: u32| newly.iter().filter(|m| **m & bit != 0).count() as u64;
-    Row {
-        module,
-        cell,
-        stage,
-        shift_adu: median(shifts.iter().copied(), 1).unwrap_or(f32::NAN),
-        spread_adu: (high - low) / 2.0,
-        rms_adu: [rms(before), rms(after)],
-        masked: [
-            newly.iter().filter(|m| **m != 0).count() as u64,
-            range.filter(|p| before.mask[*p] != 0 && after.mask[*p] == 0).count() as u64,
-        ],
-        reasons: REASONS.iter().map(|(bit, name, _)| (*name, count(*bit))).filter(|(_, n)| *n > 0).collect(),
-    }
+    let of_module =
+        |key, module, b: &StagePedestal, a: &StagePedestal| change(key, module, &b.of_module(module), &a.of_module(module));
+    common.flat_map(|(key, b, a)| (0..before.modules).map(move |module| of_module(key, module, b, a))).collect()
 }
 
 /// Median relative change of the gains in percent, where both files have them and they differ.
@@ -113,19 +76,10 @@ fn gain_changes(before: &CalibrationFile, after: &CalibrationFile) -> Vec<(usize
     changes
 }
 
-fn to_json(r: &Row) -> Value {
-    let reasons: serde_json::Map<String, Value> = r.reasons.iter().map(|(name, n)| ((*name).to_string(), json!(n))).collect();
-    json!({
-        "module": r.module, "cell": r.cell, "stage": r.stage.name(), "median_shift_adu": r.shift_adu, "spread_adu": r.spread_adu,
-        "median_rms_before_adu": r.rms_adu[0], "median_rms_after_adu": r.rms_adu[1], "newly_masked": r.masked[0],
-        "no_longer_masked": r.masked[1], "newly_masked_reasons": reasons,
-    })
-}
-
-fn table(rows: &[Row]) -> String {
+fn table(rows: &[Change]) -> String {
     let head = ["module", "cell", "stage", "shift", "+-", "RMS before", "after", "newly masked", "no longer", ""];
     let adu = |rms: f32| if rms.is_nan() { "-".into() } else { format!("{rms:.2}") };
-    let line = |r: &Row| {
+    let line = |r: &Change| {
         vec![
             r.module.to_string(),
             r.cell.to_string(),

@@ -5,11 +5,11 @@ use super::show::{describe, to_json};
 use crate::console;
 use konkordia_calibration::dark::store::{self, Target};
 use konkordia_calibration::planes::{Stages, names, read_pedestals, read_single};
-use konkordia_calibration::reasons::{self, DEAD, Thresholds, usable_pedestal};
+use konkordia_calibration::reasons::{self, Thresholds};
 use konkordia_calibration::{load, planes};
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::moment;
-use konkordia_sinks::hdf5::calibration::{CalibrationFile, GainStage, StagePedestal};
+use konkordia_sinks::hdf5::calibration::{CalibrationFile, GainStage, Keep, StagePedestal};
 
 /// Reads the planes, marks bad pixels, writes the file.
 pub fn command(args: &ImportArgs) -> Result<Exit, Failure> {
@@ -24,7 +24,7 @@ pub fn command(args: &ImportArgs) -> Result<Exit, Failure> {
     if !args.gain.is_empty() {
         store::add_gains(&mut file, &args.gain)?;
     }
-    store::write(&mut file, &path, format!("imported from {}", names(&args.pedestal)))?;
+    store::write(&mut file, &path, format!("imported from {}", names(&args.pedestal)), Keep::Previous)?;
     if args.json {
         console::json(&to_json(&path, &file), false);
     } else {
@@ -64,19 +64,10 @@ fn read_any(args: &ImportArgs, modules: usize) -> Result<(Stages, Vec<u32>), Fai
     Ok((stages, vec![0; pixels]))
 }
 
-/// The source has already judged its pixels: pedestals of 0 and 16383 mark those that are not usable. Noise is judged
-/// only with `--noisy-k`.
+/// Noise is judged only with `--noisy-k`.
 fn marked_planes(args: &ImportArgs, mean_adu: Vec<f32>, rms_adu: Vec<f32>, marked: &[u32]) -> StagePedestal {
-    let mark = |(mean, marked): (&f32, &u32)| *marked | if usable_pedestal(*mean) { 0 } else { DEAD };
-    let mut planes = StagePedestal {
-        mask: mean_adu.iter().zip(marked).map(mark).collect(),
-        count: vec![0; mean_adu.len()],
-        mean_adu,
-        rms_adu,
-        taken: args.taken.clone().unwrap_or_default(),
-        source: names(&args.pedestal),
-        ..StagePedestal::default()
-    };
+    let (taken, source) = (args.taken.clone().unwrap_or_default(), names(&args.pedestal));
+    let mut planes = StagePedestal { taken, source, ..reasons::of_source(mean_adu, rms_adu, marked) };
     if let Some(noisy_k) = args.noisy_k {
         reasons::mark_pedestals(&mut planes, &Thresholds { noisy_k, ..Thresholds::default() });
     }

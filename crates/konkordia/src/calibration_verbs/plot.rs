@@ -5,7 +5,7 @@ use super::file::read;
 use crate::console;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::text;
-use konkordia_picture::{HeatMap, Histogram, Picture, bins, heat_map, histogram, percentiles, stacked};
+use konkordia_picture::{HeatMap, Histogram, Picture, bins, heat_map, histogram, marked_map, percentiles, stacked};
 use konkordia_sinks::hdf5::calibration::{CalibrationFile, GainStage, MODULE_COLUMNS, MODULE_PIXELS, MODULE_ROWS, StagePedestal};
 use serde_json::json;
 use std::ops::Range;
@@ -91,21 +91,10 @@ fn pedestals(cell: u8, stage: GainStage, planes: &StagePedestal, modules: &Range
     stacked(&pictures)
 }
 
-/// Masked pixels as squares of 3 x 3, because single pixels of a large map are not visible.
 fn mask_map(title: &str, mask: &[u32]) -> Picture {
-    let rows = mask.len() / MODULE_COLUMNS;
-    let mut values = vec![0.0f32; mask.len()];
-    for (pixel, _) in mask.iter().enumerate().filter(|(_, m)| **m != 0) {
-        let (row, column) = (pixel / MODULE_COLUMNS, pixel % MODULE_COLUMNS);
-        for r in row.saturating_sub(1)..(row + 2).min(rows) {
-            for c in column.saturating_sub(1)..(column + 2).min(MODULE_COLUMNS) {
-                values[r * MODULE_COLUMNS + c] = 1.0;
-            }
-        }
-    }
-    let title =
-        format!("{title}: {} masked pixels, drawn enlarged", text::count(mask.iter().filter(|m| **m != 0).count() as u64));
-    heat_map(&HeatMap { title: &title, unit: "", rows, columns: MODULE_COLUMNS, values: &values, range: Some((0.0, 1.0)) })
+    let marked: Vec<bool> = mask.iter().map(|reasons| *reasons != 0).collect();
+    let masked = text::count(marked.iter().filter(|marked| **marked).count() as u64);
+    marked_map(&format!("{title}: {masked} masked pixels, drawn enlarged"), MODULE_COLUMNS, &marked)
 }
 
 fn gains(file: &CalibrationFile, modules: &Range<usize>) -> Option<Picture> {

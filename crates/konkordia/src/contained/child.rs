@@ -57,21 +57,27 @@ pub fn restrict_or_note(task: &Task) {
 }
 
 /// From here on this process and its threads write only where `task` says, start no program, and use no TCP or UDP
-/// port. Reading is not restricted. A kernel with an older Landlock restricts less, one without it nothing.
+/// port. They read everywhere unless `task` says otherwise. A kernel with an older Landlock restricts less, one without it nothing.
 fn restrict(task: &Task) -> Result<(), RulesetError> {
     let mut guarded = AccessFs::from_write(NEWEST) | AccessFs::Execute;
     if task.deletes_originals {
         guarded.remove(AccessFs::RemoveFile);
     }
+    let read = make_bitflags!(AccessFs::{ReadFile | ReadDir});
+    if task.only_from.is_some() {
+        guarded |= read;
+    }
     let permitted = make_bitflags!(AccessFs::{WriteFile | Truncate | MakeReg | MakeDir | RemoveFile}) & guarded;
     // If a folder does not exist, the work itself reports that.
     let folders = task.folders.iter().filter_map(|folder| PathFd::new(folder).ok());
+    let readable = task.only_from.iter().filter_map(|folder| PathFd::new(folder).ok());
     Ruleset::default()
         .handle_access(guarded)?
         .handle_access(AccessNet::from_all(NEWEST))?
         .scope(Scope::from_all(NEWEST))?
         .create()?
         .add_rules(folders.map(|folder| Ok::<_, RulesetError>(PathBeneath::new(folder, permitted))))?
+        .add_rules(readable.map(|folder| Ok::<_, RulesetError>(PathBeneath::new(folder, read))))?
         .restrict_self()?;
     Ok(())
 }

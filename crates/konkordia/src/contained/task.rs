@@ -17,6 +17,9 @@ pub struct Task {
     pub files: Vec<PathBuf>,
     /// Existing folders in which, and below which, files may be written.
     pub folders: Vec<PathBuf>,
+    /// The only folder from which files are read; everywhere if there is none. What the service asks about may have come
+    /// from anybody, and may name files that are none of theirs.
+    pub only_from: Option<PathBuf>,
     /// It may delete files that it has read, wherever they are.
     pub deletes_originals: bool,
     /// How to go on if the child did not finish; may be empty.
@@ -38,7 +41,8 @@ impl Task {
                 // If the picture is a link, the folder of its target is written.
                 let picture = args.png.as_ref().map(|path| path.canonicalize().unwrap_or_else(|_| path.clone()));
                 let written = picture.iter().chain(&args.geom);
-                Some(Self { folders: written.map(|path| folder_of(path)).collect(), ..Self::read([&args.file]) })
+                let only_from = args.index.then(|| folder_of(&args.file));
+                Some(Self { folders: written.map(|path| folder_of(path)).collect(), only_from, ..Self::read([&args.file]) })
             }
             // Without a file it works on a spool, where only files of this program lie.
             Command::Repair(args) => args.file.as_ref().map(|file| Self {
@@ -170,6 +174,13 @@ mod tests {
         assert_eq!(convert, [here.join("out"), "/t".into()]);
         let line = "repack a.h5 -o out/run --compression lz4 --delete-source";
         assert!(task(&format!("konkordia {line}")).expect(line).deletes_originals);
+    }
+
+    #[test]
+    fn an_index_is_made_from_the_folder_of_its_file_only() {
+        let only_from = |line: &str| task(&format!("konkordia {line}")).expect(line).only_from;
+        assert_eq!(only_from("inspect /data/a.h5 --index"), Some("/data".into()));
+        assert_eq!(only_from("inspect /data/a.h5"), None);
     }
 
     #[test]

@@ -4,10 +4,12 @@ use crate::simulate::feed::Feed;
 use crate::simulate::send::{Pace, Senders, Sent, send};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use konkordia_acquire::handle::{
-    Command, Detector, DetectorState, DetectorStatistics, DetectorStatus, FileEntry, HitRate, ImageRing, Reply, ResultPlot,
+    ArmRequest, Command, Detector, DetectorState, DetectorStatistics, DetectorStatus, DryRun, FileEntry, HitRate, ImageRing,
+    ModulePackets, Reply, ResultPlot, ShapeBoard,
 };
 use konkordia_core::failure::{Exit, Failure, reason};
 use serde_json::Value;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::Builder;
@@ -62,14 +64,26 @@ impl Detector for DrivenDetector {
         self.inner.configuration()
     }
 
-    fn command(&self, command: Command) -> Reply {
+    fn command(&self, command: Command, by: &str) -> Reply {
         let is_start = matches!(command, Command::Start(_));
-        let reply = self.inner.command(command);
+        let reply = self.inner.command(command, by);
         if let (true, Ok(status)) = (is_start, &reply) {
             // Without a simulator no data arrive: the run waits for them and reports that.
             let _ = self.starts.send(status.clone());
         }
         reply
+    }
+
+    fn dry_run(&self, request: &ArmRequest) -> DryRun {
+        self.inner.dry_run(request)
+    }
+
+    fn modules(&self) -> Vec<ModulePackets> {
+        self.inner.modules()
+    }
+
+    fn output_folder(&self) -> Option<PathBuf> {
+        self.inner.output_folder()
     }
 
     fn images(&self) -> Arc<dyn ImageRing> {
@@ -78,6 +92,10 @@ impl Detector for DrivenDetector {
 
     fn files(&self) -> Vec<FileEntry> {
         self.inner.files()
+    }
+
+    fn shapes(&self) -> Arc<ShapeBoard> {
+        self.inner.shapes()
     }
 }
 

@@ -18,6 +18,9 @@ pub struct InspectArgs {
     /// spots
     #[arg(long, value_name = "FILE.geom")]
     pub geom: Option<PathBuf>,
+    /// For the service: where the bytes of each image lie, as JSON
+    #[arg(long, hide = true, conflicts_with_all = ["image", "png", "geom"])]
+    pub index: bool,
     /// For programs: the result as JSON on stdout
     #[arg(long)]
     pub json: bool,

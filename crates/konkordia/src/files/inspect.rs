@@ -2,6 +2,7 @@
 
 use super::args::InspectArgs;
 use super::compression::compression;
+use super::index;
 use super::others;
 use super::picture::draw;
 use super::statistics::Statistics;
@@ -20,6 +21,9 @@ use std::path::Path;
 
 /// `konkordia inspect FILE`
 pub fn command(args: &InspectArgs) -> Result<Exit, Failure> {
+    if args.index {
+        return index::command(&args.file);
+    }
     if let Some(path) = &args.png {
         konkordia_picture::png_path(path)?;
     }

@@ -3,6 +3,7 @@
 pub mod args;
 pub mod check;
 mod compression;
+mod index;
 pub mod inspect;
 mod looked;
 mod others;

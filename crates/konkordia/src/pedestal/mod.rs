@@ -9,6 +9,7 @@ use konkordia_calibration::dark::store::{self, Target};
 use konkordia_calibration::dark::{Made, judge, make};
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::text;
+use konkordia_sinks::hdf5::calibration::Keep;
 use serde_json::json;
 
 /// `konkordia pedestal ...`
@@ -34,7 +35,7 @@ fn only_gains(args: &PedestalArgs, target: Target) -> Result<Exit, Failure> {
     let (path, mut file) = target.into_file();
     let planes = store::add_gains(&mut file, &args.gain)?;
     let step = format!("gains from {}", file.gain_source);
-    let hash = store::write(&mut file, &path, step)?;
+    let hash = store::write(&mut file, &path, step, Keep::Nothing)?;
     if args.json {
         console::json(&json!({ "file": path, "hash": hash, "gain_planes": planes }), true);
     } else {

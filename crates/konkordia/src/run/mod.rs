@@ -6,7 +6,7 @@ pub mod signals;
 use crate::cli::ReceiveArgs;
 use crate::console;
 use crate::repack_verb;
-use konkordia_acquire::paths::Place;
+use konkordia_acquire::paths::{MissingFolders, Place};
 use konkordia_acquire::run::arm::{self, Ports, Prepared};
 use konkordia_acquire::run::exit_of;
 use konkordia_acquire::run::opened::Opened;
@@ -106,7 +106,7 @@ fn apply(args: &ReceiveArgs, config: &mut Config) -> Result<(), Failure> {
         config.images = (images > 0).then_some(images);
     }
     let Some(name) = &args.prefix else { return Ok(()) };
-    let place = Place { root: config.directory.clone(), base: config.directory.clone(), create_folders: false };
+    let place = Place { root: config.directory.clone(), base: config.directory.clone(), missing_folders: MissingFolders::Refuse };
     let target = place.target(name)?;
     if let Some(archive_copy) = &mut config.archive_copy {
         archive_copy.prefix = format!("{}_travel", target.prefix);

@@ -73,7 +73,7 @@ pub(super) struct AppendFile {
     stack: Option<Stack>,
     chunks: Chunks,
     free_known: u64,
-    unflushed_bytes: u64,
+    unflushed_bytes: [u64; 2],
     unflushed_chunks: usize,
     flushed_ns: Option<u64>,
 }
@@ -129,7 +129,7 @@ impl AppendFile {
             stack: None,
             chunks,
             free_known: 0,
-            unflushed_bytes: 0,
+            unflushed_bytes: [0; 2],
             unflushed_chunks: 0,
             flushed_ns: None,
         })
@@ -257,7 +257,8 @@ impl OpenFiles for AppendFile {
                 stack.images += 1;
                 self.pending.extend((image.frame as u32).to_le_bytes());
                 self.pending_received_ns.push(image.received_ns);
-                self.unflushed_bytes += bytes;
+                self.unflushed_bytes[0] += bytes;
+                self.unflushed_bytes[1] += image.unpacked_bytes();
                 self.unflushed_chunks += stack.starts.len();
             }
         }

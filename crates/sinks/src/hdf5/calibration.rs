@@ -7,9 +7,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use hdf5::{File, Group, H5Type};
+use hdf5::{Dataset, File, Group, H5Type};
 use sha2::{Digest, Sha256};
 
 use super::bounded::ReadAll;
@@ -82,6 +82,43 @@ impl GainStage {
     }
 }
 
+/// What becomes of a file that is replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// It is kept as the previous one, in place of an older one.
+    Previous,
+    /// It is gone.
+    Nothing,
+}
+
+/// Where the file that `path` had before is kept: `cal.previous.h5` beside `cal.h5`.
+pub fn previous_path(path: &Path) -> PathBuf {
+    let mut name = path.file_stem().unwrap_or_default().to_owned();
+    name.push(".previous");
+    if let Some(extension) = path.extension() {
+        name.push(".");
+        name.push(extension);
+    }
+    path.with_file_name(name)
+}
+
+/// Keeps the file as the previous one and leaves it where it is. Whatever happens in between, there is a whole file
+/// under each of the two names that had one.
+fn keep_previous(path: &Path) -> std::io::Result<()> {
+    let previous = previous_path(path);
+    let part = temporary_path(&previous);
+    match std::fs::remove_file(&part) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    // Some file systems have no second names.
+    if std::fs::hard_link(path, &part).is_err() {
+        std::fs::copy(path, &part)?;
+        std::fs::File::open(&part)?.sync_all()?;
+    }
+    std::fs::rename(&part, &previous)
+}
+
 /// Pedestals of one storage cell in one stage. All planes: (modules x 512, 1024), row-major, modules one below the
 /// other.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -141,6 +178,63 @@ fn bytes_of<T: Copy>(values: &[T], to: impl Fn(T) -> [u8; 4], hasher: &mut Sha25
     }
 }
 
+/// The hash of a calibration: its parts are added in the order of docs/formats/calibration.md.
+pub(super) struct ContentHash(Sha256);
+
+impl ContentHash {
+    /// Begins with what identifies the detector.
+    pub(super) fn new(facts: &CalibrationFile) -> Self {
+        let ids: Vec<String> = facts.module_ids.iter().map(|id| id.map_or("-".into(), |id| id.to_string())).collect();
+        let mut hasher = Sha256::new();
+        hasher.update(format!("{FORMAT} {FORMAT_VERSION}\n{}\n{}\n{}\n", facts.modules, facts.detector_serial, ids.join(",")));
+        Self(hasher)
+    }
+
+    /// Begins the planes of a cell and stage.
+    pub(super) fn stage(&mut self, (cell, stage): (u8, GainStage), taken: &str) {
+        self.0.update(format!("cell {cell} {} {taken}\n", stage.name()));
+    }
+
+    /// Begins the gains of a stage.
+    pub(super) fn gain(&mut self, stage: GainStage) {
+        self.0.update(format!("gain {}\n", stage.name()));
+    }
+
+    pub(super) fn floats(&mut self, values: &[f32]) {
+        bytes_of(values, f32::to_le_bytes, &mut self.0);
+    }
+
+    pub(super) fn words(&mut self, values: &[u32]) {
+        bytes_of(values, u32::to_le_bytes, &mut self.0);
+    }
+
+    pub(super) fn finish(self) -> String {
+        self.0.finalize().iter().fold(String::from("sha256:"), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
+    }
+}
+
+impl StagePedestal {
+    /// The part of one module, with all facts.
+    #[must_use]
+    pub fn of_module(&self, module: usize) -> Self {
+        let range = module * MODULE_PIXELS..(module + 1) * MODULE_PIXELS;
+        let (taken, source, settings) = (self.taken.clone(), self.source.clone(), self.settings.clone());
+        Self {
+            mean_adu: self.mean_adu[range.clone()].to_vec(),
+            rms_adu: self.rms_adu[range.clone()].to_vec(),
+            count: self.count[range.clone()].to_vec(),
+            mask: self.mask[range].to_vec(),
+            taken,
+            source,
+            settings,
+            ..*self
+        }
+    }
+}
+
 impl CalibrationFile {
     /// Pixels of a plane.
     pub fn pixels(&self) -> usize {
@@ -157,33 +251,29 @@ impl CalibrationFile {
     /// "sha256:" and 64 hexadecimal digits, over what conversion uses and what identifies the detector
     /// (docs/formats/calibration.md gives the order).
     pub fn hash(&self) -> String {
-        let mut hasher = Sha256::new();
-        let ids: Vec<String> = self.module_ids.iter().map(|id| id.map_or("-".into(), |id| id.to_string())).collect();
-        hasher.update(format!("{FORMAT} {FORMAT_VERSION}\n{}\n{}\n{}\n", self.modules, self.detector_serial, ids.join(",")));
-        for ((cell, stage), planes) in &self.pedestals {
-            hasher.update(format!("cell {cell} {} {}\n", stage.name(), planes.taken));
-            bytes_of(&planes.mean_adu, f32::to_le_bytes, &mut hasher);
-            bytes_of(&planes.rms_adu, f32::to_le_bytes, &mut hasher);
-            bytes_of(&planes.count, u32::to_le_bytes, &mut hasher);
-            bytes_of(&planes.mask, u32::to_le_bytes, &mut hasher);
+        let mut hash = ContentHash::new(self);
+        for (key, planes) in &self.pedestals {
+            hash.stage(*key, &planes.taken);
+            hash.floats(&planes.mean_adu);
+            hash.floats(&planes.rms_adu);
+            hash.words(&planes.count);
+            hash.words(&planes.mask);
         }
         for (stage, gain) in GainStage::ALL.into_iter().zip(&self.gains) {
             let Some(gain) = gain else { continue };
-            hasher.update(format!("gain {}\n", stage.name()));
-            bytes_of(gain, f32::to_le_bytes, &mut hasher);
+            hash.gain(stage);
+            hash.floats(gain);
         }
-        hasher.finalize().iter().fold(String::from("sha256:"), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
+        hash.finish()
     }
 
-    /// Writes the file, replacing an older one of this name. Returns its hash.
+    /// Writes the file, replacing an older one of this name, which [`Keep::Previous`] keeps under [`previous_path`].
+    /// Returns its hash.
     ///
     /// # Errors
     /// If a plane does not have the size of the detector, or the file cannot be written; an older file is then
     /// untouched.
-    pub fn write(&self, path: &Path) -> Result<String, Error> {
+    pub fn write(&self, path: &Path, keep: Keep) -> Result<String, Error> {
         let doing = "write the calibration";
         self.check_sizes(path)?;
         let hash = self.hash();
@@ -194,6 +284,9 @@ impl CalibrationFile {
         let written = self.fill(&part, &hash).context(doing, path).and_then(|()| {
             let file = std::fs::File::open(&part).context(doing, path)?;
             file.sync_all().context(doing, path)?;
+            if keep == Keep::Previous && path.exists() {
+                keep_previous(path).context("keep the previous calibration", path)?;
+            }
             std::fs::rename(&part, path).context(doing, path)
         });
         if written.is_err() {
@@ -252,7 +345,7 @@ impl CalibrationFile {
             write_stage(&parent.create_group(stage.name())?, planes, shape)?;
         }
         if self.gains.iter().any(Option::is_some) {
-            let group = file.create_group("gain")?;
+            let group = file.create_group(GAIN)?;
             for (stage, gain) in GainStage::ALL.into_iter().zip(&self.gains) {
                 if let Some(gain) = gain {
                     plane(&group, stage.name(), gain, shape, "ADU/keV")?;
@@ -268,74 +361,117 @@ impl CalibrationFile {
     /// If it cannot be read, is no calibration of this version, has planes of a wrong shape, or does not match its
     /// hash.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let doing = "read the calibration";
-        std::fs::metadata(path).context(doing, path)?;
-        let damaged = |cause: String| {
-            let hint = "take the file from a backup, or make it again: konkordia help pedestal";
-            Error::new(ErrorKind::Damaged, doing, path, cause).with_hint(hint)
-        };
-        let file = low::open_file(path).map_err(|error| match Error::hdf5(doing, path, error) {
-            error if matches!(error.kind, ErrorKind::Io | ErrorKind::NotHdf5 | ErrorKind::Damaged) => {
-                damaged(format!("the file is damaged, or not HDF5: {}", error.cause))
-            }
-            error => error,
-        })?;
-        if attribute(&file, "format").as_deref() != Some(FORMAT) {
-            let hint = "calibrations of other programs are read with their own kind: [calibration] kind = \"jungfrau_utils\" or \"files\"";
-            let why = "it has no attribute format = \"konkordia-calibration\"";
-            return Err(Error::new(ErrorKind::Invalid, doing, path, why).with_hint(hint));
-        }
-        let version = file.attr("format_version").and_then(|a| a.read_scalar::<u32>()).unwrap_or(0);
-        if version != FORMAT_VERSION {
-            let why = format!("its format has version {version}; this program knows {FORMAT_VERSION}");
-            return Err(Error::new(ErrorKind::Invalid, doing, path, why).with_hint("use the program that wrote it"));
-        }
-        let read = Self::parse(&file).map_err(|cause| damaged(format!("the file is damaged: {cause}")))?;
-        let (stated, found) = (attribute(&file, "hash").unwrap_or_default(), read.hash());
-        if stated != found {
-            return Err(damaged(format!("the file is damaged: its content has the hash {found}, but the file states {stated}")));
-        }
+        let file = open(path)?;
+        let read = Self::parse(&file).map_err(|cause| damaged(path, format!("the file is damaged: {cause}")))?;
+        compare_hash(path, &file, &read.hash())?;
         Ok(read)
     }
 
     fn parse(file: &File) -> Result<Self, String> {
-        let number = |name: &str| file.attr(name).and_then(|a| a.read_scalar::<u32>()).map_err(|_| format!("no number '{name}'"));
-        let modules = number("modules")? as usize;
-        if modules == 0 || modules > MODULES_MAX {
-            return Err(format!("{modules} modules"));
+        let mut read = facts(file)?;
+        let shape = [read.modules * MODULE_ROWS, MODULE_COLUMNS];
+        for ((cell, stage), planes) in &mut read.pedestals {
+            let group = file.group(&stage_group(*cell, *stage)).map_err(|error| format!("cell {cell}: {error}"))?;
+            let damaged = |cause| format!("cell {cell}: {cause}");
+            planes.mean_adu = read_plane(&group, "mean", shape).map_err(damaged)?;
+            planes.rms_adu = read_plane(&group, "rms", shape).map_err(damaged)?;
+            planes.count = read_plane(&group, "count", shape).map_err(damaged)?;
+            planes.mask = read_plane(&group, "mask", shape).map_err(damaged)?;
         }
-        let mut read = Self {
-            modules,
-            created: attribute(file, "created").unwrap_or_default(),
-            software: attribute(file, "software").unwrap_or_default(),
-            detector_serial: attribute(file, "detector_serial").unwrap_or_default(),
-            gain_source: attribute(file, "gain_source").unwrap_or_default(),
-            history: read_texts(file, "history").unwrap_or_default(),
-            ..Self::default()
-        };
-        if let Ok(ids) = file.dataset("module_ids") {
-            let ids = ids.read_all::<i32>().map_err(|_| "module_ids cannot be read")?;
-            read.module_ids = ids.into_iter().map(|id| u16::try_from(id).ok()).collect();
-        }
-        for line in read_texts(file, "reasons").unwrap_or_default() {
-            let (bit, name) = line.split_once(' ').ok_or("reasons")?;
-            read.reasons.push((bit.parse().map_err(|_| "reasons")?, name.to_string()));
-        }
-        let shape = [modules * MODULE_ROWS, MODULE_COLUMNS];
-        for cell in 0..STORAGE_CELLS {
-            let Ok(parent) = file.group(&format!("cell_{cell:02}")) else { continue };
-            for stage in GainStage::ALL {
-                let Ok(group) = parent.group(stage.name()) else { continue };
-                read.pedestals.insert((cell, stage), read_stage(&group, shape).map_err(|e| format!("cell {cell}: {e}"))?);
-            }
-        }
-        if let Ok(group) = file.group("gain") {
-            for stage in GainStage::ALL.into_iter().filter(|s| group.link_exists(s.name())) {
-                read.gains[stage.index()] = Some(read_plane(&group, stage.name(), shape)?);
+        for (stage, gain) in GainStage::ALL.into_iter().zip(&mut read.gains) {
+            if let Some(gain) = gain {
+                *gain = read_plane(&file.group(GAIN).map_err(|error| error.to_string())?, stage.name(), shape)?;
             }
         }
         Ok(read)
     }
+}
+
+/// Group of the gains.
+pub(super) const GAIN: &str = "gain";
+
+/// Group of the planes of a cell and stage.
+pub(super) fn stage_group(cell: u8, stage: GainStage) -> String {
+    format!("cell_{cell:02}/{}", stage.name())
+}
+
+/// Opens a calibration file of this version.
+pub(super) fn open(path: &Path) -> Result<File, Error> {
+    std::fs::metadata(path).context(DOING, path)?;
+    let file = low::open_file(path).map_err(|error| match Error::hdf5(DOING, path, error) {
+        error if matches!(error.kind, ErrorKind::Io | ErrorKind::NotHdf5 | ErrorKind::Damaged) => {
+            damaged(path, format!("the file is damaged, or not HDF5: {}", error.cause))
+        }
+        error => error,
+    })?;
+    if attribute(&file, "format").as_deref() != Some(FORMAT) {
+        let hint =
+            "calibrations of other programs are read with their own kind: [calibration] kind = \"jungfrau_utils\" or \"files\"";
+        let why = "it has no attribute format = \"konkordia-calibration\"";
+        return Err(Error::new(ErrorKind::Invalid, DOING, path, why).with_hint(hint));
+    }
+    let version = file.attr("format_version").and_then(|a| a.read_scalar::<u32>()).unwrap_or(0);
+    if version != FORMAT_VERSION {
+        let why = format!("its format has version {version}; this program knows {FORMAT_VERSION}");
+        return Err(Error::new(ErrorKind::Invalid, DOING, path, why).with_hint("use the program that wrote it"));
+    }
+    Ok(file)
+}
+
+const DOING: &str = "read the calibration";
+
+pub(super) fn damaged(path: &Path, cause: String) -> Error {
+    let hint = "take the file from a backup, or make it again: konkordia help pedestal";
+    Error::new(ErrorKind::Damaged, DOING, path, cause).with_hint(hint)
+}
+
+/// Compares the hash of what was read with what the file says.
+pub(super) fn compare_hash(path: &Path, file: &File, found: &str) -> Result<(), Error> {
+    let stated = attribute(file, "hash").unwrap_or_default();
+    if stated == found {
+        return Ok(());
+    }
+    let why = format!("the file is damaged: its content has the hash {found}, but the file states {stated}");
+    Err(damaged(path, why))
+}
+
+/// All of a file but its planes, which are empty where it has them.
+pub(super) fn facts(file: &File) -> Result<CalibrationFile, String> {
+    let number = |name: &str| file.attr(name).and_then(|a| a.read_scalar::<u32>()).map_err(|_| format!("no number '{name}'"));
+    let modules = number("modules")? as usize;
+    if modules == 0 || modules > MODULES_MAX {
+        return Err(format!("{modules} modules"));
+    }
+    let mut read = CalibrationFile {
+        modules,
+        created: attribute(file, "created").unwrap_or_default(),
+        software: attribute(file, "software").unwrap_or_default(),
+        detector_serial: attribute(file, "detector_serial").unwrap_or_default(),
+        gain_source: attribute(file, "gain_source").unwrap_or_default(),
+        history: read_texts(file, "history").unwrap_or_default(),
+        ..CalibrationFile::default()
+    };
+    if let Ok(ids) = file.dataset("module_ids") {
+        let ids = ids.read_all::<i32>().map_err(|_| "module_ids cannot be read")?;
+        read.module_ids = ids.into_iter().map(|id| u16::try_from(id).ok()).collect();
+    }
+    for line in read_texts(file, "reasons").unwrap_or_default() {
+        let (bit, name) = line.split_once(' ').ok_or("reasons")?;
+        read.reasons.push((bit.parse().map_err(|_| "reasons")?, name.to_string()));
+    }
+    for cell in 0..STORAGE_CELLS {
+        let Ok(parent) = file.group(&format!("cell_{cell:02}")) else { continue };
+        for stage in GainStage::ALL {
+            let Ok(group) = parent.group(stage.name()) else { continue };
+            read.pedestals.insert((cell, stage), stage_facts(&group).map_err(|e| format!("cell {cell}: {e}"))?);
+        }
+    }
+    if let Ok(group) = file.group(GAIN) {
+        for stage in GainStage::ALL.into_iter().filter(|s| group.link_exists(s.name())) {
+            read.gains[stage.index()] = Some(Vec::new());
+        }
+    }
+    Ok(read)
 }
 
 fn plane<T: H5Type>(group: &Group, name: &str, values: &[T], shape: (usize, usize), units: &str) -> hdf5::Result<()> {
@@ -356,25 +492,28 @@ fn write_stage(group: &Group, planes: &StagePedestal, shape: (usize, usize)) -> 
     text(group, "settings", &planes.settings)
 }
 
-fn read_stage(group: &Group, shape: [usize; 2]) -> Result<StagePedestal, String> {
+fn stage_facts(group: &Group) -> Result<StagePedestal, String> {
     let frames = |name: &str| group.attr(name).and_then(|a| a.read_scalar::<u64>()).map_err(|_| format!("no number '{name}'"));
     Ok(StagePedestal {
-        mean_adu: read_plane(group, "mean", shape)?,
-        rms_adu: read_plane(group, "rms", shape)?,
-        count: read_plane(group, "count", shape)?,
-        mask: read_plane(group, "mask", shape)?,
         frames: frames("frames")?,
         frames_refused: frames("frames_refused")?,
         taken: attribute(group, "taken").unwrap_or_default(),
         source: attribute(group, "source").unwrap_or_default(),
         settings: read_text(group, "settings").unwrap_or_default(),
+        ..StagePedestal::default()
     })
 }
 
 fn read_plane<T: H5Type>(group: &Group, name: &str, shape: [usize; 2]) -> Result<Vec<T>, String> {
+    let data = plane_of(group, name, shape)?;
+    data.read_all::<T>().map_err(|error| format!("'{name}' cannot be read: {error}"))
+}
+
+/// A plane whose size is that of the detector.
+pub(super) fn plane_of(group: &Group, name: &str, shape: [usize; 2]) -> Result<Dataset, String> {
     let data = group.dataset(name).map_err(|_| format!("there is no '{name}'"))?;
     if data.shape() != shape {
         return Err(format!("'{name}' has the shape {:?} instead of {shape:?}", data.shape()));
     }
-    data.read_all::<T>().map_err(|error| format!("'{name}' cannot be read: {error}"))
+    Ok(data)
 }

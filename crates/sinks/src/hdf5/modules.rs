@@ -1,52 +1,19 @@
 //! Writes `NXdetector_module`: which part of the image a module of the detector is, and where its first pixel lies.
 
 use hdf5::{Group, Result};
-use konkordia_core::geometry::Orientation;
+use konkordia_core::geometry::{Orientation, Part, modules_of};
 
 use super::nexus::{group, numbers, translation};
-use super::spec::FileSpec;
+use super::spec::{FileSpec, TileInfo};
 
-/// A part of the image: first row, first column, rows, columns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Part {
-    row: u32,
-    column: u32,
-    rows: u32,
-    columns: u32,
-}
-
-impl Part {
-    fn join(self, other: Self) -> Self {
-        let (row, column) = (self.row.min(other.row), self.column.min(other.column));
-        let end = (self.row + self.rows).max(other.row + other.rows);
-        let right = (self.column + self.columns).max(other.column + other.columns);
-        Self { row, column, rows: end - row, columns: right - column }
-    }
-
-    fn overlaps(&self, other: &Self) -> bool {
-        let rows = self.row < other.row + other.rows && other.row < self.row + self.rows;
-        rows && self.column < other.column + other.columns && other.column < self.column + self.columns
-    }
-}
-
-/// The modules of the detector in the image: the rectangle around the tiles of each module. Where such rectangles
-/// overlap (tiles placed one by one), every tile is a module. Without tiles, or if modules are not wanted, the whole
+/// The modules of the detector in the image ([`modules_of`]). Without tiles, or if modules are not wanted, the whole
 /// image is one module.
 pub(crate) fn modules(spec: &FileSpec) -> Vec<Part> {
-    let whole = vec![Part { row: 0, column: 0, rows: spec.rows, columns: spec.columns }];
     let each = spec.tiles_per_module as usize;
-    if each == 0 || spec.tiles.is_empty() {
-        return whole;
-    }
-    let tiles: Vec<Part> =
-        spec.tiles.iter().map(|t| Part { row: t.row, column: t.column, rows: t.rows, columns: t.columns }).collect();
-    let joined: Vec<Part> = tiles.chunks(each).filter_map(|module| module.iter().copied().reduce(Part::join)).collect();
-    let overlap = |parts: &[Part]| parts.iter().enumerate().any(|(n, part)| parts[..n].iter().any(|other| part.overlaps(other)));
-    match (overlap(&joined), overlap(&tiles)) {
-        (false, _) => joined,
-        (true, false) => tiles,
-        _ => whole,
-    }
+    let part = |t: &TileInfo| Part { row: t.row, column: t.column, rows: t.rows, columns: t.columns };
+    let tiles: Vec<Part> = spec.tiles.iter().filter(|_| each > 0).map(part).collect();
+    let whole = || vec![Part { row: 0, column: 0, rows: spec.rows, columns: spec.columns }];
+    modules_of(&tiles, each).unwrap_or_else(whole)
 }
 
 /// The directions from one row of the image to the next, and from one column to the next, in the McStas frame. In
@@ -87,7 +54,6 @@ pub(crate) fn write(detector: &Group, spec: &FileSpec, chain: &str, pixel_m: Opt
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hdf5::spec::TileInfo;
 
     fn spec(tiles: &[[u32; 4]], tiles_per_module: u32) -> FileSpec {
         let tile = |&[row, column, rows, columns]: &[u32; 4]| TileInfo {

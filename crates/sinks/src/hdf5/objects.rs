@@ -221,6 +221,12 @@ pub(crate) fn is_virtual(dataset: &Dataset) -> bool {
     dataset.dcpl().is_ok_and(|list| sync(|| unsafe { H5Pget_layout(list.id()) }) == H5D_layout_t::H5D_VIRTUAL)
 }
 
+/// Whether the values of the data set lie in files of other formats.
+pub(crate) fn is_outside(dataset: &Dataset) -> bool {
+    // SAFETY: an open list.
+    dataset.dcpl().map_or(true, |list| sync(|| unsafe { H5Pget_external_count(list.id()) }) != 0)
+}
+
 /// The files that a virtual data set points to, each with the path in it.
 pub(crate) fn virtual_sources(dataset: &Dataset) -> hdf5::Result<Vec<(String, String)>> {
     let list = dataset.dcpl()?;

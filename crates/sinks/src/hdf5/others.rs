@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use hdf5::File;
+use hdf5::{Dataset, File};
 use konkordia_core::experiment::KEV_ANGSTROM;
 use konkordia_core::pixel::PixelType;
 
@@ -13,7 +13,7 @@ use super::decode::Decode;
 use super::detector_place::{self, DetectorPlace};
 use super::error::{Error, ErrorKind};
 use super::low;
-use super::nexus::{read_attribute, read_number};
+use super::nexus::{read_attribute, read_number, read_texts};
 use super::paths::DESCRIPTION;
 use super::repack_losses::losses_of_files;
 use super::spec::Compression;
@@ -129,6 +129,17 @@ impl OthersFile {
     /// All stacks: those of the file itself, then those of the files that it names, by name.
     pub fn stacks(&self) -> &[Placed] {
         &self.stacks
+    }
+
+    /// The stacks whose images are counted, with their data sets and files.
+    pub(super) fn counted(&self) -> impl Iterator<Item = (&Placed, &Dataset, &File)> {
+        let counted = self.stacks.iter().filter(|placed| placed.first_image.is_some());
+        counted.map(|placed| (placed, &self.files[placed.file].found[placed.stack].1, self.files[placed.file].file()))
+    }
+
+    /// Names of the channels of its images, as far as it says them.
+    pub fn channel_names(&self) -> Vec<String> {
+        self.files.first().and_then(|file| read_texts(file.file(), "/entry/data/channel")).unwrap_or_default()
     }
 
     /// What it says of the experiment.

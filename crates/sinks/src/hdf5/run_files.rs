@@ -153,7 +153,7 @@ impl OpenFiles for RunImages {
             extra: &self.extra,
         })?;
         if image.status.has_pixels() {
-            shared.wrote(1, image.packed_bytes());
+            shared.wrote(1, [image.packed_bytes(), image.unpacked_bytes()]);
             writer.count_latency(image.received_ns);
         }
         packets.pedestals.as_ref().map_or(Ok(()), |plane| writer.write_pedestals(image.number, &[plane]))

@@ -129,7 +129,7 @@ impl OpenFiles for SeriesFiles {
             Err(error) if error.kind == ErrorKind::Invalid => return lose(writer, image.number, error.cause, shared),
             Err(error) => return Err(error),
             Ok(true) => {
-                shared.wrote(1, image.packed_bytes());
+                shared.wrote(1, [image.packed_bytes(), image.unpacked_bytes()]);
                 writer.count_latency(image.received_ns);
             }
             Ok(false) => {}
@@ -195,7 +195,7 @@ fn file_spec(known: &FileSpec, start: &SeriesStart, form: &Form) -> FileSpec {
     }
     notes.extend(start.notes.iter().cloned());
     let channels = channels(start, form, &mut notes);
-    let pixel_mask = common_mask(channels.iter().filter_map(|channel| channel.pixel_mask.as_deref()));
+    let pixel_mask = common_mask(channels.iter().filter_map(|channel| channel.pixel_mask.as_deref()), start, [rows, columns]);
     let series = SeriesInfo {
         series: start.series,
         unique_id: start.unique_id.clone(),
@@ -224,14 +224,23 @@ fn file_spec(known: &FileSpec, start: &SeriesStart, form: &Form) -> FileSpec {
     }
 }
 
-/// A pixel that one channel cannot use is marked for all channels; each channel has its own mask as well.
-fn common_mask<'a>(masks: impl Iterator<Item = &'a [u32]>) -> Vec<u32> {
+/// A pixel that one channel cannot use is marked for all channels; each channel has its own mask as well. What people
+/// have masked is masked in all.
+fn common_mask<'a>(masks: impl Iterator<Item = &'a [u32]>, start: &SeriesStart, size: [u64; 2]) -> Vec<u32> {
     let mut common: Vec<u32> = Vec::new();
     for mask in masks {
         common.resize(mask.len(), 0);
         common.iter_mut().zip(mask).for_each(|(all, one)| *all |= one);
     }
+    mark(start, &mut common, size);
     common
+}
+
+/// Adds what people have masked.
+fn mark(start: &SeriesStart, mask: &mut Vec<u32>, size: [u64; 2]) {
+    if let Some(user) = &start.user_mask {
+        user.mark(mask, size.map(|edge| edge as usize));
+    }
 }
 
 /// What the file of a series would say of its pixels and its geometry, known from its start.
@@ -250,8 +259,13 @@ impl SeriesFacts {
             plane(channel.pixel_mask.as_ref(), Element::Uint32, size, ("pixel_mask", n), &mut Vec::new(), u32::from_le_bytes)
         });
         let masks: Vec<Vec<u32>> = masks.collect();
-        Self { metadata: said(start).over(given.clone()), pixel_mask: common_mask(masks.iter().map(Vec::as_slice)) }
+        Self { metadata: facts_of_series(given, start), pixel_mask: common_mask(masks.iter().map(Vec::as_slice), start, size) }
     }
+}
+
+/// Facts of the stream, and where it says nothing those of the configuration, `given`.
+pub fn facts_of_series(given: &Metadata, start: &SeriesStart) -> Metadata {
+    said(start).over(given.clone())
 }
 
 /// Lowest and highest number that is a measurement in a series, if the file has to say it.
@@ -290,10 +304,12 @@ fn channels(start: &SeriesStart, form: &Form, notes: &mut Vec<(String, String)>)
             return ChannelInfo { name, ..ChannelInfo::default() };
         };
         let (mask, field) = (channel.pixel_mask.as_ref(), channel.flat_field.as_ref());
+        let mut mask = plane(mask, Element::Uint32, size, ("pixel_mask", n), notes, u32::from_le_bytes);
+        mask.iter_mut().for_each(|mask| mark(start, mask, size));
         ChannelInfo {
             name: channel.name.clone(),
             threshold_energy_ev: channel.threshold_energy_ev,
-            pixel_mask: plane(mask, Element::Uint32, size, ("pixel_mask", n), notes, u32::from_le_bytes),
+            pixel_mask: mask,
             flat_field: plane(field, Element::Float32, size, ("flatfield", n), notes, f32::from_le_bytes),
         }
     };

@@ -14,6 +14,7 @@ use crate::durable::Durable;
 pub struct SharedState {
     images: AtomicU64,
     bytes: AtomicU64,
+    unpacked_bytes: AtomicU64,
     refused: AtomicU64,
     passed: AtomicU64,
     positions: AtomicU64,
@@ -44,6 +45,11 @@ impl SharedState {
     /// Bytes of the chunks of these images.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of the pixels of these images.
+    pub fn unpacked_bytes(&self) -> u64 {
+        self.unpacked_bytes.load(Ordering::Relaxed)
     }
 
     /// Images of this series that the file could not take (another shape than the first, for example): their positions
@@ -90,7 +96,7 @@ impl SharedState {
     }
 
     pub(crate) fn begin(&self, main: Option<PathBuf>) {
-        for number in [&self.images, &self.bytes, &self.refused, &self.passed, &self.positions] {
+        for number in [&self.images, &self.bytes, &self.unpacked_bytes, &self.refused, &self.passed, &self.positions] {
             number.store(0, Ordering::Relaxed);
         }
         self.is_durable_to(None);
@@ -98,9 +104,11 @@ impl SharedState {
         *locked(&self.names) = Names { main, current: None, last_error: None };
     }
 
-    pub(crate) fn wrote(&self, images: u64, bytes: u64) {
+    /// Counts images, their bytes as they are packed, and those of their pixels.
+    pub(crate) fn wrote(&self, images: u64, [bytes, unpacked_bytes]: [u64; 2]) {
         self.images.fetch_add(images, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.unpacked_bytes.fetch_add(unpacked_bytes, Ordering::Relaxed);
     }
 
     /// From now on this says what is on the disk, until the next run or series begins.

@@ -305,7 +305,7 @@ impl FileSpec {
     }
 
     /// The specification as text, one `key = value` per line, without the directory, the overwrite policy and the mask.
-    pub(crate) fn to_text(&self) -> String {
+    pub fn to_text(&self) -> String {
         let mut out = String::from("konkordia_run = 1\n");
         let mut put = |key: &str, value: &str| out.push_str(&format!("{key} = {}\n", escape(value)));
         put("prefix", &self.prefix);
@@ -370,7 +370,10 @@ impl FileSpec {
     }
 
     /// The inverse of [`Self::to_text`]; the mask is empty and the directory is the current one.
-    pub(crate) fn from_text(text: &str) -> Result<Self, String> {
+    ///
+    /// # Errors
+    /// It is no description of a run, or of one that is impossible; in words.
+    pub fn from_text(text: &str) -> Result<Self, String> {
         let mut spec = Self { tiles: Vec::new(), ..Self::default() };
         let mut lines = text.lines();
         if lines.next() != Some("konkordia_run = 1") {

@@ -61,6 +61,11 @@ impl StackLayout {
         self.rows.saturating_mul(self.columns).saturating_mul(self.element_bytes)
     }
 
+    /// Channels of an image, each of which is a chunk.
+    pub fn channels(&self) -> u64 {
+        self.leading.iter().skip(1).product::<u64>().max(1)
+    }
+
     /// Positions of the stack. An image with several channels has several chunks at its position.
     pub(super) fn positions(&self) -> u64 {
         self.leading.first().copied().unwrap_or(0)

@@ -211,8 +211,20 @@ impl Writer {
     /// As [`Writer::create`].
     pub fn check_way(spec: &FileSpec) -> Result<(), Error> {
         spec.validate()?;
-        check_directory(&spec.directory)?;
-        if spec.overwrite == Overwrite::Refuse { patiently(|| clear_way(spec)) } else { Ok(()) }
+        Self::check_names(&spec.directory, &spec.prefix, spec.overwrite)
+    }
+
+    /// As [`Writer::check_way`], where nothing but the names of the files is known yet.
+    ///
+    /// # Errors
+    /// As [`Writer::create`].
+    pub fn check_names(directory: &Path, prefix: &str, overwrite: Overwrite) -> Result<(), Error> {
+        check_directory(directory)?;
+        if overwrite != Overwrite::Refuse {
+            return Ok(());
+        }
+        let names = FileSpec { directory: directory.into(), prefix: prefix.into(), overwrite, ..FileSpec::default() };
+        patiently(|| clear_way(&names))
     }
 
     /// Refuses or removes older files of this prefix, as [`Writer::create`] does, and creates nothing: for files that

@@ -1,7 +1,7 @@
 //! What XDS would misread in a file (see `core::xds` for settings), and masks that its plug-ins read.
 
 use konkordia_core::pixel::PixelType;
-use konkordia_core::xds::{XdsProblem, of_form, of_run, problem};
+use konkordia_core::xds::{XdsProblem, of_form, of_run, problem, readable_bits};
 
 use super::series_info::SeriesInfo;
 use super::spec::FileSpec;
@@ -36,24 +36,15 @@ pub fn xds_problems_of(spec: &FileSpec) -> Vec<XdsProblem> {
     of_series(spec.pixel, is_nowhere_negative, series).into_iter().chain(of_form(spec.compression, spec.layout)).collect()
 }
 
-/// The bits that both plug-ins read: neggia reads bits 0 to 4, durin bits 0 to 7.
-const READ_BITS: u32 = 0x1F;
-/// Bits of NXmx that say that a pixel is not to be used.
-const UNUSABLE_BITS: u32 = 0xFFFF;
-/// "Dead": set for a pixel that is not to be used for a reason that bits 0 to 4 do not express.
-pub(crate) const DEAD: u32 = 1 << 1;
-
 /// Gives each pixel that is not to be used a bit that both plug-ins read. Its other bits stay.
 pub(crate) fn readable_mask(mask: &mut [u32]) {
-    for bits in mask {
-        let is_unread = *bits & UNUSABLE_BITS != 0 && *bits & READ_BITS == 0;
-        *bits |= if is_unread { DEAD } else { 0 };
-    }
+    mask.iter_mut().for_each(|bits| *bits = readable_bits(*bits));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use konkordia_core::xds::{DEAD, READ_BITS, UNUSABLE_BITS};
 
     #[test]
     fn of_series_unsigned_planes_are_read_and_cbf_frames() {

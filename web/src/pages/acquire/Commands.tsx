@@ -4,6 +4,7 @@ import { type Signal, useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { type ApiProblem, problemOf } from "../../api/client";
 import { type Verb, whyNot } from "../../app/commands";
+import { useEnding } from "../../app/EndButtons";
 import { clock } from "../../app/format";
 import type { Services } from "../../app/services";
 import type { DetectorStatus, ServiceEvent } from "../../live/types";
@@ -39,6 +40,7 @@ export function Commands({ services, status, checked, problem }: CommandsProps):
       sending.value = null;
     }
   };
+  const { end, question } = useEnding({ services, status }, (verb) => void send(verb));
   const isWrong = Object.keys(checked.wrong).length > 0;
   const reason = (verb: Verb): string | null => {
     if (sending.value !== null && verb !== "cancel") return `waiting for the answer to ${sending.value}`;
@@ -57,7 +59,7 @@ export function Commands({ services, status, checked, problem }: CommandsProps):
               class={className}
               disabled={why !== null}
               aria-describedby={`why-${verb}`}
-              onClick={() => send(verb)}
+              onClick={() => (verb === "stop" || verb === "cancel" ? end(verb) : void send(verb))}
             >
               {sending.value === verb ? `${words} …` : words}
             </button>
@@ -67,6 +69,7 @@ export function Commands({ services, status, checked, problem }: CommandsProps):
           </div>
         );
       })}
+      {question}
     </div>
   );
 }

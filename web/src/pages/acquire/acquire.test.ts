@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { estimate } from "./estimate";
+import type { DryRun } from "../../api/client";
+import { needsOf, remarksOf } from "./dryRun";
 import { EMPTY_FORM, type Form } from "./fields";
 import { checkForm, whyNotPrefix } from "./form";
 import { loadPresets, savePresets } from "./presets";
@@ -62,17 +63,41 @@ test("the texts to copy say the same run, and never the token", () => {
   assert.match(tomlText({ images: 0 }), /until stopped/);
 });
 
-test("the estimate needs shape and number, and invents neither", () => {
-  const configuration = { image_rows: 512, image_columns: 1024, dtype: "int16", images: null };
-  assert.equal(estimate({}, configuration, []), null);
-  assert.equal(estimate({ images: 0 }, configuration, []), null);
-  assert.deepEqual(estimate({ images: 10, metadata: { frame_time_us: 1000 } }, configuration, []), {
-    images: 10,
-    bytesMax: 10_485_760,
-    bytesLikely: null,
-    seconds: 0.01,
+const needs = (fields: Partial<DryRun["needs"]>, problems: DryRun["problems"] = []): DryRun =>
+  ({ ok: problems.length === 0, problems, needs: fields }) as unknown as DryRun;
+
+test("what the service finds wrong stands at its field, or above the buttons", () => {
+  const problem = (field: string, hint = "do it") => ({ field, detail: `${field} is wrong`, hint });
+  const found = needs({}, [
+    problem("prefix"),
+    problem("metadata.energy_kev", ""),
+    problem("disk"),
+    problem("metadata.x"),
+  ]);
+  assert.deepEqual(remarksOf(found, new Set(["prefix", "energy_kev"])), {
+    fields: { prefix: "prefix is wrong. Do it", energy_kev: "metadata.energy_kev is wrong" },
+    others: ["disk is wrong. Do it", "metadata.x is wrong. Do it"],
   });
-  assert.equal(estimate({ images: 10 }, { detector: "stream" }, [])?.bytesMax, null);
+  assert.deepEqual(remarksOf(null, new Set()), { fields: {}, others: [] });
+});
+
+test("needs are shown as far as they are known, and none is invented", () => {
+  const texts = (answer: DryRun) => needsOf(answer).map(({ value, note }) => (note ? `${value} (${note})` : value));
+  const known = { images: 1000, duration_s: 10, rate_hz: 100, memory_bytes: 4e9, disk_free_bytes: 1e12 };
+  assert.deepEqual(texts(needs({ ...known, file_bytes: 2e9, file_bytes_from: "uncompressed", fits: true })), [
+    "1\u202f000",
+    "00:10 (at 100.0 Hz)",
+    "2.0 GB (at most)",
+    "1.0 TB (enough)",
+    "4.0 GB",
+  ]);
+  assert.deepEqual(texts(needs({})), ["– (no number is planned)", "–", "–", "–", "–"]);
+  const small = needsOf(needs({ ...known, file_bytes: 2e12, file_bytes_from: "last_run", fits: false }));
+  assert.deepEqual(
+    small.filter(({ isBad }) => isBad).map(({ name }) => name),
+    ["disk free"],
+  );
+  assert.equal(texts(needs({ ...known, file_bytes: 0, fits: true }))[2], "– (none are written)");
 });
 
 test("presets survive, and damaged ones are left out", () => {

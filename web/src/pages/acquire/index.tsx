@@ -7,18 +7,22 @@ import type { ApiProblem } from "../../api/client";
 import { whyNotOperate } from "../../app/commands";
 import { Check, ChoiceField, TextField } from "../../app/Field";
 import { ProblemStrip } from "../../app/Strips";
-import { type PageProps, shownStatus } from "../../app/services";
-import { useLoaded } from "../../app/useLoaded";
+import { isCurrent, type PageProps, shownStatus } from "../../app/services";
 import { Commands, LastCommand } from "./Commands";
-import { EstimateText } from "./EstimateText";
+import { remarksOf } from "./dryRun";
 import { EMPTY_FORM, type Form, METADATA_FIELDS, type WriteChoice } from "./fields";
 import { checkForm } from "./form";
+import { Needs } from "./Needs";
 import { PresetRow } from "./PresetRow";
 import { readForm } from "./presets";
 import { SnippetCard } from "./SnippetCard";
+import { useDryRun } from "./useDryRun";
+import "./acquire.css";
 
 /** What is being typed survives a look at another page. */
 const FORM_KEY = "konkordia.acquire";
+
+const FIELD_NAMES = new Set(["images", "prefix", ...METADATA_FIELDS.map(({ name }) => name)]);
 
 function useForm(): Signal<Form> {
   const kept = useMemo(() => {
@@ -36,8 +40,6 @@ export function AcquirePage({ services }: PageProps): JSX.Element {
   const form = useForm();
   const problem = useSignal<ApiProblem | null>(null);
   const detector = connection.detector.value;
-  const configuration = useLoaded(() => (detector === null ? null : api.configuration(detector)), [detector]);
-  const files = useLoaded(() => (detector === null ? null : api.files(detector)), [detector]);
   const change = (fields: Partial<Form>): void => {
     form.value = { ...form.value, ...fields };
     sessionStorage.setItem(FORM_KEY, JSON.stringify(form.value));
@@ -45,6 +47,14 @@ export function AcquirePage({ services }: PageProps): JSX.Element {
   const checked = checkForm(form.value);
   const whyNot = whyNotOperate(connection.contact.value);
   const status = shownStatus(connection);
+  const asked = useDryRun(api, {
+    detector: isCurrent(connection) ? detector : null,
+    request: checked.request,
+    state: `${status?.run} ${status?.state}`,
+  });
+  const remarks = remarksOf(asked.answer, FIELD_NAMES);
+  // What was just refused for this reason need not be said twice.
+  const others = remarks.others.filter((words) => !problem.value || !words.startsWith(problem.value.detail));
   return (
     <div class="columns">
       <section class="card" aria-label="The next run">
@@ -55,7 +65,7 @@ export function AcquirePage({ services }: PageProps): JSX.Element {
           </div>
         )}
         <PresetRow form={form.value} onLoad={(loaded) => change(loaded)} />
-        <RunFields form={form.value} wrong={checked.wrong} onChange={change} />
+        <RunFields form={form.value} wrong={{ ...remarks.fields, ...checked.wrong }} onChange={change} />
         <section class="command-bar" aria-label="Commands">
           {problem.value && (
             <ProblemStrip
@@ -65,7 +75,7 @@ export function AcquirePage({ services }: PageProps): JSX.Element {
               }}
             />
           )}
-          <EstimateText request={checked.request} configuration={configuration.value} files={files.value ?? []} />
+          <Needs asked={asked} others={others} />
           <Commands services={services} status={status} checked={checked} problem={problem} />
           <LastCommand events={connection.events.value} detector={detector} />
         </section>

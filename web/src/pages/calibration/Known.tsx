@@ -1,39 +1,76 @@
-// What the service tells of the calibration that is in use; no more than that.
+// The calibration that the next run uses: how old it is, where it is, whether it is time for a new one.
 
 import type { JSX } from "preact";
+import type { CalibrationReport } from "../../api/client";
 import { dateAndTime, UNKNOWN } from "../../app/format";
 import { SeverityWord } from "../../app/Shapes";
 import { ProblemStrip } from "../../app/Strips";
-import type { Services } from "../../app/services";
-import { useLoaded } from "../../app/useLoaded";
+import type { Loaded } from "../../app/useLoaded";
 import type { DetectorStatus } from "../../live/types";
+import { ageOf, ageWords } from "./report";
 
-export function ConfiguredCalibration({ services }: { services: Services }): JSX.Element {
-  const { connection, api } = services;
-  const detector = connection.detector.value;
-  const { value, problem } = useLoaded(() => (detector === null ? null : api.configuration(detector)), [detector]);
-  const calibration = value?.calibration;
-  const entries = typeof calibration === "object" && calibration !== null ? Object.entries(calibration) : [];
+/** `laterS`: seconds since the report came. */
+export function UsedCalibration({
+  loaded,
+  laterS,
+}: {
+  loaded: Loaded<CalibrationReport>;
+  laterS: number;
+}): JSX.Element {
+  const { value, problem } = loaded;
+  const isMissing = problem?.code === "no_calibration";
   return (
-    <section class="card" aria-label="Configured calibration">
-      <h2>Configured calibration</h2>
-      {problem && <ProblemStrip problem={problem} />}
-      {value === null ? <p class="soft">{UNKNOWN}</p> : null}
-      {value !== null && entries.length === 0 && (
-        <p class="soft">
-          The service does not tell which calibration file is configured. On its machine,{" "}
-          <code>konkordia config check</code> and <code>konkordia calibration show FILE</code> do.
+    <section class="card" aria-label="Calibration of the next run">
+      <h2>Calibration of the next run</h2>
+      {problem && isMissing && (
+        <p>
+          {problem.detail}. {problem.hint && <span class="soft">What to do: {problem.hint}</span>}
+        </p>
+      )}
+      {problem && !isMissing && <ProblemStrip problem={problem} />}
+      {!problem && value === null && <p class="soft">{UNKNOWN}</p>}
+      {!problem && value !== null && <Facts report={value} laterS={laterS} />}
+    </section>
+  );
+}
+
+function Facts({ report, laterS }: { report: CalibrationReport; laterS: number }): JSX.Element {
+  const { words, limit, isTooOld } = ageOf(report, laterS);
+  const { previous, refused } = report;
+  const facts: [string, string][] = [
+    ["taken", dateAndTime(report.taken)],
+    ["pedestals", report.files.join(", ")],
+    ...(report.gain_files.length > 0 ? [["gains", report.gain_files.join(", ")] as [string, string]] : []),
+    ["storage cells", report.cells.length > 0 ? report.cells.join(", ") : "for all"],
+    ["detector", report.detector_serial || UNKNOWN],
+    [
+      "previous",
+      previous
+        ? `${previous.file}, taken ${ageWords(previous.age_s)}${previous.age_s == null ? "" : " ago"}`
+        : "none is kept",
+    ],
+  ];
+  return (
+    <>
+      <p class="calibration-age">
+        <SeverityWord severity={isTooOld ? "warning" : "success"} word={words} />
+      </p>
+      {limit && <p class="soft">{limit}</p>}
+      {refused && (
+        <p>
+          <SeverityWord severity="error" word="A run would refuse it:" /> {refused.detail}. <strong>What to do:</strong>{" "}
+          {refused.hint}
         </p>
       )}
       <dl class="facts">
-        {entries.map(([name, entry]) => (
+        {facts.map(([name, text]) => (
           <div key={name}>
-            <dt>{name.replaceAll("_", " ")}</dt>
-            <dd class="mono">{typeof entry === "string" ? entry : JSON.stringify(entry)}</dd>
+            <dt>{name}</dt>
+            <dd class="mono">{text}</dd>
           </div>
         ))}
       </dl>
-    </section>
+    </>
   );
 }
 
@@ -59,7 +96,9 @@ export function CalibrationAlarms({ status }: { status: DetectorStatus | null })
               ) : (
                 <SeverityWord
                   severity={alarm.raised ? "warning" : "success"}
-                  word={alarm.raised ? `raised since ${dateAndTime(alarm.since)}` : "within its limit"}
+                  word={
+                    alarm.raised ? `raised since ${dateAndTime(alarm.since)}` : "no alarm; watched while a run goes on"
+                  }
                 />
               )}
               {alarm?.raised && alarm.message && <p>{alarm.message}</p>}

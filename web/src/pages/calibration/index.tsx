@@ -2,27 +2,65 @@
 
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
+import { useEffect, useRef } from "preact/hooks";
 import { type ApiProblem, problemOf } from "../../api/client";
 import { whyNot } from "../../app/commands";
 import { Check, ChoiceField, TextField } from "../../app/Field";
 import { ProblemStrip } from "../../app/Strips";
 import { type PageProps, type Services, shownStatus } from "../../app/services";
+import { useLoaded } from "../../app/useLoaded";
 import type { DetectorStatus } from "../../live/types";
-import { CalibrationAlarms, ConfiguredCalibration } from "./Known";
+import { CalibrationAlarms, UsedCalibration } from "./Known";
+import { FIRST_MAP, type MapChoice, Maps } from "./Maps";
 import { Measurements } from "./Measurements";
+import { Modules } from "./Modules";
+import { Progress } from "./Progress";
+import "./calibration.css";
 import { checkPedestal, EMPTY_PEDESTAL, type PedestalForm, STAGES } from "./pedestal";
+
+/** The service looks whether the files have changed when it is asked. */
+const RENEW_MS = 30_000;
+
+/** The report, and the seconds since it came. */
+function useReport({ connection, api }: Services) {
+  const detector = connection.detector.value;
+  const tick = useSignal(0);
+  useEffect(() => {
+    const timer = setInterval(() => {
+      if (!document.hidden) tick.value += 1;
+    }, RENEW_MS);
+    return () => clearInterval(timer);
+  }, [tick]);
+  const measured = connection.events.value.filter(
+    (event) => event.event === "pedestal" && event.detector === detector,
+  ).length;
+  const loaded = useLoaded(
+    () => (detector === null ? null : api.calibration(detector)),
+    [detector, measured, tick.value],
+  );
+  const came = useRef<{ report: unknown; at: number }>({ report: null, at: 0 });
+  if (came.current.report !== loaded.value) came.current = { report: loaded.value, at: Date.now() };
+  // What is of another detector is not shown.
+  const value = loaded.value?.detector === detector ? loaded.value : null;
+  return { loaded: { ...loaded, value }, laterS: (Date.now() - came.current.at) / 1000 };
+}
 
 export function CalibrationPage({ services }: PageProps): JSX.Element {
   const status = shownStatus(services.connection);
+  const { loaded, laterS } = useReport(services);
+  const choice = useSignal<MapChoice>(FIRST_MAP);
+  const report = loaded.problem ? null : loaded.value;
   return (
     <div class="stack">
       <div class="columns">
         <PedestalCard services={services} status={status} />
         <div class="stack">
-          <ConfiguredCalibration services={services} />
+          <UsedCalibration loaded={loaded} laterS={laterS} />
           <CalibrationAlarms status={status} />
         </div>
       </div>
+      {report && <Modules report={report} />}
+      {report && <Maps services={services} report={report} choice={choice} />}
       <Measurements services={services} />
     </div>
   );
@@ -63,7 +101,7 @@ function PedestalCard({ services, status }: { services: Services; status: Detect
           form.value = { ...form.value, ...fields };
         }}
       />
-      <RunProgress status={status} />
+      <Progress status={status} />
       <div class="button-row">
         <button type="submit" class="button primary" disabled={why !== null || isSending.value}>
           Take pedestals
@@ -81,17 +119,6 @@ function PedestalCard({ services, status }: { services: Services; status: Detect
         />
       )}
     </form>
-  );
-}
-
-/** The status has no word for a measurement of pedestals; its message says what is being taken. */
-function RunProgress({ status }: { status: DetectorStatus | null }): JSX.Element | null {
-  if (status?.state !== "armed" && status?.state !== "running") return null;
-  const { message, progress } = status;
-  return (
-    <p aria-live="polite">
-      {typeof progress === "number" && <progress value={progress} max={1} aria-label="Frames that came" />} {message}
-    </p>
   );
 }
 

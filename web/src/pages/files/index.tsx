@@ -1,15 +1,15 @@
-// The files of the last runs, and how to open them.
+// The files of the last runs: their state, what is in them, whether they are whole, their images, and how to open them.
 
 import { useComputed, useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import type { FileEntry } from "../../api/client";
-import { CopyButton } from "../../app/CopyButton";
-import { bytes, count, fileName, UNKNOWN } from "../../app/format";
-import { type Severity, SeverityWord } from "../../app/Shapes";
+import { UNKNOWN } from "../../app/format";
 import { ProblemStrip } from "../../app/Strips";
 import { type PageProps, shownStatus } from "../../app/services";
 import { useLoaded } from "../../app/useLoaded";
-import { linesFor } from "./lines";
+import { checkOf, useChecks } from "./checks";
+import { FileCard } from "./FileCard";
+import { FileTable } from "./FileTable";
+import "./files.css";
 
 const OF_FILES = new Set(["file", "run_started", "run_ended", "travel", "spool"]);
 
@@ -23,9 +23,10 @@ export function FilesPage({ services }: PageProps): JSX.Element {
     [detector, contact, lastChange.value],
   );
   const chosen = useSignal<string | null>(null);
+  const checks = useChecks(api, detector);
   const entries = [...(files.value ?? [])].reverse();
-  const shown = entries.find(({ master }) => master === chosen.value) ?? entries[0];
-  const written = shownStatus(connection)?.images_written;
+  const shown = entries.find(({ master }) => master !== "" && master === chosen.value) ?? entries[0];
+  const status = shownStatus(connection);
   return (
     <div class="stack">
       <section class="stack" aria-label="Files of the last runs">
@@ -38,103 +39,25 @@ export function FilesPage({ services }: PageProps): JSX.Element {
         {entries.length > 0 && (
           <FileTable
             entries={entries}
-            written={written}
+            status={status}
             shown={shown}
+            checks={checks}
             onChoose={(master) => {
               chosen.value = master;
             }}
           />
         )}
       </section>
-      {shown && <OpenCard file={shown} />}
+      {shown && detector !== null && (
+        <FileCard
+          key={`${shown.run} ${shown.master} ${shown.state}`}
+          api={api}
+          detector={detector}
+          file={shown}
+          check={checkOf(checks, shown)}
+          onCheck={() => checks.run(shown)}
+        />
+      )}
     </div>
-  );
-}
-
-const STATE_SEVERITY: Record<string, Severity> = {
-  writing: "info",
-  complete: "success",
-  incomplete: "warning",
-  failed: "error",
-};
-
-interface TableProps {
-  entries: FileEntry[];
-  /** Images of the file that is being written, by the status; its entry has them when it is closed. */
-  written: number | undefined;
-  shown: FileEntry | undefined;
-  onChoose: (master: string) => void;
-}
-
-function FileTable({ entries, written, shown, onChoose }: TableProps): JSX.Element {
-  return (
-    <div class="table-frame file-table">
-      <table class="table">
-        <thead>
-          <tr>
-            <th>File</th>
-            <th class="number">Run</th>
-            <th>State</th>
-            <th class="number">Images</th>
-            <th class="number">Packed pixels</th>
-            <th>Ended</th>
-          </tr>
-        </thead>
-        <tbody>
-          {entries.map((file) => {
-            const isOpen = file.state === "writing";
-            return (
-              <tr key={`${file.run} ${file.master}`} class={file === shown ? "chosen" : ""}>
-                <td>
-                  <button
-                    type="button"
-                    class="row-button"
-                    aria-pressed={file === shown}
-                    title={file.master}
-                    onClick={() => onChoose(file.master)}
-                  >
-                    {fileName(file.master)}
-                  </button>
-                </td>
-                <td class="number">{file.run}</td>
-                <td>
-                  <SeverityWord severity={STATE_SEVERITY[file.state] ?? "info"} word={file.state} />
-                </td>
-                <td class="number">{count(isOpen ? written : file.images)}</td>
-                <td class="number">{isOpen ? UNKNOWN : bytes(file.bytes)}</td>
-                <td>{file.ended ?? UNKNOWN}</td>
-              </tr>
-            );
-          })}
-        </tbody>
-      </table>
-    </div>
-  );
-}
-
-function OpenCard({ file }: { file: FileEntry }): JSX.Element {
-  return (
-    <section class="card" aria-label="Open the file">
-      <div class="button-row">
-        <h2>{fileName(file.master)}</h2>
-        <span class="mono">{file.master}</span>
-        <CopyButton text={file.master} label="Copy path" />
-      </div>
-      <div class="open-lines">
-        {linesFor(file.master, file.images).map(({ program, note, text }) => (
-          <div key={program}>
-            <div class="button-row">
-              <h3>{program}</h3>
-              <CopyButton text={text} label={`Copy for ${program}`} />
-            </div>
-            {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what can be scrolled must be reached with the keyboard. */}
-            <pre class="snippet" tabIndex={0}>
-              {text}
-            </pre>
-            <p class="soft">{note}</p>
-          </div>
-        ))}
-      </div>
-    </section>
   );
 }

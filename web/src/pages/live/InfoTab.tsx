@@ -1,7 +1,9 @@
 // What is known of the image that is shown.
 
 import type { ComponentChildren, JSX } from "preact";
+import { fileName, UNKNOWN } from "../../app/format";
 import type { FrameHeader } from "../../image/frame";
+import { imagesText } from "../../image/stack";
 import type { Viewer } from "../../image/viewer";
 import { shortNumber, singleResults } from "./numbers";
 
@@ -41,6 +43,7 @@ function Channel({ viewer, header }: { viewer: Viewer; header: FrameHeader }): J
 
 function ResultTable({ header }: { header: FrameHeader }): JSX.Element {
   const results = singleResults(header.results);
+  if (results.length === 0 && header.file) return <p class="soft">The results of this image are in the file.</p>;
   if (results.length === 0) {
     return (
       <p class="soft">No results. With [analysis] in the configuration images are analysed while they are measured.</p>
@@ -71,10 +74,11 @@ export function InfoTab({ viewer }: { viewer: Viewer }): JSX.Element {
         <caption>Image</caption>
         <tbody>
           <Row name="Number">{header.image}</Row>
-          <Row name="Run">{header.run}</Row>
+          {header.stack && <Row name="Shown">{imagesText(header)}</Row>}
+          {header.file ? <Row name="File">{fileName(header.file)}</Row> : <Row name="Run">{header.run ?? UNKNOWN}</Row>}
           <Row name="Status">{header.status}</Row>
-          <Row name="Age when it was sent">{ageText(header)}</Row>
-          <Row name="Images not shown before it">{header.skipped}</Row>
+          {!header.file && <Row name="Age when it was sent">{ageText(header)}</Row>}
+          {!header.file && <Row name="Images not shown before it">{header.skipped}</Row>}
           <Row name="Channel">
             <Channel viewer={viewer} header={header} />
           </Row>

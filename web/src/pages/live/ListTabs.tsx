@@ -2,16 +2,21 @@
 
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
+import type { Services } from "../../app/services";
 import type { Viewer } from "../../image/viewer";
+import { iceInBins, namesOfRegions, profileAxis } from "./lists";
 import { listOf, shortNumber } from "./numbers";
 import { Plot } from "./Plot";
+import { useListFacts } from "./useResults";
 
 interface TabProps {
+  services: Services;
   viewer: Viewer;
 }
 
-export function ProfileTab({ viewer }: TabProps): JSX.Element {
+export function ProfileTab({ services, viewer }: TabProps): JSX.Element {
   const isLog = useSignal(true);
+  const facts = useListFacts(services, viewer);
   const header = viewer.header.value;
   const profile = header && listOf(header.results, "profile_intensity");
   if (!header || !profile) {
@@ -19,10 +24,12 @@ export function ProfileTab({ viewer }: TabProps): JSX.Element {
   }
   const known = profile.filter((value) => value !== null);
   const highest = known.reduce((most, value) => Math.max(most, value), Number.NEGATIVE_INFINITY);
+  const { axis, name } = profileAxis(facts, profile.length);
+  const ice = iceInBins(facts, profile.length, header.geometry?.wavelength_angstrom ?? null);
   const summary =
     known.length === 0
       ? `Profile of image ${header.image}: no bin has a value`
-      : `Profile of image ${header.image}: ${profile.length} bins, highest ${shortNumber(highest)} in bin ${profile.indexOf(highest)}`;
+      : `Profile of image ${header.image}: ${profile.length} bins, highest ${shortNumber(highest)} at ${name} ${shortNumber(axis[profile.indexOf(highest)])}`;
   return (
     <>
       <label class="check">
@@ -36,10 +43,12 @@ export function ProfileTab({ viewer }: TabProps): JSX.Element {
         Logarithmic
       </label>
       <Plot
-        axisName="bin of the profile"
-        axis={profile.map((_, bin) => bin)}
+        axisName={name}
+        axis={axis}
+        isContinuous={name !== "bin"}
+        marks={ice && { name: "rings of ice", counts: ice }}
         line={{ name: "mean intensity of a pixel", values: profile }}
-        summary={summary}
+        summary={ice ? `${summary}; ▲ rings of ice` : summary}
         height={280}
         isLog={isLog.value}
       />
@@ -55,16 +64,19 @@ const COLUMNS = [
   ["region_y_px", "y"],
 ] as const;
 
-export function RegionsTab({ viewer }: TabProps): JSX.Element {
+export function RegionsTab({ services, viewer }: TabProps): JSX.Element {
+  const facts = useListFacts(services, viewer);
   const results = viewer.header.value?.results ?? null;
   const pixels = listOf(results, "region_pixels");
-  if (!pixels) return <p class="soft">No regions. [[region]] in the recipe of the analysis defines them.</p>;
+  if (!pixels)
+    return <p class="soft">No regions. Draw them on the image, or define them as [[region]] in the recipe.</p>;
+  const names = namesOfRegions(facts, pixels.length);
   const lists = COLUMNS.map(([name]) => listOf(results, name));
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keyboard
     <section class="table-frame" aria-label="Regions" tabIndex={0}>
       <table class="table">
-        <caption>Regions, in the order of the recipe</caption>
+        <caption>Regions</caption>
         <thead>
           <tr>
             <th scope="col">Region</th>
@@ -78,7 +90,7 @@ export function RegionsTab({ viewer }: TabProps): JSX.Element {
         <tbody>
           {pixels.map((_, region) => (
             <tr key={region}>
-              <th scope="row">{region + 1}</th>
+              <th scope="row">{names[region]}</th>
               {lists.map((list, column) => (
                 <td class="number" key={COLUMNS[column]?.[0]}>
                   {shortNumber(list?.[region])}

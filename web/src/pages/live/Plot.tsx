@@ -4,6 +4,7 @@ import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { PlotCanvas, type PlotProps } from "./PlotCanvas";
 import { PlotTable } from "./PlotTable";
+import { TableButton } from "./TableButton";
 
 export function Plot(props: PlotProps): JSX.Element {
   const isTable = useSignal(false);
@@ -11,16 +12,7 @@ export function Plot(props: PlotProps): JSX.Element {
     <figure class="plot">
       <figcaption class="plot-caption">
         <span>{props.summary}</span>
-        <button
-          type="button"
-          class="button"
-          aria-pressed={isTable.value}
-          onClick={() => {
-            isTable.value = !isTable.value;
-          }}
-        >
-          Table
-        </button>
+        <TableButton isTable={isTable} />
       </figcaption>
       {isTable.value ? <PlotTable {...props} /> : <PlotCanvas {...props} />}
     </figure>

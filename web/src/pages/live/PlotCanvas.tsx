@@ -108,7 +108,7 @@ function axesOf({ axisName, isLow, isContinuous }: PlotProps): uPlot.Axis[] {
     : { label: axisName, labelSize: 22, size: 34 };
   return [
     { ...axis, ...label, ...(isContinuous ? {} : { incrs: WHOLE_STEPS }) },
-    { ...axis, size: 70, space: 16 },
+    { ...axis, size: 84, space: 16 },
   ];
 }
 

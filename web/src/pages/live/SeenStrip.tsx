@@ -63,6 +63,9 @@ export function SeenStrip({ viewer, choice, onChoose }: StripProps): JSX.Element
       choices={names.map((one) => ({ name: one, unit: one === HIT_RATE ? "%" : "", meaning: "" }))}
       shown={name}
       axis="image"
+      axes={["image"]}
+      raster={choice.raster}
+      map={null}
       whyFixedAxis="The service is older than this page: only images that were seen, by their numbers"
       plot={{
         axisName: "image",

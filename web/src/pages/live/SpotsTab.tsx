@@ -1,43 +1,15 @@
 // Spots and lattice of the image that is shown, and the hits of the run.
 
-import { type Signal, useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import { useEffect } from "preact/hooks";
-import { type Api, type HitRate, problemOf } from "../../api/client";
+import type { HitRate } from "../../api/client";
+import type { Services } from "../../app/services";
 import type { FrameHeader } from "../../image/frame";
 import type { Viewer } from "../../image/viewer";
+import { hitRatePoints } from "./history";
 import { Row } from "./InfoTab";
 import { listOf, numberOf, percentOf, shortNumber, sumOf } from "./numbers";
 import { Plot } from "./Plot";
-
-type Answer = { rate: HitRate } | { problem: string } | null;
-
-const ASK_MS = 2000;
-
-async function ask(api: Api, detector: string, answer: Signal<Answer>): Promise<void> {
-  try {
-    answer.value = { rate: await api.hitRate(detector) };
-  } catch (error) {
-    answer.value = { problem: problemOf(error).detail };
-  }
-}
-
-function useHitRate(api: Api, viewer: Viewer): Answer {
-  const answer = useSignal<Answer>(null);
-  const detector = viewer.connection.detector.value;
-  const isConnected = viewer.connection.contact.value.kind === "connected";
-  useEffect(() => {
-    if (detector === null || !isConnected) return;
-    answer.value = null;
-    const again = () => {
-      if (!document.hidden) void ask(api, detector, answer);
-    };
-    again();
-    const timer = setInterval(again, ASK_MS);
-    return () => clearInterval(timer);
-  }, [api, detector, isConnected, answer]);
-  return answer.value;
-}
+import { useHitRate } from "./useResults";
 
 function yesOrNo(value: number | null): string {
   return value === null ? "–" : value === 1 ? "yes" : "no";
@@ -70,7 +42,7 @@ function OfRun({ rate }: { rate: HitRate }): JSX.Element {
   if (rate.analysed.length === 0) {
     return <p class="soft">The run has no analysed images. [analysis] in the configuration switches analysis on.</p>;
   }
-  const values = rate.analysed.map((all, bin) => (all > 0 ? (100 * (rate.hits[bin] ?? 0)) / all : null));
+  const { axis, mean } = hitRatePoints(rate);
   return (
     <>
       <table class="table">
@@ -85,8 +57,8 @@ function OfRun({ rate }: { rate: HitRate }): JSX.Element {
       </table>
       <Plot
         axisName="seconds since the first image"
-        axis={values.map((_, bin) => bin * rate.bin_s)}
-        line={{ name: "hit rate, %", values }}
+        axis={axis}
+        line={{ name: "hit rate, %", values: mean }}
         summary={`Hit rate over time in steps of ${rate.bin_s} s; ${percentOf(hits, analysed)} of all`}
         height={160}
       />
@@ -94,14 +66,19 @@ function OfRun({ rate }: { rate: HitRate }): JSX.Element {
   );
 }
 
-export function SpotsTab({ api, viewer }: { api: Api; viewer: Viewer }): JSX.Element {
-  const answer = useHitRate(api, viewer);
+/** Of the newest run, so only beside images of runs. */
+function HitsOfRun({ services }: { services: Services }): JSX.Element | null {
+  const { answer, problem } = useHitRate(services);
+  if (answer) return <OfRun rate={answer} />;
+  return problem === null ? null : <p class="soft">The hit rate is not known: {problem}</p>;
+}
+
+export function SpotsTab({ services, viewer }: { services: Services; viewer: Viewer }): JSX.Element {
   const header = viewer.header.value;
   return (
     <>
       {header ? <OfImage header={header} /> : <p class="soft">No image yet.</p>}
-      {answer && "rate" in answer && <OfRun rate={answer.rate} />}
-      {answer && "problem" in answer && <p class="soft">The hit rate is not known: {answer.problem}</p>}
+      {viewer.file.value === null && <HitsOfRun services={services} />}
     </>
   );
 }

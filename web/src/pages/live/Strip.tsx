@@ -42,7 +42,7 @@ export function Strip({ services, viewer }: Pick<StripProps, "services" | "viewe
 }
 
 function OpenStrip(props: StripProps): JSX.Element {
-  const { answer, problem } = useResults(props.services, props.choice.result);
+  const { answer, problem } = useResults(props.services, props.choice.result, props.choice.axis);
   // An older service says nothing of images that this page has not seen.
   if (answer?.choices === null) return <SeenStrip {...props} />;
   return <RunStrip {...props} answer={answer} problem={problem} />;

@@ -3,8 +3,9 @@
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useRef } from "preact/hooks";
-import type { Api } from "../../api/client";
+import type { Services } from "../../app/services";
 import type { Viewer } from "../../image/viewer";
+import { EditorButton } from "../../shapes/EditorButton";
 import { InfoTab } from "./InfoTab";
 import { ProfileTab, RegionsTab } from "./ListTabs";
 import { listOf } from "./numbers";
@@ -19,7 +20,7 @@ const TABS = [
 
 type TabId = (typeof TABS)[number]["id"];
 
-export function Tabs({ api, viewer }: { api: Api; viewer: Viewer }): JSX.Element {
+export function Tabs({ services, viewer }: { services: Services; viewer: Viewer }): JSX.Element {
   const chosen = useSignal<TabId>("info");
   const list = useRef<HTMLDivElement>(null);
   const results = viewer.header.value?.results ?? null;
@@ -37,28 +38,31 @@ export function Tabs({ api, viewer }: { api: Api; viewer: Viewer }): JSX.Element
   const shown = TABS.find(({ id }) => id === chosen.value) ?? TABS[0];
   return (
     <aside class="live-side" aria-label="About the image">
-      <div class="tab-list" role="tablist" aria-label="About the image" ref={list} onKeyDown={move}>
-        {tabs.map(({ id, name }) => (
-          <button
-            key={id}
-            type="button"
-            id={`tab-${id}`}
-            role="tab"
-            class="tab"
-            aria-selected={id === chosen.value}
-            aria-controls="tab-content"
-            tabIndex={id === chosen.value ? 0 : -1}
-            onClick={() => {
-              chosen.value = id;
-            }}
-          >
-            {name}
-          </button>
-        ))}
+      <div class="tab-row">
+        <div class="tab-list" role="tablist" aria-label="About the image" ref={list} onKeyDown={move}>
+          {tabs.map(({ id, name }) => (
+            <button
+              key={id}
+              type="button"
+              id={`tab-${id}`}
+              role="tab"
+              class="tab"
+              aria-selected={id === chosen.value}
+              aria-controls="tab-content"
+              tabIndex={id === chosen.value ? 0 : -1}
+              onClick={() => {
+                chosen.value = id;
+              }}
+            >
+              {name}
+            </button>
+          ))}
+        </div>
+        <EditorButton viewer={viewer} />
       </div>
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keyboard */}
       <div class="tab-content" id="tab-content" role="tabpanel" aria-labelledby={`tab-${shown.id}`} tabIndex={0}>
-        <shown.Content api={api} viewer={viewer} />
+        <shown.Content services={services} viewer={viewer} />
       </div>
     </aside>
   );

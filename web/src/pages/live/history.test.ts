@@ -4,9 +4,12 @@ import type { HitRate, ResultPlot } from "../../api/client";
 import {
   choicesOf,
   chosenOf,
+  chosenRaster,
   hitRatePoints,
   hitRateSummary,
   imageOfPoint,
+  keptImage,
+  placeOfPoint,
   plotSummary,
   pointsOf,
   readChoice,
@@ -19,6 +22,7 @@ const PLOT: ResultPlot = {
   detector: "jf",
   series: 3,
   results: [name("spots")],
+  ...{ profile_axis: [], regions: [], cake_azimuth_deg: [] },
   result: "spots",
   bin_images: 2,
   first_image: [0, 2, 6],
@@ -31,11 +35,19 @@ const PLOT: ResultPlot = {
 };
 
 test("what was chosen is read, and nonsense counts as not chosen", () => {
-  const none = { result: null, axis: "image", isHidden: false };
-  for (const text of [null, "", "{", "7", "null", '{"axis": "other", "result": 3}']) {
+  const raster = { columns: null, rows: null, isSnake: null };
+  const none = { result: null, axis: "image", raster, isHidden: false };
+  for (const text of [
+    null,
+    "",
+    "{",
+    "7",
+    "null",
+    '{"axis": "other", "result": 3, "raster": {"columns": -2, "rows": 1.5}}',
+  ]) {
     assert.deepEqual(readChoice(text), none, String(text));
   }
-  const chosen = { result: "spots", axis: "time", isHidden: true };
+  const chosen = { result: "spots", axis: "raster", raster: { columns: 4, rows: 3, isSnake: true }, isHidden: true };
   assert.deepEqual(readChoice(JSON.stringify(chosen)), chosen);
 });
 
@@ -56,6 +68,32 @@ test("points against number and time", () => {
   assert.deepEqual(pointsOf(PLOT, "time").axis, [0, 0, 0.5]);
   assert.deepEqual(pointsOf({ ...PLOT, time_s: [null, 2, 1] }, "time").axis, [0, 2, 2]);
   assert.equal(pointsOf({ ...PLOT, bin_images: 1 }, "image").band, null);
+});
+
+test("a falling angle turns the points around, so that they rise", () => {
+  const angles = { of: (image: number) => 90 - image };
+  const points = pointsOf(PLOT, "angle", angles);
+  assert.deepEqual(points.axis, [84, 88, 90]);
+  assert.deepEqual(points.mean, [7, null, 4]);
+  assert.deepEqual(points.without, [0, 2, 0]);
+  assert.deepEqual(
+    [0, 1, 2].map((point) => placeOfPoint(points, point)),
+    [2, 1, 0],
+  );
+  const rising = pointsOf(PLOT, "angle", { of: (image) => (image === 2 ? null : image / 2) });
+  assert.deepEqual([rising.axis, placeOfPoint(rising, 2)], [[0, 0, 3], 2]);
+});
+
+test("a raster is that of the images, but for what was given by hand", () => {
+  const none = { columns: null, rows: null, isSnake: null };
+  const measured = { columns: 7, rows: null, isSnake: true };
+  assert.equal(chosenRaster(none, null), null);
+  assert.deepEqual(chosenRaster(none, measured), measured);
+  assert.deepEqual(chosenRaster({ columns: 3, rows: 2, isSnake: false }, measured), {
+    columns: 3,
+    rows: 2,
+    isSnake: false,
+  });
 });
 
 test("a line of words says the same as the plot", () => {
@@ -95,4 +133,10 @@ test("a point leads to an image that is kept", () => {
   assert.deepEqual(imageOfPoint(PLOT, 2, ring), { image: 6, isKept: true });
   assert.deepEqual(imageOfPoint(PLOT, 2, null), { image: 6, isKept: false });
   assert.equal(imageOfPoint(PLOT, 3, ring), null);
+});
+
+test("an image of a map is kept or not", () => {
+  assert.deepEqual(keptImage(2, { first: 3, last: 6, run: 3 }), { image: 2, isKept: false });
+  assert.deepEqual(keptImage(5, { first: 3, last: 6, run: 3 }), { image: 5, isKept: true });
+  assert.deepEqual(keptImage(5, null), { image: 5, isKept: false });
 });

@@ -2,27 +2,53 @@
 
 import type { HitRate, ResultName, ResultPlot } from "../../api/client";
 import type { Ring } from "../../live/types";
+import type { Angles } from "./angles";
 import { shortNumber } from "./numbers";
+import type { Raster } from "./raster";
 import { HIT_RATE } from "./seen";
 
-export type AxisKind = "image" | "time";
+export type AxisKind = "image" | "time" | "angle" | "raster";
+
+const AXIS_KINDS: readonly unknown[] = ["image", "time", "angle", "raster"];
+
+/** What of a raster was given by hand; the rest is as the images say it. */
+export type RasterChoice = { [name in keyof Raster]: Raster[name] | null };
+
+const NO_RASTER: RasterChoice = { columns: null, rows: null, isSnake: null };
 
 /** What somebody chose; kept as long as the tab. */
 export interface Choice {
   /** Null: what is sensible for the run. */
   result: string | null;
   axis: AxisKind;
+  raster: RasterChoice;
   isHidden: boolean;
+}
+
+const count = (value: unknown): number | null =>
+  Number.isSafeInteger(value) && Number(value) > 0 ? Number(value) : null;
+
+function readRaster(value: unknown): RasterChoice {
+  const { columns, rows, isSnake } = (value ?? {}) as Record<string, unknown>;
+  return { columns: count(columns), rows: count(rows), isSnake: typeof isSnake === "boolean" ? isSnake : null };
+}
+
+/** The raster as it was given by hand, else as the images say it; null if nobody says how many columns it has. */
+export function chosenRaster(choice: RasterChoice, measured: Raster | null): Raster | null {
+  const columns = choice.columns ?? measured?.columns;
+  if (!columns) return null;
+  return { columns, rows: choice.rows, isSnake: choice.isSnake ?? measured?.isSnake ?? false };
 }
 
 const FIRST_CHOICES = ["spots", "max_value", "sum_value"];
 
 export function readChoice(text: string | null): Choice {
-  const choice: Choice = { result: null, axis: "image", isHidden: false };
+  const choice: Choice = { result: null, axis: "image", raster: NO_RASTER, isHidden: false };
   try {
-    const { result, axis, isHidden } = JSON.parse(text ?? "{}") as Record<string, unknown>;
+    const { result, axis, raster, isHidden } = JSON.parse(text ?? "{}") as Record<string, unknown>;
     if (typeof result === "string") choice.result = result;
-    if (axis === "time") choice.axis = axis;
+    if (AXIS_KINDS.includes(axis)) choice.axis = axis as AxisKind;
+    choice.raster = readRaster(raster);
     choice.isHidden = isHidden === true;
   } catch {
     // What cannot be read counts as not chosen.
@@ -51,27 +77,52 @@ export interface Points {
   band: { lowest: Numbers; highest: Numbers } | null;
   /** Images without results. */
   without: number[];
+  /** True where the axis falls from image to image, so that the points are in the other order. */
+  isReversed: boolean;
 }
 
-/** Times never go back, and points without a time stand where the one before stands: a plot needs both. */
-function timesOf(times: Numbers): number[] {
-  let last = 0;
-  return times.map((time) => {
-    last = Math.max(last, time ?? last);
+/** What goes along a plot never goes back, and points without a number stand where the one before stands: a plot needs
+ * both. */
+function rising(numbers: Numbers): number[] {
+  let last = numbers.find((number) => number !== null) ?? 0;
+  return numbers.map((number) => {
+    last = Math.max(last, number ?? last);
     return last;
   });
 }
 
-export function pointsOf(plot: ResultPlot, axis: AxisKind): Points {
-  const { bin_images, first_image, time_s, mean, lowest, highest, without } = plot;
+function timesOf(times: Numbers): number[] {
+  return rising([0, ...times]).slice(1);
+}
+
+function along(plot: ResultPlot, axis: AxisKind, angles: Angles | null): Numbers {
+  if (axis === "angle" && angles) return plot.first_image.map((image) => angles.of(image));
+  return axis === "time" ? timesOf(plot.time_s) : plot.first_image;
+}
+
+function isFalling(numbers: Numbers): boolean {
+  const known = numbers.filter((number) => number !== null);
+  return (known.at(-1) ?? 0) < (known[0] ?? 0);
+}
+
+export function pointsOf(plot: ResultPlot, axis: AxisKind, angles: Angles | null = null): Points {
+  const { bin_images, mean, lowest, highest, without } = plot;
+  const numbers = along(plot, axis, angles);
+  const isReversed = isFalling(numbers);
+  const inOrder = <T>(list: T[]): T[] => (isReversed ? [...list].reverse() : list);
   return {
-    axis: axis === "time" ? timesOf(time_s) : first_image,
-    mean,
+    axis: rising(inOrder(numbers)),
+    mean: inOrder(mean),
     // One image has one number.
-    band: bin_images > 1 ? { lowest, highest } : null,
-    without,
+    band: bin_images > 1 ? { lowest: inOrder(lowest), highest: inOrder(highest) } : null,
+    without: inOrder(without),
+    isReversed,
   };
 }
+
+/** The place in the lists of the service of a point of the plot. */
+export const placeOfPoint = ({ axis, isReversed }: Points, point: number): number =>
+  isReversed ? axis.length - 1 - point : point;
 
 export function hitRatePoints({ bin_s, analysed, hits }: HitRate): Points {
   return {
@@ -79,6 +130,7 @@ export function hitRatePoints({ bin_s, analysed, hits }: HitRate): Points {
     mean: analysed.map((images, bin) => (images > 0 ? (100 * (hits[bin] ?? 0)) / images : null)),
     band: null,
     without: analysed.map(() => 0),
+    isReversed: false,
   };
 }
 
@@ -126,4 +178,9 @@ export function imageOfPoint(
   // What is newer than the newest that is known came since, and is kept.
   const isKept = ring !== null && first + bin_images > ring.first;
   return { image: isKept ? Math.max(first, ring.first) : first, isKept };
+}
+
+/** An image by its number, and whether it can still be shown. */
+export function keptImage(image: number, ring: Ring | null): { image: number; isKept: boolean } {
+  return { image, isKept: ring !== null && image >= ring.first };
 }

@@ -4,11 +4,15 @@ import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
 import type { PageProps } from "../../app/services";
 import { ContrastPanel } from "../../image/ContrastPanel";
+import { FileBar } from "../../image/FileBar";
 import { ImageView } from "../../image/ImageView";
 import { readShown, restore } from "../../image/permalink";
 import { Toolbar } from "../../image/Toolbar";
 import { type Viewer, viewerOf } from "../../image/viewer";
+import { EditorPanel } from "../../shapes/EditorPanel";
+import { editorOf } from "../../shapes/editor";
 import { actOnKey } from "./keys";
+import { followDetector } from "./overlays";
 import { Strip } from "./Strip";
 import { Tabs } from "./Tabs";
 import "./live.css";
@@ -20,7 +24,7 @@ function isTaken(event: KeyboardEvent): boolean {
   if (target.closest("textarea, select, [contenteditable], input:not([type=checkbox], [type=range])")) return true;
   if (target.closest("button, summary, a, input[type=checkbox]") && (key === " " || key === "Enter")) return true;
   const moves = key.startsWith("Arrow") || key === "Home" || key === "End";
-  return moves && target.closest("input, [role=tablist], .tab-content, .table-frame") !== null;
+  return moves && target.closest("input, [role=tablist], .tab-content, .editor-content, .table-frame") !== null;
 }
 
 function followKeys(viewer: Viewer): () => void {
@@ -38,6 +42,8 @@ function followKeys(viewer: Viewer): () => void {
 function followAddress(viewer: Viewer): () => void {
   const read = () => {
     if (location.hash.startsWith("#/live?")) restore(viewer, readShown(location.hash));
+    // The menu of the pages leads to the newest images.
+    else if (viewer.file.value !== null) viewer.closeFile();
   };
   // After the image has got its size, on which the place of a view depends.
   const first = requestAnimationFrame(read);
@@ -52,16 +58,22 @@ export function LivePage({ services }: PageProps): JSX.Element {
   const viewer = viewerOf(services.connection);
   useEffect(() => followKeys(viewer), [viewer]);
   useEffect(() => followAddress(viewer), [viewer]);
+  useEffect(() => followDetector(services, viewer), [services, viewer]);
   return (
     <div class="live-page">
       <h1 class="hidden-text">Live</h1>
       <div class="live-image">
+        <FileBar api={services.api} viewer={viewer} />
         <Toolbar api={services.api} viewer={viewer} />
-        <ImageView viewer={viewer} />
+        <ImageView api={services.api} viewer={viewer} />
         <ContrastPanel viewer={viewer} />
       </div>
-      <Tabs api={services.api} viewer={viewer} />
-      <Strip services={services} viewer={viewer} />
+      {editorOf(viewer).isOpen.value ? (
+        <EditorPanel services={services} viewer={viewer} />
+      ) : (
+        <Tabs services={services} viewer={viewer} />
+      )}
+      {viewer.file.value === null && <Strip services={services} viewer={viewer} />}
     </div>
   );
 }

@@ -1,65 +1,72 @@
-// Keeps the plot as new as it must be: again and again while a run is going and somebody looks, else once.
+// What the plots ask of the service, each once, however many parts of the page show it.
 
-import { useComputed, useSignal } from "@preact/signals";
+import { type Signal, signal, useComputed, useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { problemOf } from "../../api/client";
+import type { HitRate, ResultPlot } from "../../api/client";
 import { isCurrent, type Services, shownStatus } from "../../app/services";
-import { type Answer, askResults, isGoing, momentOf } from "./ask";
+import { useLoaded } from "../../app/useLoaded";
+import type { Viewer } from "../../image/viewer";
+import { type Answer, askResults } from "./ask";
+import type { AxisKind } from "./history";
+import { keepNew, momentOf, NOTHING_YET, type Renewed } from "./renew";
 
-const RENEW_MS = 2000;
-
-interface State {
-  detector: string | null;
-  answer: Answer | null;
-  /** Why the last question was not answered. */
-  problem: string | null;
+/** What is known, if it is of the detector that is shown. */
+function shownOf<T>({ connection }: Services, state: Signal<Renewed<T>>): Renewed<T> {
+  return state.value.detector === connection.detector.value ? state.value : NOTHING_YET;
 }
 
-const NOTHING: State = { detector: null, answer: null, problem: null };
-
-function useIsVisible(): boolean {
-  const isVisible = useSignal(!document.hidden);
-  useEffect(() => {
-    const look = () => {
-      isVisible.value = !document.hidden;
-    };
-    look();
-    document.addEventListener("visibilitychange", look);
-    return () => document.removeEventListener("visibilitychange", look);
-  }, [isVisible]);
-  return isVisible.value;
+export function useResults(services: Services, wanted: string | null, axis: AxisKind): Renewed<Answer> {
+  const state = useSignal<Renewed<Answer>>(NOTHING_YET);
+  useEffect(
+    () =>
+      keepNew<Answer>(
+        services,
+        (detector, last) => askResults(services.api, detector, { result: wanted, axis }, last),
+        state,
+      ),
+    [services, wanted, axis, state],
+  );
+  return shownOf(services, state);
 }
 
-export function useResults({ connection, api }: Services, wanted: string | null): State {
-  const state = useSignal<State>(NOTHING);
-  const detector = connection.detector.value;
-  const moment = useComputed(() => momentOf(shownStatus(connection))).value;
-  const hasContact = useComputed(() => isCurrent(connection)).value;
-  const isVisible = useIsVisible();
-  useEffect(() => {
-    if (detector === null || moment === null || !hasContact || !isVisible) return;
-    let isWanted = true;
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const show = (fields: Partial<State>) => {
-      const before = state.peek().detector === detector ? state.peek() : { ...NOTHING, detector };
-      if (isWanted) state.value = { ...before, ...fields };
-    };
-    const renew = async (last: Answer | null) => {
-      let answer: Answer | null = null;
-      try {
-        answer = await askResults(api, detector, wanted, last);
-        show({ answer, problem: null });
-      } catch (error) {
-        show({ problem: problemOf(error).detail });
-      }
-      // Without an answer the names may be others now, so they are asked for again.
-      if (isWanted && isGoing(moment)) timer = setTimeout(() => renew(answer), RENEW_MS);
-    };
-    void renew(null);
+/** The one question for the rate of hits; asked while somebody shows it. */
+class HitRatePoll {
+  readonly state = signal<Renewed<HitRate>>(NOTHING_YET);
+  private users = 0;
+  private stop: (() => void) | null = null;
+
+  constructor(private readonly services: Services) {}
+
+  join(): () => void {
+    this.users += 1;
+    this.stop ??= keepNew<HitRate>(this.services, (detector) => this.services.api.hitRate(detector), this.state);
     return () => {
-      isWanted = false;
-      clearTimeout(timer);
+      this.users -= 1;
+      if (this.users > 0) return;
+      this.stop?.();
+      this.stop = null;
     };
-  }, [api, detector, moment, hasContact, isVisible, wanted, state]);
-  return state.value.detector === detector ? state.value : NOTHING;
+  }
+}
+
+const polls = new WeakMap<Services, HitRatePoll>();
+
+export function useHitRate(services: Services): Renewed<HitRate> {
+  const poll = polls.get(services) ?? new HitRatePoll(services);
+  polls.set(services, poll);
+  useEffect(() => poll.join(), [poll]);
+  return shownOf(services, poll.state);
+}
+
+/** What the lists of the results of the shown image are of; null for files, and as long as it is not known. */
+export function useListFacts({ connection, api }: Services, viewer: Viewer): ResultPlot | null {
+  const detector = connection.detector.value;
+  const mayAsk = useComputed(() => isCurrent(connection)).value;
+  const moment = useComputed(() => momentOf(shownStatus(connection))).value;
+  const run = useComputed(() => viewer.header.value?.run ?? null).value;
+  const loaded = useLoaded(
+    () => (detector === null || run === null || !mayAsk ? null : api.results(detector, null)),
+    [api, detector, run, moment, mayAsk],
+  );
+  return loaded.value?.detector === detector && run !== null ? loaded.value : null;
 }

@@ -1,13 +1,21 @@
-// Where time, images and room are: the way of the images, the ledger, the consumers, and the last five minutes.
+// Where time, images and room are: the way of the images, threads, losses, room, ledger, and the last five minutes.
 
 import type { JSX } from "preact";
 import { bytesPerSecond, count, percent, rateHz, UNKNOWN } from "../../app/format";
+import { useMachine } from "../../app/machine";
 import { SeverityWord } from "../../app/Shapes";
 import type { PageProps } from "../../app/services";
 import type { DetectorStatistics } from "../../live/types";
 import { Chain } from "./Chain";
 import { Chart, type Line } from "./Chart";
+import { Losses } from "./Losses";
 import { ledgerRows, queueName } from "./names";
+import { Room } from "./Room";
+import { Threads } from "./Threads";
+import "./performance.css";
+
+/** Threads and disk are looked at this often while the page is shown. */
+const EVERY_MS = 2000;
 
 const RATES: readonly Line[] = [
   { name: "received", of: ({ receivedHz }) => receivedHz },
@@ -19,11 +27,17 @@ const BUFFER: readonly Line[] = [{ name: "fullest queue", of: ({ bufferPercent }
 
 export function PerformancePage({ services }: PageProps): JSX.Element {
   const statistics = services.connection.statistics.value;
+  const machine = useMachine(services.machine, EVERY_MS);
   return (
     <div class="stack">
       <h1>Performance</h1>
       <Chain statistics={statistics} />
-      <Queues statistics={statistics} />
+      <div class="columns">
+        <Queues statistics={statistics} />
+        <Room machine={machine} />
+      </div>
+      <Losses machine={machine} />
+      <Threads machine={machine} />
       <div class="charts">
         <section class="card" aria-label="Rates">
           <Chart title="Per second, last 5 minutes" lines={RATES} show={rateHz} />

@@ -1,11 +1,12 @@
 //! A frame as several clients share it, and its message.
 
-use super::messages::FrameRequest;
+use super::messages::{FrameRequest, StackRequest};
 use crate::http::problem::Problem;
 use axum::body::Bytes;
 use konkordia_picture::frame::Region;
 use serde_json::{Map, Value};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Pixels begin at a multiple of so many bytes.
 const ALIGN: usize = 8;
@@ -13,8 +14,10 @@ const ALIGN: usize = 8;
 /// What makes a frame: who wants the same shares it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wanted {
-    /// Run and number of the image.
+    /// Run and number of the image; the run of a file is 0.
     pub image: (u64, u64),
+    /// The image and how many before it are put together, and how.
+    pub stack: Option<StackRequest>,
     /// Name or number of the channel.
     pub channel: Option<String>,
     /// The visible part.
@@ -30,6 +33,8 @@ pub struct Made {
     pub header: Map<String, Value>,
     /// The pixels, packed.
     pub pixels: Bytes,
+    /// How long it took to make it.
+    pub took: Duration,
 }
 
 /// A frame, or why there is none.
@@ -38,8 +43,8 @@ pub type Found = Result<Arc<Made>, Arc<Problem>>;
 impl Wanted {
     /// What a client asks for of an image.
     pub fn new(request: &FrameRequest, image: (u64, u64)) -> Self {
-        let (channel, region, pixels_max) = (request.channel.clone(), request.region(), request.pixels_max);
-        Self { image, channel, region, pixels_max }
+        let (channel, region) = (request.channel.clone(), request.region());
+        Self { image, stack: request.stack, channel, region, pixels_max: request.pixels_max }
     }
 }
 

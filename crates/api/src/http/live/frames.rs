@@ -1,35 +1,49 @@
-//! Makes frames of the images of the ring.
+//! Makes frames of the images of a ring or a file.
 
 use super::frame::{Found, Made, Wanted};
-use super::messages::{Name, Which};
+use super::messages::{Name, StackRequest, Which};
 use crate::http::images;
 use crate::http::problem::Problem;
 use crate::http::render;
 use crate::http::state::Shared;
-use konkordia_acquire::handle::{Detector, RingImage};
+use crate::http::turns;
+use konkordia_acquire::handle::{Detector, ImageRing, RingImage};
 use konkordia_analysis::geometry::Geometry;
+use konkordia_core::array::Element;
+use konkordia_core::image::CommittedImage;
 use konkordia_core::results::ResultKind;
 use konkordia_core::results::analysis::IS_HIT;
 use konkordia_kernels::lz4;
 use konkordia_picture::frame::{Coding, Format, Frame, Region, frame};
 use konkordia_picture::image::Pixels;
+use konkordia_picture::stack::{Stack, StackBy};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Instant;
 
+/// Where the images of frames come from.
+#[derive(Clone)]
+pub struct Source {
+    /// The detector.
+    pub detector: Arc<dyn Detector>,
+    /// Its newest images, or those of a file.
+    pub images: Arc<dyn ImageRing>,
+    /// The master file, if they are of one.
+    pub file: Option<String>,
+}
+
 /// Run and number of the image that is asked for now; `None` if it is not there. `newest` is the newest one.
-pub fn choose(detector: &dyn Detector, which: Which, newest: (u64, u64)) -> Option<(u64, u64)> {
-    let ring = detector.images();
+pub fn choose(images: &dyn ImageRing, which: Which, newest: (u64, u64)) -> Option<(u64, u64)> {
     match which {
         Which::Named(Name::Latest) => Some(newest),
-        Which::Number(number) => ring.numbers().0.contains(&number).then_some((newest.0, number)),
+        Which::Number(number) => images.numbers().0.contains(&number).then_some((newest.0, number)),
         Which::Named(Name::Hit) => {
             let is_hit = |number: &u64| {
-                let found = ring.get(Some(*number), Instant::now());
+                let found = images.get(Some(*number), Instant::now());
                 let is_hit = |result: (&ResultKind, &[u64])| result.0.name == IS_HIT.name && result.1 == [1];
                 found.is_some_and(|found| found.planes.image().results.iter().any(is_hit))
             };
-            ring.numbers().0.into_iter().rev().find(is_hit).map(|number| (newest.0, number))
+            images.numbers().0.into_iter().rev().find(is_hit).map(|number| (newest.0, number))
         }
     }
 }
@@ -38,50 +52,54 @@ pub fn choose(detector: &dyn Detector, which: Which, newest: (u64, u64)) -> Opti
 ///
 /// # Errors
 /// The image is gone, has no such channel or no pixels, or the service has too much to do.
-pub async fn make(shared: &Shared, detector: &Arc<dyn Detector>, wanted: &Wanted) -> Found {
+pub async fn make(shared: &Shared, source: &Source, wanted: &Wanted) -> Found {
     let made = async {
-        let found = detector
-            .images()
-            .get(Some(wanted.image.1), Instant::now())
-            .ok_or_else(|| images::none(&**detector, Some(wanted.image.1)))?;
+        let gone = || images::none(&*source.images, Some(wanted.image.1));
+        let found = source.images.get(Some(wanted.image.1), Instant::now()).ok_or_else(gone)?;
         let image = found.planes.image();
-        let memory = images::memory(shared, (image.packed_bytes(), image.unpacked_bytes())).await?;
-        let turn = images::turn(&shared.decoders, 1).await?;
-        let (wanted, name) = (wanted.clone(), detector.name().to_owned());
+        let stacked = wanted.stack.map_or(0, |_| Stack::bytes(pixels_of(image)));
+        let memory = turns::memory(shared, (image.packed_bytes(), image.unpacked_bytes() + stacked)).await?;
+        let turn = turns::turn(&shared.decoders, 1).await?;
+        let (wanted, source) = (wanted.clone(), source.clone());
         let made = tokio::task::spawn_blocking(move || {
             let _held = (memory, turn);
-            of_image(&found, &wanted, name)
+            of_image(&found, &wanted, &source)
         });
         made.await.map_err(|_| Problem::bug("the service made a mistake with this image"))?
     };
     made.await.map(Arc::new).map_err(Arc::new)
 }
 
-fn of_image(found: &RingImage, wanted: &Wanted, detector: String) -> Result<Made, Problem> {
+/// Pixels of the largest channel.
+fn pixels_of(image: &CommittedImage) -> u64 {
+    image.channels.iter().map(|channel| channel.array.shape.elements()).max().unwrap_or(0)
+}
+
+fn of_image(found: &RingImage, wanted: &Wanted, source: &Source) -> Result<Made, Problem> {
+    let began = Instant::now();
     let image = found.planes.image();
     let channel = render::channel(image, wanted.channel.as_deref())?;
     let plane = found.planes.plane(channel).map_err(Problem::bad_pixels)?;
     let (rows, columns) = plane.size();
     let pixels = Pixels { element: plane.element, columns, bytes: plane.bytes };
-    let frame = frame(pixels, wanted.region, wanted.pixels_max);
-    let geometry = Geometry::of_run([rows, columns], &plane.start.facts).ok();
-    let mut packed = vec![0; lz4::bound(frame.bytes.len())];
-    let packed_bytes = lz4::Encoder::new().compress(&frame.bytes, &mut packed);
-    packed.truncate(packed_bytes);
-    let is_packed = packed_bytes < frame.bytes.len();
+    let (frame, element, stack) = match wanted.stack {
+        None => (frame(pixels, wanted.region, wanted.pixels_max), plane.element, Value::Null),
+        Some(request) => stacked(request, (image.number, [rows, columns], pixels), channel, (wanted, source)),
+    };
+    let geometry = Geometry::of_run([rows, columns], found.facts()).ok();
     let names: Vec<&str> = image.channels.iter().map(|channel| &*channel.name).collect();
     let facts = json!({
-        "detector": detector,
-        "run": wanted.image.0,
+        "detector": source.detector.name(),
+        "run": source.file.is_none().then_some(wanted.image.0),
+        "file": source.file,
         "image": image.number,
+        "stack": stack,
         "status": format!("{:?}", image.status).to_lowercase(),
         "channel": names[channel],
         "channels": names,
-        "dtype": plane.element.name(),
+        "dtype": element.name(),
         "rows": rows,
         "columns": columns,
-        "packing": if is_packed { "lz4" } else { "none" },
-        "bytes": frame.bytes.len(),
         "geometry": geometry.map(|geometry| json!({
             "origin_mm": geometry.origin_mm(),
             "fast_mm": geometry.fast_mm(),
@@ -90,10 +108,52 @@ fn of_image(found: &RingImage, wanted: &Wanted, detector: String) -> Result<Made
         })),
         "results": image.results.to_json(),
     });
+    packed(facts, frame, began)
+}
+
+/// Packs the pixels of a frame, and adds to its header what they are.
+///
+/// # Errors
+/// If the header is no object.
+pub fn packed(facts: Value, frame: Frame, began: Instant) -> Result<Made, Problem> {
     let Value::Object(mut header) = facts else { return Err(Problem::bug("the facts of a frame are no object")) };
+    let mut packed = vec![0; lz4::bound(frame.bytes.len())];
+    let packed_bytes = lz4::Encoder::new().compress(&frame.bytes, &mut packed);
+    packed.truncate(packed_bytes);
+    let is_packed = packed_bytes < frame.bytes.len();
     header.extend(facts_of(&frame));
+    header.insert("packing".into(), json!(if is_packed { "lz4" } else { "none" }));
+    header.insert("bytes".into(), json!(frame.bytes.len()));
     let pixels = if is_packed { packed } else { frame.bytes };
-    Ok(Made { header, pixels: pixels.into() })
+    Ok(Made { header, pixels: pixels.into(), took: began.elapsed() })
+}
+
+/// The frame of an image and those before it, as far as they are there and fit it; its type; what the header says of it.
+fn stacked(
+    request: StackRequest,
+    (number, size, pixels): (u64, [usize; 2], Pixels<'_>),
+    channel: usize,
+    (wanted, source): (&Wanted, &Source),
+) -> (Frame, Element, Value) {
+    let mut stack = Stack::new(request.by, size, wanted.region, wanted.pixels_max);
+    stack.add(pixels);
+    let mut first = number;
+    let (numbers, _) = source.images.numbers();
+    // Without the image itself in the list, its run is not the newest one any more.
+    let before = numbers.iter().rev().skip_while(|other| **other != number).skip(1).take(request.images - 1);
+    for other in before {
+        let found = source.images.get(Some(*other), Instant::now());
+        let Some(plane) = found.as_ref().and_then(|found| found.planes.plane(channel).ok()) else { continue };
+        if !stack.add(Pixels { element: plane.element, columns: plane.size().1, bytes: plane.bytes }) {
+            break;
+        }
+        first = *other;
+    }
+    let by = match request.by {
+        StackBy::Sum => "sum",
+        StackBy::Maximum => "maximum",
+    };
+    (stack.frame(), stack.element(), json!({ "by": by, "images": stack.images(), "first": first }))
 }
 
 fn facts_of(frame: &Frame) -> Map<String, Value> {

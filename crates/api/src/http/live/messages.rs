@@ -4,6 +4,7 @@ use crate::http::problem::Problem;
 use crate::security::Role;
 use konkordia_acquire::handle::{DetectorStatistics, DetectorStatus, ServiceEvent};
 use konkordia_picture::frame::Region;
+use konkordia_picture::stack::StackBy;
 use serde::{Deserialize, Serialize};
 
 /// What a client says.
@@ -20,6 +21,8 @@ pub enum FromClient {
 #[serde(default, deny_unknown_fields)]
 pub struct FrameRequest {
     pub image: Which,
+    pub file: Option<String>,
+    pub stack: Option<StackRequest>,
     pub channel: Option<String>,
     pub region: Option<[u32; 4]>,
     pub pixels_max: usize,
@@ -28,7 +31,7 @@ pub struct FrameRequest {
 
 impl Default for FrameRequest {
     fn default() -> Self {
-        Self { image: Which::default(), channel: None, region: None, pixels_max: 1 << 20, hz_max: 10.0 }
+        Self { image: Which::default(), file: None, stack: None, channel: None, region: None, pixels_max: 1 << 20, hz_max: 10.0 }
     }
 }
 
@@ -41,6 +44,12 @@ impl FrameRequest {
         if !(0.1..=60.0).contains(&self.hz_max) {
             return Some(format!("hz_max: {} is not between 0.1 and 60", self.hz_max));
         }
+        if let Some(stack) = self.stack.filter(|stack| !(2..=STACK_IMAGES_MAX).contains(&stack.images)) {
+            return Some(format!("stack: {} images are not between 2 and {STACK_IMAGES_MAX}", stack.images));
+        }
+        if self.file.is_some() && self.image == Which::Named(Name::Hit) {
+            return Some("image: \"hit\" is for the newest images, and not for those of a file".into());
+        }
         let empty = self.region.filter(|[_, _, columns, rows]| *columns == 0 || *rows == 0);
         empty.map(|region| format!("region: {region:?} has no pixels"))
     }
@@ -50,6 +59,26 @@ impl FrameRequest {
         let [column, row, columns, rows] = self.region.unwrap_or([0, 0, u32::MAX, u32::MAX]).map(|number| number as usize);
         Region { column, row, columns, rows }
     }
+}
+
+/// Most images of a stack.
+const STACK_IMAGES_MAX: usize = 100;
+
+/// The sum or the maximum of an image and those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StackRequest {
+    #[serde(with = "StackWord")]
+    pub by: StackBy,
+    pub images: usize,
+}
+
+/// How a client writes [`StackBy`].
+#[derive(Deserialize)]
+#[serde(remote = "StackBy", rename_all = "snake_case")]
+enum StackWord {
+    Sum,
+    Maximum,
 }
 
 /// An image.

@@ -5,12 +5,14 @@
 //! that it has drawn, and gets the newest one then.
 
 mod frame;
-mod frames;
+pub(super) mod frames;
 pub mod hub;
 mod messages;
 mod session;
+mod watched;
 
 use super::connection_slots::Seat;
+use super::guard;
 use super::problem::Problem;
 use super::state::Shared;
 use axum::Extension;
@@ -32,13 +34,8 @@ pub async fn live(
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
     // Browsers let any page open a WebSocket to any host, so this alone keeps foreign pages away.
-    let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
-    if let Some(origin) = text(header::ORIGIN)
-        && !shared.origins.may_change(origin, text(header::HOST).unwrap_or_default())
-    {
-        let hint = "list its origin in the configuration ([service] cors_origins), if it is yours";
-        return Err(Problem::new("foreign_page", format!("the request comes from the web page {origin}"), hint));
-    }
+    let named = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    guard::from_our_page(&shared, &headers, named)?;
     let upgrade = upgrade.map_err(|rejection| {
         Problem::new(
             "no_websocket",

@@ -1,18 +1,16 @@
 //! One live connection, from its first message to its end.
 
-use super::frame::Wanted;
-use super::frames;
-use super::hub::{Hub, Newest};
-use super::messages::{FrameRequest, FromClient, ToClient, Which};
+use super::messages::{FrameRequest, FromClient, ToClient};
+use super::watched::{Next, Watched, frame_is_due};
 use crate::http::connection_slots::Seat;
+use crate::http::guard;
 use crate::http::problem::Problem;
 use crate::http::state::{Shared, changed};
 use crate::security::{Identity, Role};
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket};
-use konkordia_acquire::handle::{Detector, News, Subscription};
+use konkordia_acquire::handle::{News, Subscription};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 
 /// Time for the first message.
@@ -30,23 +28,6 @@ const CLOSED_BY_MESSAGE: u16 = 4400;
 
 /// The client is gone, or must go.
 struct Gone;
-
-/// What a client watches.
-struct Watched {
-    detector: Arc<dyn Detector>,
-    hub: Arc<Hub>,
-    frames: Option<FrameRequest>,
-    /// Held while frames are wanted: somebody looks for the newest image meanwhile.
-    newest: Option<watch::Receiver<Newest>>,
-    /// The image of the last frame, unless it is to be sent again.
-    sent: Newest,
-    /// The last image that a frame was sent of.
-    shown: Newest,
-    /// When the next frame may be sent.
-    due: Instant,
-    /// It was said that there is no such image.
-    is_told: bool,
-}
 
 struct Session {
     shared: Arc<Shared>,
@@ -89,12 +70,11 @@ pub async fn run(shared: Arc<Shared>, mut socket: WebSocket, seat: Option<Arc<Se
 impl Session {
     /// Name and role of the client, by its token.
     fn may_look(&self) -> Result<(String, Role), Problem> {
-        let Some(tokens) = &self.shared.tokens else { return Ok(("local".into(), Role::Configure)) };
-        let hint = "`konkordia token create` makes tokens";
-        match self.token.as_deref().map(|token| tokens.load().identify(token)) {
-            Some(Identity::Known { name, role }) => Ok((name, role)),
-            Some(_) => Err(Problem::new("bad_token", "the service does not know this token", hint)),
-            None => Err(Problem::new("no_token", "this service needs a token", hint)),
+        let identity = self.shared.identity(self.token.as_deref());
+        guard::may(Some(&identity), Role::View)?;
+        match identity {
+            Identity::Known { name, role } => Ok((name, role)),
+            Identity::BadToken | Identity::Anonymous => Err(Problem::bug("somebody without a name may look")),
         }
     }
 
@@ -156,7 +136,7 @@ impl Session {
                 self.acknowledged = self.acknowledged.max(sequence);
                 return Ok(());
             }
-            Ok(FromClient::Watch { detector, frames }) => match self.watch(detector.as_deref(), frames) {
+            Ok(FromClient::Watch { detector, frames }) => match self.watch(detector.as_deref(), frames).await {
                 Ok(()) => return self.send_statistics().await,
                 Err(problem) => return self.send(ToClient::problem(&problem).text()).await,
             },
@@ -168,22 +148,9 @@ impl Session {
         Err(Gone)
     }
 
-    fn watch(&mut self, detector: Option<&str>, frames: Option<FrameRequest>) -> Result<(), Problem> {
-        if let Some(mistake) = frames.as_ref().and_then(FrameRequest::mistake) {
-            return Err(Problem::new("bad_message", mistake, "docs/live.md lists the fields"));
-        }
-        let detector = self.shared.detector(detector)?;
-        let place = self.shared.fleet.detectors.iter().position(|other| other.name() == detector.name());
-        let hub = Arc::clone(&self.shared.live[place.unwrap_or_default()]);
-        let old = self.watched.take().filter(|old| old.detector.name() == detector.name());
-        let (due, shown) = old.as_ref().map_or((Instant::now(), None), |old| (old.due, old.shown));
-        let known = old.and_then(|old| old.newest);
-        let newest = frames.is_some().then(|| {
-            let mut newest = known.unwrap_or_else(|| hub.subscribe(&detector));
-            newest.mark_changed();
-            newest
-        });
-        self.watched = Some(Watched { detector, hub, frames, newest, sent: None, shown, due, is_told: false });
+    async fn watch(&mut self, detector: Option<&str>, frames: Option<FrameRequest>) -> Result<(), Problem> {
+        let watched = Watched::new(&self.shared, detector, frames, self.watched.take()).await?;
+        self.watched = Some(watched);
         Ok(())
     }
 
@@ -215,64 +182,18 @@ impl Session {
 
     async fn send_frame(&mut self) -> Result<(), Gone> {
         let Some(watched) = &mut self.watched else { return Ok(()) };
-        let (Some(request), Some(newest)) = (&watched.frames, &mut watched.newest) else { return Ok(()) };
-        let Some(newest) = *newest.borrow_and_update() else { return Ok(()) };
-        let number = if let Which::Number(number) = request.image { Some(number) } else { None };
-        let chosen = frames::choose(&*watched.detector, request.image, newest);
-        if chosen.is_some() && chosen == watched.sent {
-            return Ok(());
-        }
-        let made = match chosen {
-            Some(image) => {
-                let wanted = Wanted::new(request, image);
-                let place = watched.hub.place(&wanted);
-                let make = async {
-                    watched.hub.frames_made.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                    frames::make(&self.shared, &watched.detector, &wanted).await
-                };
-                Some((image, place.get_or_init(|| make).await.clone()))
-            }
-            None => None,
-        };
-        watched.due = Instant::now() + Duration::from_secs_f64(1.0 / request.hz_max);
-        let text = match made {
-            Some((image, Ok(made))) => {
-                let same_run = watched.shown.filter(|shown| shown.0 == image.0);
-                let skipped = same_run.map_or(0, |shown| image.1.saturating_sub(shown.1 + 1));
-                let age = watched.detector.images().age(image.1).map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
-                (watched.sent, watched.shown, watched.is_told) = (Some(image), Some(image), false);
+        match watched.next(&self.shared).await {
+            Next::Nothing => Ok(()),
+            Next::Frame(frame) => {
                 self.sequence += 1;
-                let message = made.message(self.sequence, skipped, age);
-                return self.socket.send(Message::Binary(message)).await.map_err(|_| Gone);
+                let message = frame.made.message(self.sequence, frame.skipped, frame.age_ms);
+                self.socket.send(Message::Binary(message)).await.map_err(|_| Gone)
             }
-            _ if watched.is_told => return Ok(()),
-            Some((image, Err(problem))) => {
+            Next::NoImage { image, problem } => {
                 let body = problem.body();
-                ToClient::NoImage { image: Some(image.1), detail: &body.detail, hint: body.hint.as_deref().unwrap_or_default() }
-                    .text()
+                let (detail, hint) = (&body.detail, body.hint.as_deref().unwrap_or_default());
+                self.send(ToClient::NoImage { image, detail, hint }.text()).await
             }
-            None if number.is_some() => {
-                let problem = crate::http::images::none(&*watched.detector, number);
-                let hint = "the newest images are kept; older ones are in the file";
-                ToClient::NoImage { image: number, detail: &problem.body().detail, hint }.text()
-            }
-            None => ToClient::NoImage {
-                image: None,
-                detail: "none of the newest images is a hit",
-                hint: "a hit is shown as soon as there is one",
-            }
-            .text(),
-        };
-        watched.is_told = true;
-        self.send(text).await
-    }
-}
-
-/// Waits until there may be something new to send, and it is time for it.
-async fn frame_is_due(watched: Option<&mut Watched>) {
-    let Some(Watched { newest: Some(newest), due, .. }) = watched else { return std::future::pending().await };
-    sleep_until(*due).await;
-    if newest.changed().await.is_err() {
-        std::future::pending().await
+        }
     }
 }

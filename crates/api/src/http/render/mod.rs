@@ -9,7 +9,7 @@ mod tiff;
 use super::problem::Problem;
 use axum::body::Bytes;
 use konkordia_acquire::handle::{PixelPlane, SharedPlanes};
-use konkordia_core::array::Array;
+use konkordia_core::array::{Array, Element};
 use konkordia_core::image::CommittedImage;
 use konkordia_picture::image;
 use pixels::plane;
@@ -70,13 +70,6 @@ impl Rendered {
 /// If there is no such channel, or its pixels cannot be unpacked.
 pub fn render(planes: &SharedPlanes, selection: &Selection) -> Result<Rendered, Problem> {
     let image = planes.image();
-    if image.channels.is_empty() {
-        return Err(Problem::new(
-            "no_image",
-            format!("image {} was lost: it has no pixels", image.number),
-            "ask for another one",
-        ));
-    }
     let index = channel(image, selection.channel.as_deref())?;
     if selection.format == Format::Cbor {
         let one = selection.channel.is_some().then_some(index);
@@ -98,8 +91,15 @@ pub fn render(planes: &SharedPlanes, selection: &Selection) -> Result<Rendered, 
 /// The channel with this name or number.
 ///
 /// # Errors
-/// If there is none.
+/// If there is none, or the image was lost and has no channels.
 pub fn channel(image: &CommittedImage, wanted: Option<&str>) -> Result<usize, Problem> {
+    if image.channels.is_empty() {
+        return Err(Problem::new(
+            "no_image",
+            format!("image {} was lost: it has no pixels", image.number),
+            "ask for another one",
+        ));
+    }
     let Some(wanted) = wanted else { return Ok(0) };
     let by_name = image.channels.iter().position(|channel| &*channel.name == wanted);
     let by_number = || wanted.parse().ok().filter(|index| *index < image.channels.len());
@@ -133,10 +133,14 @@ fn raw(array: &Array) -> Rendered {
     rendered
 }
 
-/// A file as numpy.save writes it, version 1.0.
 fn npy(pixels: &PixelPlane<'_>) -> Vec<u8> {
+    npy_file(pixels.element, pixels.shape.dimensions(), pixels.bytes)
+}
+
+/// A file as numpy.save writes it, version 1.0.
+pub fn npy_file(element: Element, dimensions: &[u64], values: &[u8]) -> Vec<u8> {
     use konkordia_core::array::Element as E;
-    let kind = match pixels.element {
+    let kind = match element {
         E::Uint8 => "|u1",
         E::Int8 => "|i1",
         E::Uint16 | E::Mono12p => "<u2",
@@ -148,18 +152,18 @@ fn npy(pixels: &PixelPlane<'_>) -> Vec<u8> {
         E::Float32 => "<f4",
         E::Float64 => "<f8",
     };
-    let shape = pixels.shape.dimensions().iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
-    let comma = if pixels.shape.dimensions().len() == 1 { "," } else { "" };
+    let shape = dimensions.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+    let comma = if dimensions.len() == 1 { "," } else { "" };
     let mut header = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': ({shape}{comma}), }}");
     // Magic, version and length are 10 bytes. The whole header is a multiple of 64 bytes, and ends with a line break.
     while (10 + header.len() + 1) % 64 != 0 {
         header.push(' ');
     }
     header.push('\n');
-    let mut bytes = Vec::with_capacity(10 + header.len() + pixels.bytes.len());
+    let mut bytes = Vec::with_capacity(10 + header.len() + values.len());
     bytes.extend(b"\x93NUMPY\x01\x00");
     bytes.extend((header.len() as u16).to_le_bytes());
     bytes.extend(header.as_bytes());
-    bytes.extend(pixels.bytes);
+    bytes.extend(values);
     bytes
 }

@@ -1,5 +1,6 @@
 //! Commands: bodies, replies, waiting, many at once, the audit log.
 
+use super::super::audit::is_dry_run;
 use super::*;
 
 #[tokio::test]
@@ -173,4 +174,53 @@ async fn an_audit_log_that_cannot_be_written_is_reported_once() {
     let events = bench.shared.fleet.events.after(0);
     let warnings = events.iter().filter(|event| event.event == "warning" && event.message.contains("audit")).count();
     assert_eq!(warnings, 1);
+}
+
+#[tokio::test]
+async fn the_detector_is_told_who_commands() {
+    let bench = Bench::new(&["eiger"]);
+    bench.post("/api/v1/arm", "{}").await;
+    for agent in ["konkordia start", "konkordia \"x\"", "curl/8"] {
+        let request = Request::post("/api/v1/start").header("user-agent", agent).body(Body::empty()).unwrap();
+        bench.send(request).await;
+    }
+    let senders = bench.fakes[0].senders.lock().unwrap().clone();
+    assert_eq!(senders, ["local 127.0.0.1", "local 127.0.0.1 (konkordia start)", "local 127.0.0.1", "local 127.0.0.1"]);
+}
+
+#[tokio::test]
+async fn a_dry_run_reaches_nothing_and_leaves_no_trace() {
+    let bench = Bench::new(&["eiger"]);
+    let events = bench.shared.fleet.events.after(0).len();
+    let asked = bench.post("/api/v1/arm?dry_run=true", r#"{"images": 10}"#).await.json();
+    assert_eq!((asked["ok"].as_bool(), asked["problems"].as_array().map(Vec::len)), (Some(true), Some(0)), "{asked}");
+    assert!(asked["needs"].as_object().is_some_and(|needs| needs["rate_hz"].is_null()), "{asked}");
+    let asked = bench.post("/api/v1/arm?dry_run=true", r#"{"images": 5000}"#).await.json();
+    assert_eq!((asked["ok"].as_bool(), asked["problems"][0]["field"].as_str()), (Some(false), Some("images")), "{asked}");
+    bench.post("/api/v1/arm?dry_run=true&wait_s=1", "{}").await.is_problem(400, "bad_query");
+    bench.post("/api/v1/arm?dry_run=true&dry_run=false", "{}").await.is_problem(400, "bad_query");
+    bench.post("/api/v1/start?dry_run=true", "{}").await.is_problem(400, "bad_query");
+    assert!(bench.fakes[0].commands.lock().unwrap().is_empty());
+    let after = bench.shared.fleet.events.after(0);
+    assert_eq!(after.len() - events, 1, "the start alone is a command: {after:?}");
+    assert_eq!(bench.post("/api/v1/arm?dry_run=false", "{}").await.json()["state"], "armed");
+}
+
+#[test]
+fn only_an_arm_is_asked() {
+    assert!(is_dry_run("/api/v1/arm", Some("detector=a&dry_run=true")));
+    for query in [None, Some(""), Some("dry_run=false"), Some("dry_run=True"), Some("dry%5Frun=true"), Some("xdry_run=true")] {
+        assert!(!is_dry_run("/api/v1/arm", query), "{query:?}");
+    }
+    assert!(!is_dry_run("/api/v1/start", Some("dry_run=true")) && !is_dry_run("/api/v1/arm/", Some("dry_run=true")));
+}
+
+#[tokio::test]
+async fn a_remark_has_the_name_of_its_severity() {
+    let bench = Bench::new(&["eiger"]);
+    for severity in [Severity::Info, Severity::Warning, Severity::Error] {
+        bench.shared.report(severity, "x".into());
+    }
+    let names: Vec<_> = bench.shared.fleet.events.after(0).iter().map(|event| event.event.clone()).collect();
+    assert_eq!(names, ["log", "warning", "error"]);
 }

@@ -6,6 +6,7 @@ mod images;
 mod looking;
 mod security;
 mod server;
+mod shapes;
 
 use super::state::Shared;
 use super::{Limits, Settings, routes};
@@ -17,9 +18,9 @@ use axum::body::{Body, Bytes};
 use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, Request, StatusCode};
 use konkordia_acquire::handle::{
-    AlarmStatus, Command, ConsumerStatistics, Detector, DetectorState, DetectorStatistics, DetectorStatus, EventLog, FileEntry,
-    FileState, Fleet, HitRate, ImageRing, Refusal, RefusalCode, Reply, ResultPlot, RingImage, Severity, SharedPlanes,
-    SpoolStatus,
+    AlarmStatus, ArmRequest, Command, ConsumerStatistics, Detector, DetectorState, DetectorStatistics, DetectorStatus, DryRun,
+    EventLog, FileEntry, FileState, Fleet, HitRate, ImageRing, Refusal, RefusalCode, Reply, RequestProblem, ResultPlot,
+    RingImage, Severity, ShapeBoard, SharedPlanes, SpoolStatus,
 };
 use konkordia_core::image::CommittedImage;
 use konkordia_core::results::ImageResults;
@@ -36,7 +37,10 @@ pub struct Fake {
     name: String,
     status: ArcSwap<DetectorStatus>,
     commands: Mutex<Vec<Command>>,
+    /// Who sent them.
+    senders: Mutex<Vec<String>>,
     ring: Arc<FakeRing>,
+    shapes: Arc<ShapeBoard>,
     /// The events of its service, where changes of its state are reported.
     events: OnceLock<EventLog>,
 }
@@ -55,7 +59,7 @@ impl ImageRing for FakeRing {
             Some(number) => images.iter().find(|planes| planes.image().number == number),
             None => images.iter().rev().find(|planes| !planes.image().channels.is_empty()),
         };
-        found.map(|planes| RingImage { planes: Arc::clone(planes), run: None })
+        found.map(|planes| RingImage { planes: Arc::clone(planes), run: None, facts: None })
     }
 
     fn newest_bytes(&self) -> Option<(u64, u64)> {
@@ -114,13 +118,17 @@ fn status_of(name: &str, state: DetectorState) -> DetectorStatus {
         state_age_s: 0.25,
         listens: vec!["tcp://127.0.0.1:9999".into()],
         alarms: vec![AlarmStatus { name: "loss".into(), ..AlarmStatus::default() }],
+        operator: None,
+        dark_frames: None,
     }
 }
 
 impl Fake {
     fn new(name: &str) -> Arc<Self> {
         let status = ArcSwap::from_pointee(status_of(name, DetectorState::Idle));
-        Arc::new(Self { name: name.into(), status, commands: Mutex::default(), ring: Arc::default(), events: OnceLock::new() })
+        let (commands, senders, ring, events) = (Mutex::default(), Mutex::default(), Arc::default(), OnceLock::new());
+        let shapes = Arc::new(ShapeBoard::in_memory(name, [16, 24]));
+        Arc::new(Self { name: name.into(), status, commands, senders, ring, shapes, events })
     }
 
     fn set(&self, state: DetectorState) {
@@ -198,7 +206,8 @@ impl Detector for Fake {
         json!({"detector": {"model": "stream"}, "output": {"directory": std::env::temp_dir()}})
     }
 
-    fn command(&self, command: Command) -> Reply {
+    fn command(&self, command: Command, by: &str) -> Reply {
+        self.senders.lock().unwrap().push(by.into());
         let refuse = |code, state| Refusal {
             code,
             what: "cannot do that".into(),
@@ -223,8 +232,18 @@ impl Detector for Fake {
         Ok((*self.status()).clone())
     }
 
+    fn dry_run(&self, request: &ArmRequest) -> DryRun {
+        let problem = RequestProblem { field: "images".into(), detail: "<too many>".into(), hint: "give fewer".into() };
+        let problems = request.images.filter(|images| *images > 1000).map(|_| problem);
+        DryRun { ok: problems.is_none(), problems: problems.into_iter().collect(), ..DryRun::default() }
+    }
+
     fn images(&self) -> Arc<dyn ImageRing> {
         Arc::clone(&self.ring) as Arc<dyn ImageRing>
+    }
+
+    fn shapes(&self) -> Arc<ShapeBoard> {
+        Arc::clone(&self.shapes)
     }
 
     fn files(&self) -> Vec<FileEntry> {
@@ -235,7 +254,10 @@ impl Detector for Fake {
             state: FileState::Complete,
             images: 10,
             bytes: 1 << 40,
+            unpacked_bytes: 1 << 43,
+            images_expected: Some(10),
             ended: Some("finished".into()),
+            problem: None,
         }]
     }
 }

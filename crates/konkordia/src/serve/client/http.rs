@@ -87,7 +87,8 @@ impl Client {
     /// # Errors
     /// As [`Self::get`].
     pub fn post<T: DeserializeOwned>(&self, path: &str, body: &Value) -> Result<T, Failure> {
-        let mut request = self.agent.post(self.address(path, &[]));
+        // Where no token says it, the service shows this as who sent the command.
+        let mut request = self.agent.post(self.address(path, &[])).header("User-Agent", format!("konkordia {path}"));
         if self.token.is_some() {
             request = request.header("Authorization", self.bearer());
         }

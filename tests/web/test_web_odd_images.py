@@ -1,0 +1,249 @@
+"""Images as nobody expects them: of other sizes, of one row, without a geometry or a number, of huge or strange numbers.
+The page shows what is there, and makes nothing up."""
+
+import re
+
+import numpy as np
+import pytest
+from browser import pixels
+from service import until
+from streams import Stins
+
+SHAPE = (24, 40)
+SPECIAL_WORDS = {"masked", "missing", "not valid", "saturated"}
+
+
+@pytest.fixture
+def shown(serve, open_tab):
+    """Opens a tab with these images of a new service: (service, tab)."""
+
+    def start(images, query="", metadata=None, **options):
+        service = serve(**options)
+        service.send(*Stins().series(images, metadata=metadata))
+        service.taken(1)
+        tab = open_tab(service, query=query)
+        tab.shows_image(len(images) - 1)
+        return service, tab
+
+    return start
+
+
+def nothing_is_made_up(tab):
+    """No text of the page shows what a program writes where it has no number."""
+    text = tab.page.locator("body").inner_text()
+    assert re.findall(r"NaN|undefined|null|Infinity|\[object", text) == []
+
+
+def read(tab, x, y, scale):
+    """Moves the pointer to the middle of a pixel near the middle of the canvas and gives what the page says of it."""
+
+    def is_there():
+        box = tab.page.locator(".image-overlay").bounding_box()
+        at = [box["x"] + box["width"] / 2 + scale / 2, box["y"] + box["height"] / 2 + scale / 2]
+        # The canvas may have changed its height since the view was asked for.
+        for _ in range(3):
+            tab.page.mouse.move(*at)
+            tab.page.wait_for_timeout(30)
+            found = re.fullmatch(r"x (\d+) y (\d+)", tab.text(".readout-place"))
+            if found and (int(found[1]), int(found[2])) == (x, y):
+                return True
+            at = [at[0] + scale * (x - int(found[1])), at[1] + scale * (y - int(found[2]))] if found else at
+        return False
+
+    until(is_there, f"the pointer is at {x}, {y}", timeout=20)
+    return tab.text(".readout-value")
+
+
+@pytest.mark.parametrize("renderer", ["2d", "webgl"])
+def test_images_of_another_size_take_the_place_of_the_last_ones(serve, open_tab, renderer):
+    service, stins = serve(), Stins()
+    tab = open_tab(service, query=f"renderer={renderer}")
+    for run, shape in enumerate([SHAPE, (700, 900), (1, 1280), (1200, 300), (2200, 2100), SHAPE], 1):
+        image = np.full(shape, run, "uint16")
+        image[-1, -1] = 1000 + run
+        service.send(*stins.series([image]))
+        rows, columns = shape
+        frame = tab.shows(lambda frame, run=run, all=[0, 0, columns, rows]: frame["run"] == run and frame["region"] == all, f"all of run {run}")
+        assert (frame["rows"], frame["columns"]) == shape
+        assert tab.value(columns - 1, rows - 1) == {"kind": "number", "value": 1000 + run}
+        until(lambda corner=(columns - 1, rows - 1): tab.colour(*corner) is not None, "all of it is drawn", timeout=5)
+        # The next image is of another size: a part of this one means nothing there.
+        tab.press("1")
+        tab.shows(lambda frame: frame["bin"] == 1, "single pixels")
+    nothing_is_made_up(tab)
+
+
+def test_a_kept_image_of_another_size_stays_whole_until_it_is_let_go(serve, open_tab):
+    service, stins = serve(), Stins()
+    service.send(*stins.series([np.full((300, 500), n, "uint16") for n in range(3)]))
+    service.taken(1)
+    tab = open_tab(service)
+    tab.shows_image(2)
+    tab.press("ArrowLeft")
+    tab.shows_image(1)
+    service.send(*stins.series([np.full(SHAPE, 9, "uint16")]))
+    service.taken(2)
+    tab.has(".bar-message", "run 2 has ended")
+    assert (tab.frame()["rows"], tab.frame()["columns"], tab.value(499, 299)) == (300, 500, {"kind": "number", "value": 1})
+    tab.press("Space")
+    tab.shows_image(0, run=2)
+    assert (tab.frame()["rows"], tab.frame()["columns"]) == SHAPE
+
+
+@pytest.mark.parametrize(("shape", "renderer"), [((1280,), "2d"), ((3, 1280), "webgl"), ((1, 5120), "2d"), ((1, 5120), "webgl")])
+def test_a_detector_of_strips_is_seen_and_read(shown, renderer, shape):
+    counts = np.random.default_rng(4).integers(1, 200, shape).astype("uint16")
+    counts.reshape(-1)[:1280][700] = 9000
+    _, tab = shown([counts], query=f"renderer={renderer}")
+    rows, columns = counts.shape if counts.ndim == 2 else (1, len(counts))
+    counts = counts.reshape(rows, columns)
+    frame = tab.frame()
+    assert (frame["rows"], frame["columns"]) == (rows, columns)
+    # All of it is on the screen, with the line of 9000 in the colour of the highest values.
+    highest = tab.colour(700, 0)
+    assert highest is not None and highest != tab.colour(100, 0)
+    for scale in (1, 30):
+        tab.open_at(0, 700, 0, scale)
+        assert tab.value(700, 0) == {"kind": "number", "value": 9000}
+        assert tab.colour(700, 0) is not None and tab.colour(700, 0) != tab.colour(701, 0)
+    assert read(tab, 700, 0, 30) == "9000"
+    tab.press("0")
+    tab.shows(lambda frame: frame["region"] == [0, 0, columns, rows], "all of the image")
+    nothing_is_made_up(tab)
+
+
+def test_without_a_geometry_nothing_of_one_is_shown_and_the_page_says_so(shown):
+    _, tab = shown([np.random.default_rng(1).poisson(9, (300, 400)).astype("uint16")])
+    assert tab.frame()["geometry"] is None
+    tab.page.get_by_text("Layers ▾").click()
+    tab.has(".menu-content", "Rings need the geometry: beam centre, distance, pixel size and energy.")
+    for name in ["Resolution rings", "Ice rings", "Beam centre"]:
+        assert tab.page.get_by_label(name).is_disabled(), name
+    assert tab.page.get_by_label("One more ring").count() == 0
+    tab.press("Escape")
+    assert tab.button("Beam").is_disabled() and "not known" in tab.button("Beam").get_attribute("title")
+    region = tab.frame()["region"]
+    tab.press("r", "e", "b", "z")
+    tab.page.locator(".image-overlay").hover()
+    words = tab.has(".readout", "d –")
+    assert "q –" in words and "2θ –" in words, words
+    assert tab.frame()["region"] == region
+    ink = """(() => {
+        const canvas = document.querySelector(".image-overlay");
+        return canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.some((part) => part > 0);
+    })()"""
+    assert tab.page.evaluate(ink) is False, "nothing is drawn above the image"
+    nothing_is_made_up(tab)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "number", "word", "renderer"),
+    [("uint16", 65534, "masked", "2d"), ("uint16", 65532, "saturated", "webgl"), ("uint32", 2**32 - 4, "saturated", "2d"), ("float32", np.nan, "masked", "webgl")],
+)
+def test_an_image_without_a_single_number_has_no_contrast_and_one_colour(serve, open_tab, renderer, dtype, number, word):
+    service, stins = serve(), Stins()
+    service.send(*stins.series([np.full(SHAPE, number, dtype)]))
+    service.taken(1)
+    tab = open_tab(service, query=f"renderer={renderer}")
+    assert tab.shows_image(0)["levels"] is None
+    for scale in (1, 30):
+        tab.open_at(0, 20, 12, scale)
+        colours = tab.colours(18, 10, 4, 4)
+        assert len(colours) == 1 and len(set(next(iter(colours)))) > 1, (scale, colours)
+    assert tab.value(20, 12) == {"kind": word}
+    assert read(tab, 20, 12, 30) == word
+    fields = tab.page.locator("input[type=number]")
+    assert [fields.nth(n).input_value() for n in range(fields.count())] == ["", ""], "a contrast that nobody set"
+    tab.button("Auto").click()
+    tab.press("l", "i", "c")
+    nothing_is_made_up(tab)
+    # The first image with numbers sets the contrast.
+    service.send(*stins.series([np.arange(960).reshape(SHAPE).astype(dtype)]))
+    tab.page.evaluate("location.hash = '#/live'")
+    tab.press("0")
+    until(lambda: fields.nth(1).input_value() != "", "a contrast by the first image with numbers")
+    assert 800 < float(fields.nth(1).input_value()) < 960
+
+
+HUGE = {
+    "uint32": [0, 20464, 20465, 65536, 999_999_999, 2_147_483_391, 3_000_000_000, 4_294_967_000],
+    "int32": [0, -4096, -4097, -65536, -2_147_483_000, 20465, 2_147_483_391, 1_000_000_007],
+    "int64": [0, -5000, 2**31, 2**40 + 1, -(2**40), 2**53, 3_000_000_000, 123_456_789_012],
+    "uint64": [0, 20465, 2**31, 2**32 + 5, 2**40 + 1, 2**53, 3_000_000_000, 123_456_789_012],
+}
+
+
+def number_of(text):
+    """The number that a text says, and whether it says that this one is exact."""
+    found = re.fullmatch(r"(about )?(-?[\d.e+]+)( or (?:less|more))?", text)
+    assert found, text
+    return float(found[2]), not (found[1] or found[3])
+
+
+@pytest.mark.parametrize("dtype", HUGE)
+def test_huge_numbers_are_read_as_they_are_or_said_to_be_rounded(shown, dtype):
+    image = np.ones(SHAPE, dtype)
+    image[12, 10 : 10 + len(HUGE[dtype])] = HUGE[dtype]
+    service, tab = shown([image])
+    expected = pixels(service, 0)
+    assert (expected == image).all()
+    for column, number in enumerate(HUGE[dtype], 10):
+        tab.open_at(0, column, 12, 60)
+        said, is_exact = number_of(read(tab, column, 12, 60))
+        assert said == number if is_exact else said <= number if number > 0 else said >= number, (dtype, number, said)
+    nothing_is_made_up(tab)
+
+
+def ink_in(tab, x, y):
+    """How many dots of the layer above the image are drawn in the middle and at the left and right edges of a pixel."""
+    script = f"""(() => {{
+        const canvas = document.querySelector(".image-overlay");
+        const box = canvas.getBoundingClientRect(), side = 60, ratio = canvas.width / box.width;
+        const [left, top] = [Math.round(canvas.width / 2), Math.round(canvas.height / 2)];
+        const count = (dx, width) => {{
+            const {{ data }} = canvas.getContext("2d").getImageData(left + dx * ratio, top, width * ratio, side * ratio);
+            return data.filter((part, n) => n % 4 === 3 && part > 0).length;
+        }};
+        return [count(4, side - 8), count(-1, 2) + count(side - 1, 2)];
+    }})()"""
+    return tab.page.evaluate(script)
+
+
+@pytest.mark.parametrize(("dtype", "number"), [("int32", -2_147_483_000), ("float32", -1.25e-30)])
+def test_long_numbers_stay_in_their_pixels(shown, dtype, number):
+    image = np.zeros(SHAPE, dtype)
+    image[12, 20] = number
+    _, tab = shown([image])
+    tab.open_at(0, 20, 12, 60)
+    until(lambda: ink_in(tab, 20, 12)[0] > 50, "a number stands in the pixel")
+    assert ink_in(tab, 20, 12)[1] == 0, "nothing of it is in the pixels beside"
+
+
+FLOATS = [1.5, -1.5, 0.0, -0.0, 1e-30, -1e-30, 3e37, -3e37, np.pi, 1e10, np.nan, np.inf, -np.inf]
+WORDS = {"nan": "masked", "inf": "saturated", "-inf": "missing"}
+
+
+@pytest.mark.parametrize(("dtype", "renderer"), [("float32", "2d"), ("float64", "webgl")])
+def test_floats_are_read_as_they_are_and_those_that_are_none_have_a_reason(shown, dtype, renderer):
+    image = np.linspace(-5, 5, 960).reshape(SHAPE).astype(dtype)
+    image[12, 10 : 10 + len(FLOATS)] = FLOATS
+    _, tab = shown([image], query=f"renderer={renderer}")
+    low, high = tab.frame()["levels"]
+    assert -6 < low < high < 6, "a few odd numbers do not spoil the contrast"
+    special = {}
+    for column, number in enumerate(FLOATS, 10):
+        tab.open_at(0, column, 12, 40)
+        text = read(tab, column, 12, 40)
+        if np.isfinite(number):
+            assert float(text) == pytest.approx(number, rel=1e-6, abs=0), (number, text)
+        else:
+            assert text == WORDS[str(float(number))]
+            special[text] = tab.colour(column, 12)
+    assert len(set(special.values())) == 3
+    tab.open_at(0, 20, 3, 20)
+    assert not tab.colours(15, 2, 8, 3) & set(special.values())
+    # Larger numbers are never darker than smaller ones, negative ones included.
+    tab.open_at(0, 20, 20, 20, map="greys", invert=0, contrast="-5,5")
+    greys = [tab.colour(column, row) for row, column in [(18, 15), (20, 20), (22, 25)]]
+    assert greys == sorted(greys) and len(set(greys)) == 3
+    nothing_is_made_up(tab)
