@@ -569,8 +569,8 @@ pub trait Detector: Send + Sync {
     /// # Errors
     /// The command was refused, and changed nothing.
     fn command(&self, command: Command, by: &str) -> Reply;
-    /// What is wrong with an arm, and what its run needs. Takes nothing and changes nothing. Asks the file system, which
-    /// can take long: not for async threads.
+    /// What is wrong with an arm, and what its run needs. Takes nothing and changes nothing. Asks the file system,
+    /// which can take long: not for async threads.
     fn dry_run(&self, request: &ArmRequest) -> DryRun;
     /// Packets of the modules in this run, or in the last one; empty where they are not counted by module.
     fn modules(&self) -> Vec<ModulePackets> {

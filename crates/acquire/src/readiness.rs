@@ -62,7 +62,8 @@ pub fn disk(directory: &Path, demand: &Demand) -> Result<Vec<String>, Failure> {
     Ok(notes)
 }
 
-/// Compares the free space of the disk behind `directory`, which comes back with a remark, with the plan. Writes nothing.
+/// Compares the free space of the disk behind `directory`, which comes back with a remark, with the plan. Writes
+/// nothing.
 ///
 /// # Errors
 /// The run cannot fit.

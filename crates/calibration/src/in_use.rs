@@ -4,15 +4,19 @@
 //! A file of `konkordia pedestal` is read in parts, one module at a time. What was made of it last, one report and one
 //! map, is kept until [`InUse::forget`].
 
+mod not_shown;
 mod open;
+
+pub use not_shown::NotShown;
 
 use crate::calibration::arrange;
 use crate::compare::{Change, change};
 use crate::dark::judge::{ModuleRow, rows};
 use crate::load::{oldest, refusal};
 use crate::reasons::{median, usable_gain};
+use not_shown::missing;
 use konkordia_config::model::{CalibrationFiles, CalibrationKind, Config};
-use konkordia_core::failure::{Exit, Failure};
+use konkordia_core::failure::Failure;
 use konkordia_core::percentile::percentiles;
 use konkordia_core::pixel::Pixel;
 use konkordia_sinks::hdf5::calibration::{CalibrationFile, GainStage, MODULE_PIXELS, StagePedestal, previous_path};
@@ -20,25 +24,6 @@ use open::Opened;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
-
-/// Why something cannot be shown.
-#[derive(Clone, Debug)]
-pub enum NotShown {
-    /// It is not there.
-    Missing(Failure),
-    /// It is there and cannot be used.
-    Broken(Failure),
-}
-
-impl From<Failure> for NotShown {
-    fn from(failure: Failure) -> Self {
-        Self::Broken(failure)
-    }
-}
-
-fn missing(what: String, why: &str, fix: impl Into<String>) -> NotShown {
-    NotShown::Missing(Failure::new(Exit::Configuration, what, why, fix))
-}
 
 /// A calibration, module by module.
 pub struct Report {

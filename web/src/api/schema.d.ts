@@ -222,9 +222,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * One of the last images, or one of a finished file (`file`). `npy` and `tiff`: its numbers in their own type. `png`: a picture with a logarithmic scale (grey: no
-         *     number). `cbor`: the image message of DECTRIS Stream V2. `raw`: the bytes that a file would hold. `json`: what is
-         *     known of it, without pixels.
+         * One of the last images, or one of a finished file (`file`). `npy` and `tiff`: its numbers in their own type. `png`:
+         *     a picture with a logarithmic scale (grey: no number). `cbor`: the image message of DECTRIS Stream V2. `raw`: the
+         *     bytes that a file would hold. `json`: what is known of it, without pixels.
          */
         get: operations["image"];
         put?: never;
@@ -1548,8 +1548,8 @@ export interface components {
         /** @description Something that is wrong with a request. */
         RequestProblem: {
             /**
-             * @description `images`, `prefix`, or `metadata.` and a name; `disk` or `memory` if there is too little of it; `request` if it is
-             *     about all of it, and `configuration` if it would be wrong with any request.
+             * @description `images`, `prefix`, or `metadata.` and a name; `disk` or `memory` if there is too little of it; `request` if it
+             *     is about all of it, and `configuration` if it would be wrong with any request.
              * @example prefix
              */
             field: string;
@@ -1645,11 +1645,6 @@ export interface components {
              * @description Images per second, by the time from image to image.
              */
             rate_hz?: number | null;
-            /**
-             * Format: double
-             * @description Most images per second that this machine takes, if that is known.
-             */
-            rate_hz_max?: number | null;
         };
         /** @description Something that happened, for `events` and logs. */
         ServiceEvent: {
@@ -2689,8 +2684,8 @@ export interface operations {
                  */
                 channel?: string;
                 /**
-                 * @description A finished file, whose images are given instead of the last ones: of `/api/v1/files`, or below the output folder of
-                 *     the detector, from which relative paths count.
+                 * @description A finished file, whose images are given instead of the last ones: of `/api/v1/files`, or below the output folder
+                 *     of the detector, from which relative paths count.
                  * @example lyso/run03_master.h5
                  */
                 file?: string;

@@ -56,8 +56,8 @@ pub struct ImageQuery {
     /// Name or number (from 0) of the channel; default: the first. `cbor` and `json` have all unless one is named.
     #[param(example = "0")]
     channel: Option<String>,
-    /// A finished file, whose images are given instead of the last ones: of `/api/v1/files`, or below the output folder of
-    /// the detector, from which relative paths count.
+    /// A finished file, whose images are given instead of the last ones: of `/api/v1/files`, or below the output folder
+    /// of the detector, from which relative paths count.
     #[param(example = "lyso/run03_master.h5")]
     file: Option<String>,
     /// Longest side of a PNG in pixels.
@@ -65,9 +65,9 @@ pub struct ImageQuery {
     max_size: Option<u32>,
 }
 
-/// One of the last images, or one of a finished file (`file`). `npy` and `tiff`: its numbers in their own type. `png`: a picture with a logarithmic scale (grey: no
-/// number). `cbor`: the image message of DECTRIS Stream V2. `raw`: the bytes that a file would hold. `json`: what is
-/// known of it, without pixels.
+/// One of the last images, or one of a finished file (`file`). `npy` and `tiff`: its numbers in their own type. `png`:
+/// a picture with a logarithmic scale (grey: no number). `cbor`: the image message of DECTRIS Stream V2. `raw`: the
+/// bytes that a file would hold. `json`: what is known of it, without pixels.
 #[utoipa::path(get, path = "/api/v1/images/{image}", tag = "data",
     params(("image" = String, Path, description = "`latest`, or the number of the image", pattern = "^(latest|[0-9]{1,18})$", example = "latest"), ImageQuery),
     responses((status = 200, description = "The image", content(

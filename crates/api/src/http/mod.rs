@@ -48,8 +48,8 @@ use tokio::task::JoinHandle;
 pub const THREAD: &str = "http";
 /// Threads that answer requests; what takes long is done on other threads.
 const WORKERS: usize = 2;
-/// Threads for commands, decoding, calibrations, finished files, metrics and the audit log. Semaphores limit the first four, so that
-/// some threads are always left.
+/// Threads for commands, decoding, calibrations, finished files, metrics and the audit log. Semaphores limit the first
+/// four, so that some threads are always left.
 const BLOCKING_MAX: usize = 2 * state::COMMANDS_MAX
     + state::DECODERS_MAX
     + state::LOOKS_MAX

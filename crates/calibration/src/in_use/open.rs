@@ -1,6 +1,6 @@
 //! The files of a calibration, opened: read in parts where their format allows it.
 
-use super::{NotShown, missing};
+use super::not_shown::{NotShown, missing};
 use crate::load::{Foreign, check_detector, gains_of_run};
 use crate::planes::{configuration, names};
 use crate::reasons::{self, mark_gains};

@@ -57,7 +57,8 @@ pub fn restrict_or_note(task: &Task) {
 }
 
 /// From here on this process and its threads write only where `task` says, start no program, and use no TCP or UDP
-/// port. They read everywhere unless `task` says otherwise. A kernel with an older Landlock restricts less, one without it nothing.
+/// port. They read everywhere unless `task` says otherwise. A kernel with an older Landlock restricts less, one without
+/// it nothing.
 fn restrict(task: &Task) -> Result<(), RulesetError> {
     let mut guarded = AccessFs::from_write(NEWEST) | AccessFs::Execute;
     if task.deletes_originals {

@@ -17,8 +17,8 @@ pub struct Task {
     pub files: Vec<PathBuf>,
     /// Existing folders in which, and below which, files may be written.
     pub folders: Vec<PathBuf>,
-    /// The only folder from which files are read; everywhere if there is none. What the service asks about may have come
-    /// from anybody, and may name files that are none of theirs.
+    /// The only folder from which files are read; `None` = everywhere. What the service asks about may have come from
+    /// anybody, and may name files that are none of theirs.
     pub only_from: Option<PathBuf>,
     /// It may delete files that it has read, wherever they are.
     pub deletes_originals: bool,

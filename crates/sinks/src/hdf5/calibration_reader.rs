@@ -1,5 +1,6 @@
 //! Reads a calibration file in parts. A whole one of a large detector has gigabytes, and whoever only looks at it needs
-//! the planes of one module at a time. Parts are small, since libhdf5 does one thing at a time and a run may be writing.
+//! the planes of one module at a time. Parts are small, since libhdf5 does one thing at a time and a run may be
+//! writing.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};

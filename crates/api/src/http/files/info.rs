@@ -1,7 +1,8 @@
 //! What is in a file.
 
 use super::cache::Kept;
-use super::{kept as of_path, place};
+use super::opening::kept as of_path;
+use super::place;
 use crate::http::extract::Query;
 use crate::http::problem::Problem;
 use crate::http::state::Shared;

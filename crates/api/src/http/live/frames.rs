@@ -128,7 +128,8 @@ pub fn packed(facts: Value, frame: Frame, began: Instant) -> Result<Made, Proble
     Ok(Made { header, pixels: pixels.into(), took: began.elapsed() })
 }
 
-/// The frame of an image and those before it, as far as they are there and fit it; its type; what the header says of it.
+/// The frame of an image and those before it, as far as they are there and fit it; its type; what the header says of
+/// it.
 fn stacked(
     request: StackRequest,
     (number, size, pixels): (u64, [usize; 2], Pixels<'_>),
