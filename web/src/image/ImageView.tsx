@@ -19,7 +19,8 @@ import "./image.css";
 function followSize(element: HTMLElement, viewer: Viewer): () => void {
   const measure = () => {
     viewer.pixelRatio.value = window.devicePixelRatio || 1;
-    const { width, height } = element.getBoundingClientRect();
+    // Without the border, and without the parts of pixels that the layout may have.
+    const { clientWidth: width, clientHeight: height } = element;
     const before = viewer.canvas.value;
     if (before.width !== width || before.height !== height) viewer.canvas.value = { width, height };
   };

@@ -141,6 +141,9 @@ export class Painter {
     for (const canvas of [this.canvas, this.overlay]) {
       if (canvas.width !== columns) canvas.width = columns;
       if (canvas.height !== rows) canvas.height = rows;
+      // Else the browser mixes neighbouring dots.
+      canvas.style.width = `${columns / ratio}px`;
+      canvas.style.height = `${rows / ratio}px`;
     }
   }
 
@@ -163,7 +166,9 @@ export class Painter {
     const begin = toScreen(view, { x: column, y: row });
     const end = toScreen(view, { x: column + columns, y: row + rows });
     const dot = header.bin * factor * view.scale * ratio;
-    return { left: begin.x * ratio, top: begin.y * ratio, dot, right: end.x * ratio, bottom: end.y * ratio };
+    // The last square may be a part of one, and is still seen.
+    const whole = (place: number) => Math.ceil(place * ratio - 1e-6);
+    return { left: begin.x * ratio, top: begin.y * ratio, dot, right: whole(end.x), bottom: whole(end.y) };
   }
 
   private renewLut({ header }: Frame): void {

@@ -17,10 +17,17 @@ export interface Reading {
   scattering: Scattering | null;
 }
 
+/** The largest number of a frame of whole numbers, of which larger ones are made too. */
+const COUNT_MOST = 2147483392;
+
 /** A number with as many digits as it is known by. */
 export function numberText(value: number, header: FrameHeader): string {
   const isRounded = header.format === "code16" && header.bin > 1;
   if (header.coding === "count") {
+    // Frames have no larger numbers.
+    if (header.format === "int32" && header.dtype !== "int32" && Math.abs(value) >= COUNT_MOST) {
+      return `${value} or ${value > 0 ? "more" : "less"}`;
+    }
     if (isRounded && value <= -4096) return "-4096 or less";
     return isRounded && value > 20464 ? `about ${Number(value.toPrecision(4))}` : String(value);
   }

@@ -114,7 +114,8 @@ export function wantedFrame(
   const whole: Region = [0, 0, image.width, image.height];
   const region = visibleRegion(view, canvas, image, 0.1) ?? whole;
   const bin = Math.max(1, Math.ceil(1 / (view.scale * pixelRatio) - 1e-6));
-  const dots = Math.ceil(region[2] / bin) * Math.ceil(region[3] / bin);
+  // Squares lie at multiples of their side, so there may be one more in each direction.
+  const dots = (Math.ceil(region[2] / bin) + 1) * (Math.ceil(region[3] / bin) + 1);
   const isWhole = region.every((number, place) => number === whole[place]);
   return { region: isWhole ? null : region, pixels_max: Math.min(PIXELS_MOST, Math.max(PIXELS_LEAST, dots)) };
 }
