@@ -162,7 +162,7 @@ def test_a_stream_has_no_calibration(serve, open_tab):
     tab = open_tab(serve(), "calibration")
     tab.may_be_refused = True
     tab.state("Idle")
-    tab.has("section", "has no calibration: it sends whole images")
+    tab.has("section", "No calibration is configured for this detector")
     assert tab.page.locator(".calibration-table, .calibration-map, .strip.error").count() == 0
 
 

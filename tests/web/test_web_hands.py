@@ -96,7 +96,7 @@ def test_m_gives_pixels_without_a_number_one_quiet_colour_and_back(tab):
     tab.open_at(IMAGES - 1, 5, 5, 20)
     marked = tab.colour(5, 5)
     tab.page.get_by_text("Layers ▾").click()
-    box = tab.page.get_by_label("Masked, missing and invalid pixels in colours of their own (m)")
+    box = tab.page.get_by_label("Masked, missing and invalid pixels in colours of their own, and the drawn mask (m)")
     assert box.is_checked()
     tab.press("m")
     until(lambda: not box.is_checked(), "the layer is off")
@@ -121,6 +121,7 @@ def test_z_puts_the_beam_centre_into_the_middle(tab):
     tab.page.mouse.move(*middle(tab))
     until(lambda: (words := tab.text(".readout-place").split()) and abs(int(words[1]) - BEAM[0]) <= 2 and abs(int(words[3]) - BEAM[1]) <= 2, "the beam centre", timeout=10)
     assert float(tab.text(".readout").split("2θ")[1].split("°")[0]) < 0.1
+    tab.page.get_by_text("View ▾").click()
     tab.button("Fit").click()
     tab.shows(lambda frame: frame["region"] == [0, 0, SHAPE[1], SHAPE[0]], "all of the image")
     tab.button("Beam").click()

@@ -48,7 +48,7 @@ fn the_example_is_valid() {
             && !["kind", "address", "first_port", "receive_buffer_mib", "receive", "senders"].contains(&k.name);
         let of_service = other_tables.contains(&k.table)
             || super::schema_analysis::TABLES.contains(&k.table)
-            || matches!(k.name, "write" | "create_folders" | "format" | "dset_name");
+            || matches!(k.name, "write" | "create_folders" | "shapes_file" | "format" | "dset_name");
         !of_streams
             && !of_service
             && !matches!(k.name, "image_rows" | "image_columns" | "description" | "serial_number" | "layout")

@@ -21,8 +21,7 @@ function followSize(element: HTMLElement, viewer: Viewer): () => void {
     viewer.pixelRatio.value = window.devicePixelRatio || 1;
     // Without the border, and without the parts of pixels that the layout may have.
     const { clientWidth: width, clientHeight: height } = element;
-    const before = viewer.canvas.value;
-    if (before.width !== width || before.height !== height) viewer.canvas.value = { width, height };
+    viewer.resize({ width, height });
   };
   const observer = new ResizeObserver(measure);
   observer.observe(element);

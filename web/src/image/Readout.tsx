@@ -71,7 +71,9 @@ function Numbers({ api, viewer, point }: ReadoutProps & { point: Point | null })
   const module = moduleAt(modules, reading.column, reading.row);
   const { kind, before, value } = reading;
   const hasReason = kind !== null && kind !== "number";
-  const words = hasReason ? before + kindText(kind, reasons, module) : value;
+  // Only modules that send packets can lose them.
+  const sent = viewer.connection.detectors.value?.find(({ detector }) => detector === header.detector)?.kind;
+  const words = hasReason ? before + kindText(kind, reasons, sent === "udp" ? module : null) : value;
   return (
     <>
       <span class="readout-place">

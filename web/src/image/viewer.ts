@@ -14,6 +14,7 @@ import { ONE_IMAGE, type StackChoice, stackOf, writeStack } from "./stack";
 import type { Tool } from "./tool";
 import {
   centred,
+  centreOf,
   fitted,
   kept,
   PIXELS_LEAST,
@@ -158,6 +159,15 @@ export class Viewer {
     this.changeView((view, canvas) =>
       centred(view, canvas, toImage(view, { x: canvas.width / 2, y: canvas.height / 2 }), 1 / this.pixelRatio.value),
     );
+  }
+
+  /** What is in the middle stays there. */
+  resize(canvas: Size): void {
+    const before = this.canvas.value;
+    if (before.width === canvas.width && before.height === canvas.height) return;
+    const view = this.view.value;
+    this.canvas.value = canvas;
+    if (view && before.width > 0) this.view.value = centred(view, canvas, centreOf(view, before));
   }
 
   showBeam(): void {
