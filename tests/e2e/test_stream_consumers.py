@@ -228,7 +228,8 @@ def test_one_of_three_consumers_stalls(world):
     assert counters["skipped"] == count - len(images) > rate, (counters, len(images))
     assert counters["delivered"] == len(images)
     frames = [json.loads(m[0])["frame"] for m in images]
-    assert frames == sorted(set(frames)) and frames[-1] == count - 1, "in order, and it has caught up"
+    # On a busy machine its queue may be full again at the very end.
+    assert frames == sorted(set(frames)) and frames[-1] >= count - rate, ("in order, and it has caught up", frames[-3:])
     for name in "ab":
         assert (consumer(service, name)["delivered"], consumer(service, name)["skipped"]) == (count, 0)
     file = SeriesFile(done["file"])
