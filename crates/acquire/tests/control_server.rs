@@ -43,7 +43,8 @@ fn refusals_are_types_and_waits_end_with_the_service() {
     let detector = fleet.find(Some("detector")).unwrap();
     assert!(detector.free_bytes().unwrap() > 0);
     let mut events = fleet.events.subscribe();
-    let code = |command| detector.command(command, "alice").map(|status| status.state).map_err(|refusal| (refusal.code, refusal.state));
+    let code =
+        |command| detector.command(command, "alice").map(|status| status.state).map_err(|refusal| (refusal.code, refusal.state));
     let arm = |images| Command::Arm(Box::new(ArmRequest { images: Some(images), ..ArmRequest::default() }));
     assert_eq!(code(Command::Trigger), Err((RefusalCode::NoTrigger, Some(DetectorState::Idle))));
     assert_eq!(code(arm(1 << 41)), Err((RefusalCode::BadRequest, Some(DetectorState::Idle))));

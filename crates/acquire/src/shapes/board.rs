@@ -144,7 +144,7 @@ impl ShapeBoard {
     }
 
     /// Puts shapes in the place of those that were there, for the runs to come, and keeps them. `tags`: only if theirs
-    /// is one of these ([`Drawing::tag`]). Waits for the disk.
+    /// is one of these (`Drawing::tag`). Waits for the disk.
     ///
     /// # Errors
     /// They are not taken, and nothing has changed.

@@ -50,12 +50,8 @@ pub const THREAD: &str = "http";
 const WORKERS: usize = 2;
 /// Threads for commands, decoding, calibrations, finished files, metrics and the audit log. Semaphores limit the first
 /// four, so that some threads are always left.
-const BLOCKING_MAX: usize = 2 * state::COMMANDS_MAX
-    + state::DECODERS_MAX
-    + state::LOOKS_MAX
-    + state::CALIBRATIONS_MAX
-    + files::Cache::THREADS_MAX
-    + 8;
+const BLOCKING_MAX: usize =
+    2 * state::COMMANDS_MAX + state::DECODERS_MAX + state::LOOKS_MAX + state::CALIBRATIONS_MAX + files::Cache::THREADS_MAX + 8;
 /// Time that requests have to finish when the server stops.
 const GRACE: Duration = Duration::from_millis(1500);
 /// Time for a TLS handshake.

@@ -2,9 +2,9 @@
 
 use super::audit::AuditBody;
 use super::extract::{Body, DetectorQuery, Query};
-use super::turns::turn;
 use super::problem::Problem;
 use super::state::Shared;
+use super::turns::turn;
 use crate::security::Identity;
 use axum::extract::State;
 use axum::http::{HeaderMap, header};
