@@ -102,6 +102,13 @@ def largest(image, side):
     return np.where(np.isinf(found), np.nan, found)
 
 
+def meets_beam(geometry, center_px, distance_mm):
+    """The beam of 12.4 keV meets the detector there."""
+    origin, fast, slow = (np.array(geometry[name]) for name in ("origin_mm", "fast_mm", "slow_mm"))
+    assert np.allclose(origin + center_px[0] * fast + center_px[1] * slow, [0, 0, distance_mm])
+    assert abs(geometry["wavelength_angstrom"] - 0.99987) < 1e-4
+
+
 @pytest.fixture
 def bench(tmp_path):
     bench = Bench(tmp_path)
@@ -353,9 +360,7 @@ def test_simulated_jungfraus_have_a_geometry(tmp_path):
         service.wait()
         client = Client(service)
         client.watch()
-        geometry = client.frame()[0]["geometry"]
-        origin, fast, slow = (np.array(geometry[name]) for name in ("origin_mm", "fast_mm", "slow_mm"))
-        assert np.allclose(origin + 500.5 * fast + 200.0 * slow, [0, 0, 120]) and abs(geometry["wavelength_angstrom"] - 0.99987) < 1e-4
+        meets_beam(client.frame()[0]["geometry"], (500.5, 200.0), 120)
     finally:
         service.end()
 

@@ -1,18 +1,9 @@
 """Sums and maxima of the newest images over the live connection, against numpy on the pixels that HTTP gives."""
 
 import numpy as np
-import pytest
-from service import Bench, until
+from service import until
 from streams import Stins, StreamService
-from test_live import Client, eiger, largest, pixels
-
-
-@pytest.fixture
-def bench(tmp_path):
-    bench = Bench(tmp_path)
-    yield bench
-    for service in bench.services:
-        service.end()
+from test_live import Client, bench, eiger, largest, meets_beam, pixels  # noqa: F401  a fixture
 
 
 def test_sums_and_maxima_are_those_of_numpy(bench):
@@ -92,8 +83,6 @@ def test_streams_have_the_geometry_of_the_configuration(tmp_path):
         until(lambda: service.status()["images_committed"] == 1, "the image came")
         client = Client(service)
         client.watch()
-        geometry = client.frame()[0]["geometry"]
-        origin, fast, slow = (np.array(geometry[name]) for name in ("origin_mm", "fast_mm", "slow_mm"))
-        assert np.allclose(origin + 5.5 * fast + 7.0 * slow, [0, 0, 90]) and abs(geometry["wavelength_angstrom"] - 0.99987) < 1e-4
+        meets_beam(client.frame()[0]["geometry"], (5.5, 7.0), 90)
     finally:
         service.close()

@@ -202,7 +202,8 @@ def sent_in_background(service, *arguments):
 
 def test_one_of_three_consumers_stalls(world):
     """The file and the other two consumers lose nothing. The images that the third does not get are counted."""
-    limits = "queue_images = 20\nqueue_mib = 4"
+    # Half a second: a queue of 50 ms is full again at the very end if this test does not run for so long.
+    limits = "queue_images = 200\nqueue_mib = 40"
     service = world.serve(
         ("a", "stins", 'service = "reliable"'), ("b", "stream2", 'service = "reliable"'), ("slow", "stins", f'service = "reliable-skip"\n{limits}')
     )
@@ -228,8 +229,7 @@ def test_one_of_three_consumers_stalls(world):
     assert counters["skipped"] == count - len(images) > rate, (counters, len(images))
     assert counters["delivered"] == len(images)
     frames = [json.loads(m[0])["frame"] for m in images]
-    # On a busy machine its queue may be full again at the very end.
-    assert frames == sorted(set(frames)) and frames[-1] >= count - rate, ("in order, and it has caught up", frames[-3:])
+    assert frames == sorted(set(frames)) and frames[-1] == count - 1, "in order, and it has caught up"
     for name in "ab":
         assert (consumer(service, name)["delivered"], consumer(service, name)["skipped"]) == (count, 0)
     file = SeriesFile(done["file"])
