@@ -4,6 +4,7 @@
 use crate::detector::file_names::main_file;
 use crate::detector::{stream_parts, udp_parts};
 use crate::handle::{ArmRequest, FileEntry, FileState};
+use crate::paths::Place;
 use crate::readiness::{self, Demand};
 use crate::run::memory_limit;
 use crate::run::raw_copy::RawSpec;
@@ -74,7 +75,7 @@ fn parameters<P>(request: &ArmRequest, of: impl Fn(&ArmRequest) -> Result<P, Fai
 }
 
 fn of_udp(now: &Now<'_>, own: &Config, request: &ArmRequest) -> (Vec<RequestProblem>, RunNeeds) {
-    let place = udp_parts::place(now.config, own, now.data_root).for_asking();
+    let place = Place::of(now.config, &own.directory, now.data_root).for_asking();
     let checked = parameters(request, |request| udp_parts::parameters(now.config, (&place, own), now.next_run, request));
     let parameters = match checked {
         Ok(parameters) => parameters,
@@ -113,7 +114,7 @@ fn of_udp(now: &Now<'_>, own: &Config, request: &ArmRequest) -> (Vec<RequestProb
 }
 
 fn of_stream(now: &Now<'_>, own: &StreamConfig, request: &ArmRequest) -> (Vec<RequestProblem>, RunNeeds) {
-    let place = stream_parts::place(now.config, own, now.data_root).for_asking();
+    let place = Place::of(now.config, &own.directory, now.data_root).for_asking();
     let parameters = match parameters(request, |request| stream_parts::parameters(now.config, own, &place, request)) {
         Ok(parameters) => parameters,
         Err(problems) => return (problems, RunNeeds::default()),

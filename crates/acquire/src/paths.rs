@@ -6,6 +6,7 @@
 //! root at the same moment; such a person can do worse directly.
 
 use crate::run::raw_copy;
+use konkordia_config::service::DetectorConfig;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_sinks::hdf5::{Overwrite, data_file_name, master_file_name};
 use std::path::{Component, Path, PathBuf};
@@ -61,6 +62,12 @@ fn stem(name: &str) -> &str {
 }
 
 impl Place {
+    /// Of a detector with this output folder; without a data root, no file lies outside of that folder.
+    pub fn of(detector: &DetectorConfig, directory: &Path, data_root: Option<&PathBuf>) -> Self {
+        let root = data_root.map_or(directory, PathBuf::as_path).to_path_buf();
+        Self { root, base: directory.to_path_buf(), missing_folders: MissingFolders::of(detector.create_folders) }
+    }
+
     /// Where a run with this name writes its files.
     ///
     /// # Errors

@@ -6,8 +6,8 @@ use super::actor::{self, Base, Driver, Outbox, Preparation};
 use super::file_names::{Namer, main_file};
 use super::status::{Machine, Shared, StatusMessage};
 use super::stream_parts::{
-    ArmParameters, SeriesLive, check_file, check_folder, default_parameters, look_of, parameters, place, spec, sum_up,
-    totals_between, upstreams,
+    ArmParameters, SeriesLive, check_file, check_folder, default_parameters, look_of, parameters, spec, sum_up, totals_between,
+    upstreams,
 };
 use super::{FILE, Handle};
 use crate::analysis::live;
@@ -223,7 +223,7 @@ impl Stream {
             return Err(Failure::new(Exit::Bug, "this detector sends packets, not a stream", "", "please report this"));
         };
         let config: Arc<StreamConfig> = Arc::new((**config).clone());
-        let place = place(&base.config, &config, base.settings.data_root.as_ref());
+        let place = Place::of(&base.config, &config.directory, base.settings.data_root.as_ref());
         let fail = |why: String| cannot_open(base, why);
         // The file sink is ready before the first message.
         let parameters = Arc::new(Mutex::new(default_parameters(&base.config, &config)));

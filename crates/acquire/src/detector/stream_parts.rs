@@ -3,7 +3,7 @@
 use super::status::{Live, Look, StatusMessage, image_totals, not_complete, totals_of};
 use crate::handle::{ArmRequest, Severity};
 use crate::machine;
-use crate::paths::{MissingFolders, Place, Target};
+use crate::paths::{Place, Target};
 use crate::transform;
 use konkordia_config::overrides;
 use konkordia_config::service::DetectorConfig;
@@ -25,7 +25,7 @@ use konkordia_sources::zmq::{ZmqKind, ZmqSource, ZmqSourceSpec, context};
 use konkordia_wire::message::DecoderOptions;
 use konkordia_wire::stream::Bounds;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -43,12 +43,6 @@ pub struct ArmParameters {
     pub metadata: Metadata,
     /// Number of the arm; 0 without an arm.
     pub arm: u64,
-}
-
-/// Where files may lie.
-pub fn place(base: &DetectorConfig, config: &StreamConfig, data_root: Option<&PathBuf>) -> Place {
-    let root = data_root.unwrap_or(&config.directory).clone();
-    Place { root, base: config.directory.clone(), missing_folders: MissingFolders::of(base.create_folders) }
 }
 
 /// The arm parameters of a command, checked.

@@ -8,11 +8,12 @@ use super::Handle;
 use super::actor::{self, Base, Driver, Outbox, Preparation};
 use super::status::{Live, Machine, Shared, StatusMessage};
 use super::udp_dark::{Dark, DarkEnd};
-use super::udp_parts::{ArmedSources, Closing, Finished, Ready, Reason, broken_off, discard, finish, parameters, place, ready};
+use super::udp_parts::{ArmedSources, Closing, Finished, Ready, Reason, broken_off, discard, finish, parameters, ready};
 use crate::events::EventLog;
 use crate::fanout::{Fanout, NumberedRun, Ring};
 use crate::handle::{ArmRequest, FileEntry, PedestalRequest, Severity};
 use crate::hooks::About;
+use crate::paths::Place;
 use crate::run::arm::Prepared;
 use crate::run::report::stream_name;
 use crate::run::setup::SetupReporter;
@@ -121,7 +122,7 @@ impl Driver for Udp {
         let DetectorKindConfig::Udp(own) = &base.config.kind else {
             return Err(Failure::new(Exit::Bug, "a stream has no run over UDP", "", "please report this"));
         };
-        let place = place(&base.config, own, base.settings.data_root.as_ref());
+        let place = Place::of(&base.config, &own.directory, base.settings.data_root.as_ref());
         let parameters = parameters(&base.config, (&place, own), run, request)?;
         let about =
             About { detector: base.config.name.clone(), run, images: parameters.config.images, file: parameters.master() };

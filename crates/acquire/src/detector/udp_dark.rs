@@ -3,10 +3,10 @@
 
 use super::actor::Base;
 use super::status::{Live, Look, StatusMessage};
-use super::udp_parts::place;
 use crate::dark::{DarkOptions, Listener, StageChoice, frames_of_stage, from_detector};
 use crate::handle::{DarkFrames, PedestalRequest, Severity};
 use crate::hooks::About;
+use crate::paths::Place;
 use crate::stopper::Stopper;
 use konkordia_calibration::dark::store::Target;
 use konkordia_calibration::dark::{Made, MakeOptions, make};
@@ -232,7 +232,7 @@ fn arguments(base: &Base, request: &PedestalRequest) -> Result<(DarkOptions, Pat
 /// The calibration file for the pedestals.
 fn file(base: &Base, own: &Config, request: &PedestalRequest) -> Result<PathBuf, Failure> {
     if let Some(name) = &request.file {
-        let target = place(&base.config, own, base.settings.data_root.as_ref()).target(name)?;
+        let target = Place::of(&base.config, &own.directory, base.settings.data_root.as_ref()).target(name)?;
         return Ok(target.directory.join(format!("{}.h5", target.prefix)));
     }
     let configured = own.calibration.as_ref().filter(|files| files.kind == CalibrationKind::Konkordia);

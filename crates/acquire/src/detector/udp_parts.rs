@@ -4,7 +4,7 @@
 use super::status::{Live, Look, StatusMessage, image_totals, not_complete, totals_of};
 use crate::fanout::Fanout;
 use crate::handle::{ArmRequest, FileTotals, ModulePackets, Severity};
-use crate::paths::{MissingFolders, Place};
+use crate::paths::Place;
 use crate::readiness::{self, Demand};
 use crate::run::arm::{Additions, Ports, Prepared, prepare_with};
 use crate::run::opened::{ClosingLedger, Opened};
@@ -215,12 +215,6 @@ impl ArmParameters {
     pub fn master(&self) -> Option<String> {
         self.write.then(|| master_path(&self.config.directory, &self.config.prefix).display().to_string())
     }
-}
-
-/// Where files may lie.
-pub fn place(base: &DetectorConfig, config: &Config, data_root: Option<&PathBuf>) -> Place {
-    let root = data_root.unwrap_or(&config.directory).clone();
-    Place { root, base: config.directory.clone(), missing_folders: MissingFolders::of(base.create_folders) }
 }
 
 /// The configuration of this run, from the parameters of a command.
