@@ -8,12 +8,12 @@
 SECONDS := 60
 # How often `make test-repeat` runs the whole suite.
 RUNS := 10
-# Arguments for `konkordia demo`, for example: make demo ARGS="--images 2000 --keep-serving"
+# Arguments for `konkordia demo`, for example: make demo ARGS="--images 2000 --once"
 ARGS :=
 
 help:
 	@echo "make setup       install what is missing to build and to test"
-	@echo "make demo        build, then run the service with a simulated JUNGFRAU and check the file (ARGS=--keep-serving to go on)"
+	@echo "make demo        build, then run the service with a simulated JUNGFRAU check the file, and show it all in a browser until Ctrl-C (ARGS=--once to end after the check)"
 	@echo "make test        build and run all tests"
 	@echo "make test-slow   the same with the long lanes: kill -9 loop, long simulations, DIALS, models, Miri, ThreadSanitizer"
 	@echo "make test-peers  other people's programs on our files and sockets; writes the matrix in README (a missing program or a skipped test: scripts/peers exits with 77)"

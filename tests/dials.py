@@ -7,7 +7,6 @@ from pathlib import Path
 import hdf5plugin
 import pytest
 
-slow_lane = pytest.mark.skipif(not os.environ.get("KONKORDIA_SLOW"), reason="slow lane: KONKORDIA_SLOW=1")
 needs_dials = pytest.mark.skipif(not Path("/usr/bin/dials.import").exists(), reason="DIALS is not installed: make setup-slow")
 
 

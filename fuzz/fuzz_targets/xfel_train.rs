@@ -37,7 +37,7 @@ fuzz_target!(|data: &[u8]| {
     check_train(rest, usize::from(*images));
     let detector = XfelDetector::ALL[usize::from(*choice) % XfelDetector::ALL.len()];
     let Some(format) = TileFormat::xfel_train(detector, 1 + u32::from(*images) % 31) else { return };
-    let decoder = PacketFormat::of(format.kind);
+    let decoder = PacketFormat::of(&format);
     let last = format.packets() - 1;
     for datagram in [rest, &of_length(rest, &format, 0), &of_length(rest, &format, last)] {
         assert_eq!(decoder.claims(datagram).is_some(), datagram.len() >= 8);

@@ -24,11 +24,11 @@ def ago(**time):
     return (datetime.datetime.now(datetime.UTC) - datetime.timedelta(**time)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def write(folder, seed, taken, *, name="cal.h5", shift=0.0):
+def write(folder, seed, taken, *, name="cal.h5", shift=0.0, modules=2):
     """Writes a calibration of plausible random planes with dead and noisy pixels and pixels without gain; the one before
     is kept as the previous one."""
     rng = np.random.default_rng(seed)
-    shape = (2, *MODULE)
+    shape = (modules, *MODULE)
     means = [rng.normal(mean + shift, 100, shape) for mean in (2900, 14500, 14000)]
     noise = rng.normal(25, 2, shape)
     gains = [np.full(shape, gain) * rng.normal(1, 0.02, shape) for gain in (41.0, -1.44, -0.114)]
@@ -42,7 +42,7 @@ def write(folder, seed, taken, *, name="cal.h5", shift=0.0):
         for path, plane in zip(paths[key], planes, strict=True):
             plane.astype("<f4").tofile(path)
     program(
-        *("calibration", "import", "--modules", 2, "--cell", 3, "--taken", taken, "--noisy-k", 3, "--overwrite", "-o", folder / name),
+        *("calibration", "import", "--modules", modules, "--cell", 3, "--taken", taken, "--noisy-k", 3, "--overwrite", "-o", folder / name),
         *("--pedestal", *paths["pedestal"], "--rms", *paths["rms"], "--gain", *paths["gain"]),
         check=0,
     )

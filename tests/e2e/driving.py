@@ -1,5 +1,6 @@
 """Drives the built program as a user does: configuration files, command lines, sockets, files, exit codes."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -44,6 +45,19 @@ def program(*arguments, check=None, timeout=60, **options):
         assert done.returncode == check, f"exit code {done.returncode}, expected {check}\n{done.stdout}\n{done.stderr}"
     assert "panicked" not in done.stderr and "RUST_BACKTRACE" not in done.stderr, done.stderr
     return done
+
+
+@contextlib.contextmanager
+def demo_service(folder, rate):
+    """`konkordia demo` that goes on serving: gives the address of a service with a simulated JUNGFRAU, which sends a series
+    after each start, `rate` images per second."""
+    command = [BINARY, "demo", "--keep-serving", "--images", "16", "--rate", str(rate), "--listen", "127.0.0.1:0", "--json"]
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        yield json.loads(process.stdout.readline())["url"]
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
 
 
 class Receiver:

@@ -10,9 +10,9 @@ import time
 import pytest
 from attacks import ATTACKS, attacked
 from detectors import FourDetectors, WholeRuns
+from lanes import SLOW
 from service import more_than, settled
 
-SLOW = os.environ.get("KONKORDIA_SLOW") == "1"
 SOAK_S = float(os.environ.get("KONKORDIA_SOAK_S", "1800"))
 # The limit stated in docs/service.md, in s.
 CANCEL_S = 5

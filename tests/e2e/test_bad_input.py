@@ -1,7 +1,6 @@
 """Faults of real life: datagrams that are no packets, wrong senders, full disks, taken ports, signals."""
 
 import ctypes
-import os
 import random
 import shutil
 import signal
@@ -25,6 +24,7 @@ from driving import (
     raw_tables,
     simulate,
 )
+from lanes import SLOW
 
 PACKETS = 128
 
@@ -331,7 +331,7 @@ def test_ctrl_c_twice_ends_at_once_and_the_file_can_be_repaired(bench):
     assert len(Master(bench.master).images) >= 20
 
 
-MOMENTS = range(20 if os.environ.get("KONKORDIA_SLOW") else 2)
+MOMENTS = range(20 if SLOW else 2)
 
 
 @pytest.mark.parametrize("codec, moment", [("bslz4", moment) for moment in MOMENTS] + [("zstd", 0), ("gzip", 1)])

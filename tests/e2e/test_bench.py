@@ -308,3 +308,10 @@ def test_a_long_run_is_looked_at_over_time(tmp_path):
     assert "nothing was lost: 60 images" in text and "too short to judge" in text
     for wrong in (("--fraction", 3), ("--rate", 0), ("--minutes", "nan")):
         program("bench", "soak", *wrong, check=2)
+
+
+def test_trains_are_built_right():
+    report = quick("trains")
+    assert [row["model"] for row in report["rows"]] == ["lpd", "dssc", "agipd"]
+    assert report["verified"] and all(row["gigabytes_per_second_per_core"] > 0 for row in report["rows"])
+    assert "calng" in program("bench", "trains", "--quick", check=0).stdout

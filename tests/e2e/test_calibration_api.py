@@ -38,6 +38,20 @@ def numbers(service, **query):
     return np.load(io.BytesIO(fetched(service, format="npy", **query)))
 
 
+def report_of(service):
+    """What is said of the calibration of the next run; there must be one."""
+    found = service.request("GET", "calibration")
+    assert found["detector"] == service.ready["detectors"][0] and found["none"] is None
+    return found["calibration"]
+
+
+def none_of(service):
+    """Why there is none, and what to do."""
+    found = service.request("GET", "calibration")
+    assert found["calibration"] is None
+    return found["none"]["detail"] + found["none"]["hint"]
+
+
 def refused(service, path="calibration", **query):
     with pytest.raises(Problem) as raised:
         service.request("GET", path, **query)
@@ -76,7 +90,7 @@ def test_maps_are_what_numpy_makes_of_the_file(bench, serve):
 def test_a_report_has_each_module_and_stage(bench, serve):
     path = write(bench.folder, 2, ago(minutes=42))
     service = serve(alarms={"pedestal_age_hours": 1.0})
-    report = service.request("GET", "calibration")
+    report = report_of(service)
     assert (report["kind"], report["files"], report["modules"]) == ("konkordia", [str(path)], 2)
     assert (report["cells"], report["stages"], report["previous"]) == ([3], ["g0", "g1", "g2"], None)
     assert 42 * 60 <= report["age_s"] < 43 * 60 and report["recommended_age_s"] == 3600 and report["max_age_s"] is None
@@ -104,11 +118,11 @@ def test_the_difference_is_to_the_file_before(bench, serve):
     for seed, hours in ((3, 30), (4, 20)):
         write(bench.folder, seed, ago(hours=hours))
     before = path.read_bytes()
-    assert "was taken 20.0 hours ago" in service.request("GET", "calibration")["refused"]["detail"]
+    assert "was taken 20.0 hours ago" in report_of(service)["refused"]["detail"]
     write(bench.folder, 5, ago(minutes=1), shift=7.0)
     assert previous.read_bytes() == before
     assert sorted(file.name for file in bench.folder.glob("*cal*")) == ["cal.h5", "cal.previous.h5"]
-    report = service.request("GET", "calibration")
+    report = report_of(service)
     assert report["previous"]["file"] == str(previous) and abs(report["previous"]["age_s"] - 72_000) < 300
     assert report["age_s"] < 300 and report["refused"] is None and report["max_age_s"] == 43_200
     now, then = (expected(file, "pedestal", 0) for file in (path, previous))
@@ -124,15 +138,16 @@ def test_the_difference_is_to_the_file_before(bench, serve):
     assert (change["newly_masked"], change["no_longer_masked"]) == tuple(int((changed[:512, :1024] == n).sum()) for n in (2, 1))
     # A previous file that cannot be read is said, and the rest is shown.
     previous.write_bytes(b"nothing")
-    report = service.request("GET", "calibration")
+    report = report_of(service)
     assert "damaged" in report["previous"]["problem"]["detail"] and report["rows"][0]["since_previous"] is None
     assert refused(service, "calibration/map", quantity="noise", minus_previous="true")[:2] == (422, "bad_file")
 
 
 def test_what_is_not_there_is_said(bench, serve):
     service = serve()
-    status, code, words = refused(service)
-    assert (status, code) == (404, "no_calibration") and "cal.h5 does not exist" in words and "take pedestals" in words
+    words = none_of(service)
+    assert "cal.h5 does not exist" in words and "take pedestals" in words
+    assert refused(service, "calibration/map")[:2] == (404, "no_calibration")
     path = write(bench.folder, 6, ago(hours=1))
     good = path.read_bytes()
     service.request("GET", "calibration")
@@ -152,7 +167,7 @@ def test_what_is_not_there_is_said(bench, serve):
         assert refused(service)[:2] == (422, "bad_file"), len(bad)
         assert refused(service, "calibration/map")[:2] == (422, "bad_file")
     path.write_bytes(good)
-    assert service.request("GET", "calibration")["rows"]
+    assert report_of(service)["rows"]
     with h5py.File(path, "w") as file:
         file["x"] = 1
     assert refused(service)[1] == "bad_file"
@@ -162,8 +177,8 @@ def test_detectors_without_calibration_say_so(bench, tmp_path):
     config = bench.config(**two_modules(calibration={"kind": "none"}, processing={"dtype": "raw"}))
     service = Service(config)
     try:
-        status, code, words = refused(service)
-        assert (status, code) == (404, "no_calibration") and "names no calibration" in words and "[calibration] kind" in words
+        words = none_of(service)
+        assert "names no calibration" in words and "[calibration] kind" in words
         assert service.request("GET", "configuration")["calibration"] is None
     finally:
         assert service.end()[0] == 0
@@ -172,9 +187,9 @@ def test_detectors_without_calibration_say_so(bench, tmp_path):
 def test_streams_have_no_calibration(tmp_path):
     service = StreamService(tmp_path)
     try:
-        for path in ("calibration", "calibration/map"):
-            status, code, words = refused(service, path)
-            assert (status, code) == (404, "no_calibration") and "sends whole images" in words
+        assert "sends whole images" in none_of(service)
+        status, code, words = refused(service, "calibration/map")
+        assert (status, code) == (404, "no_calibration") and "sends whole images" in words
     finally:
         service.close()
 
@@ -193,7 +208,7 @@ def test_new_pedestals_keep_those_before_and_show_their_progress(bench):
         assert seen[0]["frames"] == 60 and seen[2]["frames"] == 0
         assert service.wait(60)["ended"] == "complete" and "dark_frames" not in service.status()
         assert previous.read_bytes() == before
-        report = service.request("GET", "calibration")
+        report = report_of(service)
         assert report["age_s"] < 120 and report["previous"]["file"] == str(previous)
     finally:
         assert service.end()[0] == 0

@@ -2,15 +2,20 @@
 
 import contextlib
 import json
+import os
+import pty
 import re
 import signal
 import socket
 import subprocess
+import threading
 import time
+import urllib.request
 
 import numpy as np
 import pytest
 from driving import BINARY, ROOT, Master, program
+from service import until
 
 
 def test_the_demonstration_proves_itself(tmp_path):
@@ -53,6 +58,45 @@ def going_on(tmp_path):
     if process.poll() is None:
         process.kill()
     process.communicate(timeout=30)
+
+
+def on_a_terminal(folder, *arguments):
+    """`konkordia demo` as somebody at a terminal sees it: the process, and what it printed until now."""
+    ours, its = pty.openpty()
+    process = subprocess.Popen([BINARY, "demo", "--listen", "127.0.0.1:0", *arguments], stdin=its, stdout=its, stderr=its, cwd=folder)
+    os.close(its)
+    said = bytearray()
+
+    def read():
+        with contextlib.suppress(OSError):  # The other end is closed.
+            while part := os.read(ours, 4096):
+                said.extend(part)
+
+    threading.Thread(target=read, daemon=True).start()
+    return process, lambda: said.decode(errors="replace").replace("\r", "")
+
+
+def test_a_new_user_sees_an_image_within_five_seconds_and_ends_it_with_ctrl_c(tmp_path):
+    begun = time.monotonic()
+    process, said = on_a_terminal(tmp_path, "--images", "200")
+    try:
+        url = until(lambda: re.search(r"browser at (http://[\d.:]+)/", said()), "the address")[1]
+
+        def seen():
+            with contextlib.suppress(OSError):
+                return urllib.request.urlopen(f"{url}/api/v1/images/latest", timeout=5).read()
+
+        picture = until(seen, "an image")
+        assert picture.startswith(b"\x89PNG") and time.monotonic() - begun < 5
+        assert b"<html" in urllib.request.urlopen(url, timeout=5).read()
+        until(lambda: "runs on until Ctrl-C" in said(), said)
+        assert process.poll() is None and "demo --keep-serving" not in said()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+    once, said = on_a_terminal(tmp_path, "--images", "20", "--once")
+    assert once.wait(30) == 0 and "runs on" not in said()
 
 
 def curls_of_the_readme():

@@ -16,6 +16,7 @@ import time
 
 import pytest
 from driving import BINARY, INTERRUPT, balanced, jungfrau_packet, program, raw_tables, simulate
+from lanes import SLOW
 
 # Checks of the host, of each interface, of the folder.
 HOST = [
@@ -347,7 +348,7 @@ def packets_without_backlog():
 def small_backlog():
     """A function that moves a process into a network whose loopback hands packets to the second processor, which takes
     two at a time. Networks have no limit of their own, so that of the host is changed, and changed back."""
-    if os.environ.get("KONKORDIA_SLOW") != "1":
+    if not SLOW:
         pytest.skip("slow lane: KONKORDIA_SLOW=1, because it changes net.core.netdev_max_backlog for a moment")
     if os.geteuid() != 0 or not BACKLOG.exists() or shutil.which("ip") is None or len(os.sched_getaffinity(0)) < 2:
         pytest.skip("needs root, the network of the host, `ip` of iproute2, and two processors")

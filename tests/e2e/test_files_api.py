@@ -20,6 +20,9 @@ from others_files import dectris_legacy, with_an_endless_heap, with_an_endless_i
 from PIL import Image
 from service import Problem, served_bench, until
 from streams import Stins, pictures
+from test_analyse import recipe
+from test_live import Client
+from test_live_analysis import STREAM, frames, stream_service
 
 
 bench = pytest.fixture(served_bench)
@@ -335,3 +338,122 @@ def test_a_view_token_is_enough_and_none_is_not(bench, tmp_path):
     with pytest.raises(urllib.error.HTTPError) as found:
         urllib.request.urlopen(request, timeout=20)
     assert found.value.code == 404
+
+
+def facts_of(service, file, number):
+    return json.loads(get(service, f"images/{number}", file=file, format="json")[0])
+
+
+def analysed(serve, tmp_path, images=30):
+    """A service, and the file of a stream whose images were analysed."""
+    service = stream_service(serve, tmp_path, recipe(tmp_path, **STREAM), queue_images=64)
+    service.send(*Stins().series(list(frames(images))))
+    return service, str(service.file(1).path)
+
+
+def test_results_and_spots_of_a_file_are_those_that_h5py_reads(serve, tmp_path):
+    service, master = analysed(serve, tmp_path)
+    with h5py.File(master) as file:
+        group = file["/entry/konkordia/images"]
+        names = info(service, master)["results"]
+        columns = {name: group[name][()] for name in names}
+    assert {"is_analysed", "spots", "nPeaks", "peakXPosRaw", "profile_intensity", "region_sum", "max_value"} <= set(names)
+    assert info(service, master)["no_results"] is None and columns["nPeaks"].max() > 3
+    client = Client(service)
+    for number in (0, 17, 29):
+        facts = facts_of(service, master, number)
+        assert (facts["no_spots"], set(facts["results"])) == (None, set(names))
+        for name, column in columns.items():
+            found, stored = facts["results"][name], column[number]
+            if name.startswith("peak"):
+                stored = stored[: columns["nPeaks"][number]]
+            if name.startswith("pixels_above_") and stored.ndim:
+                stored = stored[: columns["pixels_above_stored"][number]]
+            assert np.array_equal(np.array(found, float), stored.astype(float), equal_nan=True), (name, number)
+        client.watch(file=master, image=number)
+        header, _ = client.frame(image=number)
+        assert (header["results"], header["no_spots"]) == (facts["results"], None)
+    # As in the ring, which has the last one, too.
+    newest = service.request("GET", "images/29", format="json")
+    assert newest["results"] == facts["results"] and newest["no_spots"] is None
+
+
+def test_that_there_are_no_spots_is_said_and_not_shown_as_an_empty_list(bench, serve, tmp_path):
+    # A run without analysis, a file of another program, and an image that was not analysed.
+    service, master = run(bench)
+    facts = facts_of(service, master, 0)
+    assert "were not analysed" in facts["no_spots"] and facts["results"]["valid_pixels"] > 0 and "nPeaks" not in facts["results"]
+    (tmp_path / "others").mkdir()
+    others = dectris_legacy(tmp_path / "others")[0]
+    facts = facts_of(service, others, 0)
+    assert facts["results"] == {} and "konkordia did not write" in facts["no_spots"] == info(service, others)["no_results"]
+    service, master = analysed(serve, tmp_path, images=3)
+    with h5py.File(master, "r+") as file:
+        group = file["/entry/konkordia/images"]
+        for name in info(service, master)["results"]:
+            group[name][1] = 0
+    # Until the file is looked at again there are no results, and not those of before.
+    facts = facts_of(service, master, 1)
+    assert facts["results"] == {} and "was changed" in facts["no_spots"] and len(facts["channels"]) == 1
+    facts = facts_of(service, master, 1)
+    assert facts["no_spots"] == "the image was not analysed" and facts["results"]["peakXPosRaw"] == []
+    assert facts_of(service, master, 2)["no_spots"] is None
+
+
+def test_hostile_results_cost_the_results_alone(serve, tmp_path):
+    service, master = analysed(serve, tmp_path, images=5)
+    stored, original = stack(master), open(master, "rb").read()
+    whole = facts_of(service, master, 4)["results"]
+
+    def changed(change):
+        with open(master, "wb") as file:
+            file.write(original)
+        with h5py.File(master, "r+") as file:
+            change(file["/entry/konkordia/images"])
+        info(service, master)
+        assert np.array_equal(pixels(service, master, 4), stored[4])
+        return facts_of(service, master, 4)
+
+    def replaced(name, **options):
+        def change(group):
+            data = group[name][()]
+            del group[name]
+            group.create_dataset(name, data=data, **options)
+
+        return change
+
+    def number(name, value):
+        return lambda group: group[name].__setitem__(4, value)
+
+    # A list cannot be longer than its column.
+    facts = changed(number("nPeaks", 2**63))
+    assert len(facts["results"]["peakXPosRaw"]) == STREAM["spots"]["spots_max"]
+    facts = changed(number("peakXPosRaw", np.nan))
+    assert facts["results"]["peakXPosRaw"] == [None] * whole["nPeaks"] and facts["no_spots"] is None
+    for change, words in [
+        (replaced("peakXPosRaw", chunks=True, compression="gzip"), "peakXPosRaw does not lie in it"),
+        (replaced("nPeaks", dtype=">u8"), "nPeaks does not lie in it"),
+        (replaced("spots"), "spots does not lie in it"),
+        (lambda group: group["spots"].resize((4,)), "not those of images"),
+    ]:
+        facts = changed(change)
+        assert facts["results"] == {} and words in facts["no_spots"], facts["no_spots"]
+        assert info(service, master)["results"] == [] and words in info(service, master)["no_results"]
+    for name in ("is_analysed", "nPeaks"):
+        facts = changed(lambda group: group.__delitem__(name))  # noqa: B023
+        assert facts["no_spots"] and facts["results"]["spots"] == whole["spots"]
+    assert service.status()["state"] == "idle"
+
+
+def test_sums_and_maxima_of_a_file_can_be_saved(bench):
+    service, master = run(bench)
+    images = stack(master).astype(int)
+    body, headers = get(service, "images/7", file=master, format="npy", stack="sum", images=5)
+    found = np.load(io.BytesIO(body))
+    assert found.dtype == "int64" and np.array_equal(found, images[3:8].sum(0))
+    assert (headers["X-Konkordia-Stack-Images"], headers["X-Konkordia-Stack-First"]) == ("5", "3")
+    assert "sum_of_images_3-7.npy" in headers["Content-Disposition"]
+    body, headers = get(service, "images/latest", format="npy", stack="maximum", images=100)
+    kept = service.request("GET", "images")["images"]
+    assert np.array_equal(np.load(io.BytesIO(body)), images[kept[0] :].max(0)) and headers["X-Konkordia-Stack-First"] == str(kept[0])
+    assert get(service, "images/2", file=master, format="png", stack="sum", images=3)[0].startswith(b"\x89PNG")

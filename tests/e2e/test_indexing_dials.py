@@ -10,9 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from dials import dials, slow_lane
+from dials import dials
 from dials import needs_dials as has_dials
 from driving import Bench, program, simulate
+from lanes import slow_lane
 from streams import Stins
 from test_analyse import CRYSTFEL, needs_thaumatin, recipe, thaumatin
 from test_image_metadata import columns_of

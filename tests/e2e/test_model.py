@@ -9,8 +9,8 @@ import time
 
 import numpy as np
 import pytest
-from dials import slow_lane
 from driving import BINARY, free_ports, program
+from lanes import SLOW, slow_lane
 from models import by_onnxruntime, network, save
 from scripts_of_ours import script
 from service import Service, write_config
@@ -246,4 +246,4 @@ def test_a_program_without_onnx_says_how_to_build_it(tmp_path):
 
 
 def test_a_slow_lane_without_onnx_would_test_nothing():
-    assert not os.environ.get("KONKORDIA_SLOW") or "onnx" in FEATURES, "build with --features onnx"
+    assert not SLOW or "onnx" in FEATURES, "build with --features onnx"

@@ -1,6 +1,5 @@
 """Blocks from our encoders of bit-transposed pixels, read by the HDF5 filter of hdf5plugin and by bitshuffle itself."""
 
-import os
 import struct
 
 import bitshuffle
@@ -10,10 +9,11 @@ import numpy as np
 import pytest
 
 from driving import LYSO, needs_lyso, program
+from lanes import SLOW
 
 # An image of 1024 x 1024 pixels has 256 blocks of 8 KiB for 16 bits, 512 for 32 bits.
 SHAPE = (1024, 1024)
-IMAGES = 196 if os.environ.get("KONKORDIA_SLOW") else 6
+IMAGES = 196 if SLOW else 6
 
 
 def pixels(dtype, number):

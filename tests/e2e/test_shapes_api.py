@@ -9,6 +9,7 @@ import cbor2
 import h5py
 import numpy as np
 import pytest
+from dials import call, dials, needs_dials
 from driving import Master, program
 from service import Problem, served_bench
 from streams import Stins, pictures
@@ -229,6 +230,50 @@ def test_packets_leave_out_what_is_drawn(bench):
     assert service.command("arm")["run"] == 4
     assert pixel(1029, 513)["reasons"] == [] and pixel(1029, 513)["mask"] == 0
     service.command("cancel")
+
+
+# Prints the number of masked pixels, and the places of the spots.
+SEEN_BY_DIALS = """
+import json, sys
+from dials.array_family import flex
+from dxtbx.model.experiment_list import ExperimentList
+mask = ExperimentList.from_file("imported.expt")[0].imageset.get_mask(0)[0].as_numpy_array()
+spots = flex.reflection_table.from_file("strong.refl")["xyzobs.px.value"]
+print(json.dumps([(~mask).nonzero()[0].tolist(), (~mask).nonzero()[1].tolist(), [list(spot) for spot in spots]]))
+"""
+
+
+@needs_dials
+def test_dials_finds_no_spot_in_what_is_drawn(tmp_path, serve):
+    """Programs that read the file later leave the pixels out too: their counts are in it, and the mask says not to use them."""
+    stack, places = synthetic(images=4)
+    images = [image.astype("uint32") for image in stack]
+    detector = "energy_kev = 12.4\ndetector_distance_mm = 150.0\nbeam_center_x_px = 50.0\nbeam_center_y_px = 40.0\npixel_size_um = 75.0"
+    detector += '\nsensor_material = "Si"\nsensor_thickness_um = 320.0'
+    service, stins = serve(detector=detector), Stins()
+
+    def seen(run):
+        service.send(*stins.series(images))
+        file, folder = service.file(run).equals(images), tmp_path / f"dials {run}"
+        folder.mkdir()
+        dials(folder, "dials.import", file.path, "output.experiments=imported.expt")
+        dials(folder, "dials.find_spots", "imported.expt", "nproc=1", "min_spot_size=2", "output.reflections=strong.refl")
+        done = call(folder, "/usr/bin/python3", "-c", SEEN_BY_DIALS)
+        assert done.returncode == 0, done.stderr
+        rows, columns, spots = json.loads(done.stdout.splitlines()[-1])
+        masked = np.zeros(images[0].shape, bool)
+        masked[rows, columns] = True
+        return masked, spots
+
+    masked, whole = seen(1)
+    assert not masked.any()
+    draw(service, MASK)
+    masked, found = seen(2)
+    wanted = drawn(MASK, masked.shape)
+    assert np.array_equal(masked, wanted)
+    hidden = [spot for spot in whole if wanted[int(spot[1]), int(spot[0])]]
+    assert len(hidden) > 3 and len(found) > 3, (len(whole), len(hidden), len(found))
+    assert not any(wanted[int(y), int(x)] for x, y, _ in found)
 
 
 def test_two_who_draw_at_once(bench):

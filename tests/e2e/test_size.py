@@ -7,8 +7,8 @@ import socket
 import pytest
 import zmq
 from driving import free_ports, program
+from lanes import slow_lane
 
-SLOW = os.environ.get("KONKORDIA_SLOW") == "1"
 # The model and the program may differ by this part of the images.
 TOLERANCE = 0.15
 
@@ -147,7 +147,7 @@ def test_the_times_of_threads_are_figures(tmp_path):
 
 
 @pytest.mark.alone
-@pytest.mark.skipif(not SLOW, reason="slow lane: KONKORDIA_SLOW=1")
+@slow_lane
 def test_the_model_predicts_what_the_program_loses(tmp_path):
     attempt, path = measured(tmp_path, 300, 8, (0,))
     roles = {row["role"]: row for row in attempt["threads"]}

@@ -171,7 +171,7 @@ def test_a_service_shows_its_spool(tmp_path):
     try:
         for run in ("a", "b"):
             service.command("arm", {"images": 25, "prefix": run})
-            simulate("jungfrau", "--to", f"127.0.0.1:{port}", "--images", 25, "--rate", 200)
+            simulate("jungfrau", "--to", f"127.0.0.1:{port}", "--images", 25, "--rate", 50)
             service.wait()
             until(lambda run=run: (tmp_path / "out" / f"{run}_master.h5").exists(), "its files have moved")
         until(lambda: service.status()["spool"]["files_waiting"] == 0, "all have moved")

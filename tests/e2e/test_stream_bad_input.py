@@ -1,7 +1,6 @@
 """Wrong messages, full disks, killed services: the service goes on, the next series is whole, files are readable."""
 
 import json
-import os
 import random
 import signal
 import subprocess
@@ -14,9 +13,9 @@ import hdf5plugin  # noqa: F401  registers the filters
 import numpy as np
 import pytest
 from driving import BINARY, mount_small_disk, program
+from lanes import SLOW
 from streams import SHAPE, SeriesFile, Stins, bslz4, pictures
 
-SLOW = os.environ.get("KONKORDIA_SLOW") == "1"
 KILLS = 20 if SLOW else 5
 
 

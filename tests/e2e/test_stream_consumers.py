@@ -2,7 +2,6 @@
 and the file."""
 
 import json
-import os
 import threading
 import time
 
@@ -13,10 +12,10 @@ import pytest
 import zmq
 from dranspose.data.stream1 import Stream1Data, Stream1End, Stream1Packet, Stream1Start
 from driving import free_ports, program
+from lanes import SLOW
 from service import Service, at_rest
 from streams import SHAPE, SeriesFile, Stins, StreamService, addresses, bslz4, pictures, unpacked
 
-SLOW = os.environ.get("KONKORDIA_SLOW") == "1"
 STALL_S = 10 if SLOW else 5
 
 

@@ -38,10 +38,10 @@ def python(code_or_file, *arguments, packages=None, timeout=120, check=True, **e
 
 
 @contextlib.contextmanager
-def running(*command, log, **options):
+def running(*command, log, stdin=subprocess.DEVNULL, **options):
     """Runs a program in the background, with its output in the file `log`, until the block ends."""
     with open(log, "wb") as out:
-        process = subprocess.Popen([str(part) for part in command], stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, **options)
+        process = subprocess.Popen([str(part) for part in command], stdout=out, stderr=subprocess.STDOUT, stdin=stdin, **options)
         try:
             yield process
         finally:

@@ -41,3 +41,9 @@ def test_models_of_dranspose():
     """Its models accept the STINS messages that `konkordia serve` and `konkordia stream` send."""
     run("", "tests/e2e/test_stream_consumers.py", "every_protocol")
     run("", "tests/e2e/test_stream_record_replay.py", "stins")
+
+
+@pytest.mark.peer("scapy")
+def test_packets_of_rocev2():
+    """Builds all our RoCEv2 packets anew, byte for byte with their iCRC; its own packets fill our memory as meant."""
+    run(None, "tests/readers/test_roce.py", "test_")

@@ -22,6 +22,7 @@ sys.path[:0] = [str(HERE), str(ROOT / "tests/readers"), str(ROOT / "tests/e2e")]
 import programs  # noqa: E402  where they are built
 import xds_plugin  # noqa: E402
 from content import RUNS, SERIES, SERIES_STATUS, image, series_image  # noqa: E402
+from streams import Stins, StreamService, pictures  # noqa: E402
 
 BUILT = programs.BUILD
 NEGGIA, ASSERTS, DURIN = (
@@ -159,6 +160,25 @@ def test_pixels_that_are_not_to_be_used_are_ignored_by_both(plugin, samples):
         elif bit < 31 or plugin != DURIN:
             assert mask[200 + bit] == 1 << bit, "nothing is added"
             assert (came == as_plugins_read(plugin, np.ascontiguousarray(stored[:, 200 + bit]), 0)).all(), bit
+
+
+def test_pixels_that_somebody_drew_over_are_ignored(plugin, tmp_path):
+    service = StreamService(tmp_path, output="xds = true", detector="pixel_size_um = 75.0\nenergy_kev = 12.4\ndetector_distance_mm = 150.0")
+    try:
+        shapes = [{"form": "rectangle", "column": 3, "row": 5, "columns": 12, "rows": 4}, {"form": "circle", "x_px": 30.5, "y_px": 12.5, "radius_px": 4}]
+        service.request("PUT", "shapes", {"mask": shapes, "regions": []})
+        images = [picture.astype("uint32") for picture in pictures(3)]
+        service.send(*Stins().series(images))
+        master = service.file(1).path
+    finally:
+        service.close()
+    y, x = np.mgrid[: images[0].shape[0], : images[0].shape[1]]
+    drawn = (x >= 3) & (x < 15) & (y >= 5) & (y < 9) | ((x - 30) ** 2 + (y - 12) ** 2 <= 16)
+    assert np.array_equal(mask_of(master) != 0, drawn)
+    (found,) = xds_plugin.read(plugin, [master])
+    assert found.is_whole, found
+    for came, sent in zip(found.images, images, strict=True):
+        assert (came[drawn] < 0).all() and np.array_equal(came[~drawn], sent[~drawn])
 
 
 def test_numbers_with_a_fraction_are_not_for_xds(samples):

@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from dials import call, dials, needs_dials, slow_lane
+from dials import call, dials, needs_dials
+from lanes import slow_lane
 
 HERE = Path(__file__).parent
 BINARY = Path(os.environ.get("KONKORDIA_BIN", HERE.parents[1] / "target/release/konkordia"))

@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "e2e"))
 from browser import CHROMIUM, CHROMIUM_ARGUMENTS, Tab, has_browser, serve_bundle  # noqa: E402
 from driving import BINARY  # noqa: E402
 from service import served_bench  # noqa: E402
-from streams import StreamService  # noqa: E402
+from streams import Stins, StreamService  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
 bench = pytest.fixture(served_bench)
@@ -67,6 +67,22 @@ def serve(tmp_path):
 
     def start(**options):
         services.append(StreamService(tmp_path, **options))
+        return services[-1]
+
+    yield start
+    for service in services:
+        service.close()
+
+
+@pytest.fixture(scope="module")
+def serve_images(tmp_path_factory):
+    """Starts services for the tests of a file, each with these images as those of its first run."""
+    services = []
+
+    def start(images, metadata=None, **options):
+        services.append(StreamService(tmp_path_factory.mktemp("images"), **options))
+        services[-1].send(*Stins().series(images, metadata=metadata))
+        services[-1].taken(1)
         return services[-1]
 
     yield start

@@ -9,6 +9,7 @@ import hdf5plugin  # noqa: F401  registers the filters
 import numpy as np
 import pytest
 from browser import AXE
+from lanes import lanes
 from PIL import Image
 from streams import Stins, pictures
 
@@ -62,7 +63,8 @@ def test_a_file_from_state_to_image(bench, open_tab):
     tab.page.get_by_label("Image, 0 to 5").fill("5")
     assert tab.button("Next").is_disabled()
     href = tab.page.get_by_role("link", name="Open on the page Live").get_attribute("href")
-    assert href == f"#/live?file={urllib.parse.quote(master, safe='')}&image=5"
+    detector = service.ready["detectors"][0]
+    assert href == f"#/live?detector={detector}&file={urllib.parse.quote(master, safe='')}&image=5"
     # Its check.
     tab.button("Check run_000001_master.h5").click()
     tab.has(".file-table", "valid")
@@ -89,7 +91,7 @@ def test_a_damaged_file_says_why_it_is_not_valid(bench, open_tab):
     assert canvas_is_drawn(tab).any()
 
 
-@pytest.mark.parametrize("scheme", ["dark", "light"])
+@pytest.mark.parametrize("scheme", lanes(["light"], slow=["dark"]))
 def test_a_run_without_a_file_and_one_that_is_written(serve, open_tab, scheme):
     service, sender = serve(), Stins()
     service.send(*sender.series(pictures(3), filename="../outside.h5"))

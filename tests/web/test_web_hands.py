@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from browser import PAGES
 from service import until
-from streams import Stins, StreamService
 
 SHAPE = (600, 800)
 IMAGES, HITS = 12, [3, 7]
@@ -43,14 +42,10 @@ def images():
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("hands")
-    (folder / "recipe.toml").write_text(RECIPE)
-    service = StreamService(folder, extra='[analysis]\nrecipe = "recipe.toml"')
-    service.send(*Stins().series(images(), metadata=FACTS))
-    service.taken(1)
-    yield service
-    service.close()
+def shown(serve_images, tmp_path_factory):
+    recipe = tmp_path_factory.mktemp("hands") / "recipe.toml"
+    recipe.write_text(RECIPE)
+    return serve_images(images(), FACTS, extra=f'[analysis]\nrecipe = "{recipe}"')
 
 
 @pytest.fixture
@@ -167,7 +162,7 @@ def test_the_right_button_changes_the_contrast_and_opens_no_menu(tab):
 def test_a_click_in_the_plot_shows_that_image(tab):
     tab.page.get_by_label("Plot of").select_option("max_value")
     plot = tab.page.locator(".plot-canvas .u-over")
-    tab.has(".strip-summary", "max_value")
+    tab.has(".strip-summary", "max value")
     box = until(lambda: plot.count() and plot.bounding_box(), "the plot is there")
     for number in (4, 9):
         # The axis goes from the first to the last image.

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 from browser import pixels
+from lanes import lanes
 from service import until
-from streams import Stins, StreamService
 
 SHAPE = (900, 1300)
 # Not at a corner of a square of pixels of any size.
@@ -15,25 +15,21 @@ COUNTS, SPOT_IMAGE, REASONS = range(3)
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory):
+def shown(serve_images):
     """A service with three images: counts, one bright pixel, and pixels without a count."""
-    service = StreamService(tmp_path_factory.mktemp("image"), extra=f"[transform]\nmask_rectangle = {MASKED}")
     counts = np.random.default_rng(5).poisson(8, SHAPE).astype("uint16")
     spot = np.ones(SHAPE, "uint16")
     spot[SPOT[1], SPOT[0]] = 5000
     reasons = counts.copy()
     reasons[400, 600:604] = MISSING, MASKED_VALUE, INVALID, SATURATED
-    service.send(*Stins().series([counts, spot, reasons]))
-    service.taken(1)
-    yield service
-    service.close()
+    return serve_images([counts, spot, reasons], extra=f"[transform]\nmask_rectangle = {MASKED}")
 
 
 def is_grey(colour):
     return colour[0] == colour[1] == colour[2]
 
 
-@pytest.mark.parametrize("renderer", ["2d", "webgl"])
+@pytest.mark.parametrize("renderer", lanes(["webgl"], slow=["2d"]))
 def test_the_values_are_those_of_the_interface(shown, open_tab, renderer):
     expected = pixels(shown, COUNTS)
     tab = open_tab(shown, query=f"renderer={renderer}")
@@ -50,7 +46,7 @@ def test_the_values_are_those_of_the_interface(shown, open_tab, renderer):
         assert len(tab.colours(x - 2, y - 2, 4, 4)) > 2, scale
 
 
-@pytest.mark.parametrize("renderer", ["2d", "webgl"])
+@pytest.mark.parametrize("renderer", lanes(["2d"], slow=["webgl"]))
 def test_each_pixel_has_the_colour_of_its_value(shown, open_tab, renderer):
     expected = pixels(shown, COUNTS)
     tab = open_tab(shown, query=f"renderer={renderer}")
@@ -62,7 +58,7 @@ def test_each_pixel_has_the_colour_of_its_value(shown, open_tab, renderer):
             assert tab.colour(x, y) == (round(place / 1023 * 255),) * 3, (scale, x, y)
 
 
-@pytest.mark.parametrize("renderer", ["2d", "webgl"])
+@pytest.mark.parametrize("renderer", lanes(["2d"], slow=["webgl"]))
 def test_a_spot_of_one_pixel_is_seen_at_every_zoom(shown, open_tab, renderer):
     tab = open_tab(shown, query=f"renderer={renderer}")
     tab.shows_image(REASONS)
@@ -74,7 +70,7 @@ def test_a_spot_of_one_pixel_is_seen_at_every_zoom(shown, open_tab, renderer):
             assert around == {(0, 0, 0)}, (scale, around)
 
 
-@pytest.mark.parametrize("renderer", ["2d", "webgl"])
+@pytest.mark.parametrize("renderer", lanes(["webgl"], slow=["2d"]))
 def test_a_pixel_without_a_count_never_looks_like_one(shown, open_tab, renderer):
     tab = open_tab(shown, query=f"renderer={renderer}")
     tab.shows_image(REASONS)
@@ -125,6 +121,10 @@ def test_the_pointer_says_why_a_pixel_has_no_count(shown, open_tab):
     for n, words in enumerate(["missing", "masked", "not valid", "saturated"]):
         tab.page.mouse.move(box["x"] + box["width"] / 2 + 30 * (n - 2) + 15, box["y"] + box["height"] / 2 + 15)
         tab.has(".readout-value", words)
+    row, column, rows, columns = MASKED
+    tab.open_at(COUNTS, column + columns // 2, row + rows // 2, 10)
+    tab.page.mouse.move(box["x"] + box["width"] / 2 + 5, box["y"] + box["height"] / 2 + 5)
+    tab.has(".readout-value", "masked: mask_rectangle of the configuration")
 
 
 def test_binned_values_say_that_they_are_those_of_squares(shown, open_tab):

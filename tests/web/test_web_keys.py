@@ -4,19 +4,14 @@ import numpy as np
 import pytest
 from browser import PAGES
 from service import until
-from streams import Stins, StreamService
+from streams import Stins
 
 IMAGES = 6
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory):
-    service = StreamService(tmp_path_factory.mktemp("keys"))
-    images = [np.random.default_rng(n).poisson(5, (700, 900)).astype("uint16") for n in range(IMAGES)]
-    service.send(*Stins().series(images))
-    service.taken(1)
-    yield service
-    service.close()
+def shown(serve_images):
+    return serve_images([np.random.default_rng(n).poisson(5, (700, 900)).astype("uint16") for n in range(IMAGES)])
 
 
 @pytest.fixture
@@ -147,6 +142,8 @@ def test_tab_reaches_every_control_and_the_focus_is_seen(shown, open_tab, name):
     if name == "live":
         tab.shows_image(IMAGES - 1)
         until(lambda: tab.page.get_by_label("Oldest image that is kept (Home)").is_enabled(), "the images that are kept are known")
+    if name == "files":
+        tab.page.locator(".file-picture").wait_for()
     unseen, places = [], 0
     for _ in range(120):
         tab.press("Tab")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from driving import free_ports
 from service import Bench, until
-from streams import Stins, StreamService
+from test_angles import v2_series
 
 MODULE, REGION, FOLLOWING = (208, 162, 255), (255, 225, 77), (255, 176, 0)
 GEOMETRY = """energy_kev = 12.4
@@ -105,14 +105,9 @@ def test_the_pointer_says_why_a_pixel_of_a_module_has_no_count(modules, open_tab
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory):
+def shown(serve_images):
     """A service with a geometry, and two images."""
-    service = StreamService(tmp_path_factory.mktemp("layers"), detector=GEOMETRY)
-    images = [np.random.default_rng(n).poisson(9, (300, 400)).astype("uint16") for n in range(2)]
-    service.send(*Stins().series(images))
-    service.taken(1)
-    yield service
-    service.close()
+    return serve_images([np.random.default_rng(n).poisson(9, (300, 400)).astype("uint16") for n in range(2)], detector=GEOMETRY)
 
 
 def test_regions_and_the_drawn_mask_are_outlined_with_their_names(shown, open_tab):
@@ -154,3 +149,69 @@ def test_a_ring_has_the_chosen_spacing_or_goes_through_the_pointer(shown, open_t
     tab.page.get_by_text(f"One more ring: {d:.2f} Å").wait_for()
     tab.page.get_by_label("A ring through the pointer (d)").uncheck()
     until(lambda: drawn(tab, FOLLOWING) == 0, "no ring")
+
+
+ICE_ANGSTROM = [3.897, 3.669, 3.441, 2.671, 2.249, 2.072, 1.948, 1.918, 1.883, 1.721]
+ICE = (63, 208, 201)
+NEAR = {"beam_center_x": 200.0, "beam_center_y": 150.0, "detector_translation": [0.0, 0.0, 0.02], "incident_energy": 12400.0}
+# Of 12.4 keV, in angstrom.
+WAVELENGTH = 12.398419843 / 12.4
+
+
+def spacings():
+    """The d-spacing of each pixel, angstrom."""
+    y, x = np.indices((300, 400))
+    radius_mm = 0.075 * np.hypot(x - 200, y - 150)
+    return WAVELENGTH / (2 * np.sin(np.arctan2(radius_mm, 20.0) / 2) + 1e-12)
+
+
+@pytest.mark.parametrize(("axis", "unit"), [("q", "q, 1/Å"), ("two_theta", "2θ, degrees")])
+def test_rings_of_ice_are_marked_in_the_profile_and_drawn_on_the_image(serve, open_tab, tmp_path, axis, unit):
+    bins, ring = 90, 3.669
+    (tmp_path / "recipe.toml").write_text(f'[azimuthal]\naxis = "{axis}"\nbins = {bins}\nrange = [0.1, {4.2 if axis == "q" else 40.0}]\n')
+    # A sender that says the size of its images before they come: bins depend on it.
+    service = serve(protocol="stream2", extra='[analysis]\nrecipe = "recipe.toml"')
+    image = np.where(abs(spacings() - ring) < 0.03, 500, 20).astype("uint16")
+    service.send(*v2_series([image], **NEAR))
+    service.taken(1)
+    tab = open_tab(service)
+    tab.shows_image(0)
+    tab.page.get_by_role("tab", name="Profile").click()
+    tab.has(".plot-caption", "▲ rings of ice")
+    place = lambda d: 2 * np.pi / d if axis == "q" else np.degrees(2 * np.arcsin(WAVELENGTH / 2 / d))
+    step = (4.1 if axis == "q" else 39.9) / bins
+    tab.page.locator(".plot-caption").get_by_role("button", name="Table").click()
+    rows = [row.split("\t") for row in tab.page.locator(".plot-table tbody tr").all_inner_texts()]
+    heads = tab.page.locator(".plot-table thead th").all_inner_texts()
+    assert heads == [unit, "mean intensity of a pixel", "rings of ice"] and len(rows) == bins
+    highest = max((row for row in rows if row[1] != "–"), key=lambda row: float(row[1]))
+    assert abs(float(highest[0]) - place(ring)) < 1.5 * step, highest
+    marked = sorted(float(at) for at, _, count in rows for _ in range(int(count)))
+    assert np.allclose(marked, sorted(place(d) for d in ICE_ANGSTROM), atol=0.51 * step), marked
+    assert next(count for at, _, count in rows if float(at) == pytest.approx(place(ring), abs=0.51 * step)) == "1"
+    # On the image, each ring goes through the pixels of its spacing.
+    tab.page.locator(".image-overlay").click()
+    tab.press("e")
+    until(lambda: drawn(tab, ICE) > 200, "rings of ice on the image")
+    look_at(tab, 0, 200, 150, 2)
+    for d in ICE_ANGSTROM[:4]:
+        radius = 20.0 / 0.075 * np.tan(2 * np.arcsin(WAVELENGTH / 2 / d))
+        assert until(lambda radius=radius: ring_near(tab, radius), f"the ring of {d} Å")
+    assert not ring_near(tab, 20.0 / 0.075 * np.tan(2 * np.arcsin(WAVELENGTH / 2 / 3.1)))
+
+
+def ring_near(tab, radius):
+    """Whether something of the colour of ice is drawn at this distance from the beam, in pixels, within one of them."""
+    script = """([radius, colour]) => {
+        const canvas = document.querySelector(".image-overlay"), ratio = devicePixelRatio;
+        const box = canvas.getBoundingClientRect(), context = canvas.getContext("2d");
+        let count = 0;
+        for (let degrees = 0; degrees < 360; degrees++) {
+            const [x, y] = [Math.cos, Math.sin].map((of) => 2 * radius * of((degrees * Math.PI) / 180));
+            const { data } = context.getImageData((box.width / 2 + x) * ratio - 1, (box.height / 2 + y) * ratio - 1, 3, 3);
+            for (let n = 0; n < data.length; n += 4)
+                if (data[n + 3] > 200 && colour.every((part, at) => Math.abs(part - data[n + at]) < 20)) { count += 1; break; }
+        }
+        return count > 40;
+    }"""
+    return tab.page.evaluate(script, [radius, list(ICE)])

@@ -13,13 +13,13 @@ import urllib.request
 import numpy as np
 import pytest
 from browser import WEB
+from lanes import lanes, slow_lane
 from service import until
 from streams import Stins
 from test_live import Client
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-SLOW = os.environ.get("KONKORDIA_SLOW") == "1"
 SHAPE = (512, 1024)
 
 
@@ -108,7 +108,7 @@ class Quick(threading.Thread):
 
 
 @pytest.mark.alone
-@pytest.mark.skipif(not SLOW, reason="takes most of the machine for half a minute: KONKORDIA_SLOW=1")
+@slow_lane
 def test_fifty_tabs_of_which_half_are_stuck_change_nothing_in_the_run(serve, open_tab):
     images, hz = 200, 20
     service = serve()
@@ -166,13 +166,7 @@ GROWTH_MAX = {"heap": 6e6, "nodes": 500, "listeners": 50, "resident": 150e6}
 
 @pytest.mark.parametrize(
     ("images", "hz", "renderer"),
-    [
-        (300, 60, "2d"),
-        *(
-            pytest.param(10_000, 60, renderer, marks=pytest.mark.skipif(not SLOW, reason="takes minutes: KONKORDIA_SLOW=1"))
-            for renderer in ("2d", "webgl")
-        ),
-    ],
+    lanes([(300, 60, "2d")], slow=[(10_000, 60, "2d"), (10_000, 60, "webgl")]),
 )
 def test_memory_stays_flat_over_many_frames(serve, open_tab, chromium, images, hz, renderer):
     service = serve()

@@ -1,19 +1,17 @@
 """Every page: no complaint of the browser, no scrolling sideways, light and dark, readable for everybody."""
 
-import os
-
 import numpy as np
 import pytest
 from browser import AXE, PAGES
+from lanes import lanes
 from service import until
 from streams import Stins, StreamService
 from test_web_access import Tokens, enter
 
-SLOW = os.environ.get("KONKORDIA_SLOW") == "1"
 STATES = ["idle", "measuring", "error", "lost contact", "no rights"]
 
 
-@pytest.mark.parametrize("renderer", ["2d", "webgl"])
+@pytest.mark.parametrize("renderer", lanes(["webgl"], slow=["2d"]))
 def test_it_loads_without_complaints(serve, open_tab, renderer):
     service = serve()
     service.send(*Stins().series([np.ones((24, 40), "uint16")]))
@@ -108,7 +106,7 @@ def in_state(several, open_tab, state, **options):
 SCREENS = [(1366, 768), (3840, 2160)]
 
 
-@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("state", lanes(["measuring"], slow=[state for state in STATES if state != "measuring"]))
 def test_no_page_scrolls_sideways_on_a_small_screen_or_a_large_one(several, open_tab, state):
     tab = in_state(several, open_tab, state)
     for width, height in SCREENS:
@@ -171,11 +169,11 @@ def test_nothing_moves_where_somebody_wants_less_motion(several, open_tab):
 
 # Each state in light and dark, and with both renderers, of which only the page Live has something.
 LOOKS = [(state, scheme, ("2d", "webgl")[(n + m) % 2]) for n, state in enumerate(STATES) for m, scheme in enumerate(("light", "dark"))]
-LOOKS_SHORT = [look for look in LOOKS if look[1] == "light" or look[0] in ("measuring", "no rights")]
+LOOKS_SHORT = [look for look in LOOKS if look[:2] in (("measuring", "dark"), ("error", "light"), ("no rights", "dark"))]
 
 
 @pytest.mark.skipif(not AXE.is_file(), reason="no axe-core: npm ci in web/")
-@pytest.mark.parametrize(("state", "scheme", "renderer"), LOOKS if SLOW else LOOKS_SHORT)
+@pytest.mark.parametrize(("state", "scheme", "renderer"), lanes(LOOKS_SHORT, slow=[look for look in LOOKS if look not in LOOKS_SHORT]))
 def test_axe_finds_nothing_serious(several, open_tab, state, scheme, renderer):
     tab = in_state(several, open_tab, state, query=f"renderer={renderer}", color_scheme=scheme, reduced_motion="reduce")
     tab.page.evaluate(AXE.read_text())

@@ -4,21 +4,17 @@ import numpy as np
 import pytest
 from browser import pixels
 from service import until
-from streams import Stins, StreamService
+from streams import Stins
 
 SHAPE = (300, 400)
 LARGE = (2100, 2100)
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory):
-    service = StreamService(tmp_path_factory.mktemp("reference"))
+def shown(serve_images):
     images = [np.random.default_rng(n).poisson(9, SHAPE).astype("uint16") for n in range(6)]
     images[1][50:60] = 65534
-    service.send(*Stins().series(images))
-    service.taken(1)
-    yield service
-    service.close()
+    return serve_images(images)
 
 
 def reference(tab):

@@ -7,6 +7,7 @@ import urllib.request
 import numpy as np
 import pytest
 from browser import AXE
+from lanes import lanes
 from service import until
 from streams import Stins
 from test_web_access import Tokens, enter
@@ -229,6 +230,66 @@ def test_everything_can_be_done_without_a_pointer(shown, open_tab):
     assert region["name"] == "ring part" and region["shape"] | {"x_px": 50, "y_px": 60, "width_deg": 45} == region["shape"]
 
 
+SECTOR = {"form": "sector", "x_px": 600, "y_px": 400, "inner_radius_px": 20, "radius_px": 60, "from_deg": 330, "width_deg": 90}
+
+
+def edge(tab, place, radius, degrees):
+    """Whether the outline of a region goes through this place, given from the centre of the sector."""
+    x, y = place(600 + radius * np.cos(np.radians(degrees)), 400 + radius * np.sin(np.radians(degrees)))
+    script = """([x, y]) => {
+        const canvas = document.querySelector(".image-overlay"), box = canvas.getBoundingClientRect(), ratio = devicePixelRatio;
+        const { data } = canvas.getContext("2d").getImageData((x - box.left - 3) * ratio, (y - box.top - 3) * ratio, 7 * ratio, 7 * ratio);
+        for (let n = 0; n < data.length; n += 4)
+            if (data[n + 3] > 200 && [255, 225, 77].every((part, at) => Math.abs(part - data[n + at]) < 30)) return true;
+        return false;
+    }"""
+    return tab.page.evaluate(script, [x, y])
+
+
+def test_a_sector_is_drawn_taken_and_summed_where_its_pixels_are(serve, open_tab, tmp_path):
+    """One that goes over the direction of 0 degrees: from 330 to 60."""
+    (tmp_path / "recipe.toml").write_text("[above]\nlevel = 100\n")
+    service, stins = serve(extra='[analysis]\nrecipe = "recipe.toml"'), Stins()
+    send(service, stins)
+    editor = Editor(open_tab(service))
+    tab = editor.tab
+    tab.button("Regions (0)").click()
+    tab.button("+ Sector").click()
+    fields = ["x of centre, px", "y of centre, px", "Inner radius, px", "Outer radius, px", "From, degrees", "Width, degrees"]
+    # The outer radius first: an inner one is never beyond it.
+    for name, number in sorted(zip(fields, list(SECTOR.values())[1:]), key=lambda one: one[0] != "Outer radius, px"):
+        editor.field(name).fill(str(number))
+    editor.field("Name").fill("part")
+    tab.page.locator(".shape-name").click()
+    until(lambda: edge(tab, editor.place, 60, 15), "the outer edge")
+    # Both arcs and both straight edges, and nothing beyond or within them.
+    assert [edge(tab, editor.place, *at) for at in [(60, -25), (60, 55), (20, 0), (20, 45), (40, -30), (40, 60)]] == [True] * 6
+    assert [edge(tab, editor.place, *at) for at in [(60, 75), (60, 180), (20, 180), (60, -45), (40, 15), (40, 240)]] == [False] * 6
+    pressed = lambda: tab.page.locator(".shape-name").get_attribute("aria-pressed") == "true"
+    at = lambda radius, degrees: (600 + radius * np.cos(np.radians(degrees)), 400 + radius * np.sin(np.radians(degrees)))
+    for place, is_in in [((40, 15), True), ((40, 90), False), ((40, -25), True), ((8, 15), False), ((40, 180), False)]:
+        editor.press(*at(*place))
+        until(lambda is_in=is_in: pressed() == is_in, f"selected at {place}: {is_in}")
+    editor.drag(at(40, 15), (at(40, 15)[0] + 12, at(40, 15)[1] - 6))
+    editor.save()
+    (region,) = saved(service)["regions"]
+    shape = region["shape"]
+    assert shape == SECTOR | {"x_px": pytest.approx(612, abs=0.5), "y_px": pytest.approx(394, abs=0.5)}
+    # The next run sums the pixels whose centres are in it.
+    send(service, stins)
+    service.taken(2)
+    y, x = np.indices(SHAPE) + 0.5
+    dx, dy = x - shape["x_px"], y - shape["y_px"]
+    inside = (np.hypot(dx, dy) >= 20) & (np.hypot(dx, dy) <= 60) & ((np.degrees(np.arctan2(dy, dx)) - 330) % 360 <= 90)
+    image = np.random.default_rng(5).poisson(8, SHAPE)
+    results = service.request("GET", "images/latest", format="json")["results"]
+    assert results["region_pixels"] == pytest.approx(inside.sum(), abs=8)
+    assert results["region_sum"] == pytest.approx(image[inside].sum(), rel=0.01)
+    tab.button("Close").click()
+    tab.page.get_by_role("tab", name="Regions").click()
+    tab.has("#tab-content", f"part {results['region_pixels']:,}".replace(",", " "))
+
+
 def test_wrong_numbers_and_names_are_said_and_not_saved(editor):
     tab = editor.tab
     tab.button("Regions (0)").click()
@@ -354,7 +415,7 @@ def test_a_viewer_may_draw_and_sees_why_it_cannot_be_saved(shown, open_tab, toke
 
 
 @pytest.mark.skipif(not AXE.is_file(), reason="no axe-core: npm ci in web/")
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", lanes(["dark"], slow=["light"]))
 def test_axe_finds_nothing_serious_in_the_editor(shown, open_tab, scheme):
     editor = Editor(open_tab(shown(), color_scheme=scheme))
     tab = editor.tab

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from browser import pixels
 from service import until
-from streams import Stins, StreamService
 
 SHAPE = (300, 400)
 IMAGES, KEPT = 24, 12
@@ -12,17 +11,13 @@ BRIGHT = (123, 77)
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory):
+def shown(serve_images):
     """A service that keeps the last 12 of 24 images; each has its own bright pixel, and one pixel is saturated once."""
-    service = StreamService(tmp_path_factory.mktemp("stack"), extra=f"[service]\nring_images = {KEPT}")
     images = [np.random.default_rng(n).poisson(3, SHAPE).astype("uint16") for n in range(IMAGES)]
     for n, image in enumerate(images):
         image[BRIGHT[1], BRIGHT[0] + n] = 1000 + n
     images[-2][5, 5] = 65532
-    service.send(*Stins().series(images))
-    service.taken(1)
-    yield service
-    service.close()
+    return serve_images(images, extra=f"[service]\nring_images = {KEPT}")
 
 
 def choice(tab):

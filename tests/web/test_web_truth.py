@@ -10,8 +10,8 @@ import pytest
 import rings_of_pyfai
 from browser import pixels
 from driving import simulate
+from lanes import lanes
 from service import until
-from streams import Stins, StreamService
 
 HERE = pathlib.Path(__file__).resolve().parent
 PEERS = pathlib.Path(os.environ.get("KONKORDIA_PEERS") or pathlib.Path.home() / ".cache/konkordia-peers") / "build/python/bin/python"
@@ -26,28 +26,20 @@ LAST_SPOTS = [(1542, 0), (0, 1036), (1542, 1036)]
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory):
+def shown(serve_images):
     """A service with a ramp of numbers and reasons, and an image with single bright pixels."""
-    service = StreamService(tmp_path_factory.mktemp("truth"))
     ramp = np.zeros((20, 64), "uint16")
     ramp[:16] = RAMP
     ramp[18, 10:14] = REASONS
-    service.send(*Stins().series([ramp]))
-    service.taken(1)
-    yield service
-    service.close()
+    return serve_images([ramp])
 
 
 @pytest.fixture(scope="module")
-def spotted(tmp_path_factory):
-    service = StreamService(tmp_path_factory.mktemp("spots"))
+def spotted(serve_images):
     image = np.ones(SIZE, "uint16")
     for column, row in SPOTS + LAST_SPOTS:
         image[row, column] = 5000
-    service.send(*Stins().series([image]))
-    service.taken(1)
-    yield service
-    service.close()
+    return serve_images([image])
 
 
 def colours_of_numbers(tab, step):
@@ -63,7 +55,7 @@ def colours_of_numbers(tab, step):
 LOOKS = [(name, scale, invert) for name in MAPS for scale in ("linear", "log") for invert in (0, 1)]
 
 
-@pytest.mark.parametrize(("renderer", "looks", "step"), [("2d", LOOKS, 11), ("webgl", LOOKS[1::5], 100)])
+@pytest.mark.parametrize(("renderer", "looks", "step"), lanes([("webgl", LOOKS[1::5], 100)], slow=[("2d", LOOKS, 11)]))
 def test_no_colour_of_a_map_comes_near_those_of_pixels_without_a_count(shown, open_tab, renderer, looks, step):
     """In each map and scale, inverted or not, of all the colours that a number can have."""
     tab = open_tab(shown, query=f"renderer={renderer}")
@@ -84,7 +76,7 @@ def test_no_colour_of_a_map_comes_near_those_of_pixels_without_a_count(shown, op
 
 @pytest.mark.parametrize(
     ("renderer", "ratio", "spots"),
-    [("2d", 1.5, SPOTS), ("webgl", 2, SPOTS), ("2d", 1, LAST_SPOTS), ("webgl", 1, LAST_SPOTS)],
+    lanes([("2d", 1.5, SPOTS), ("webgl", 1, LAST_SPOTS)], slow=[("webgl", 2, SPOTS), ("2d", 1, LAST_SPOTS)]),
 )
 def test_single_pixels_are_seen_at_every_zoom_in_corners_and_on_other_screens(spotted, open_tab, renderer, ratio, spots):
     tab = open_tab(spotted, query=f"renderer={renderer}", device_scale_factor=ratio)

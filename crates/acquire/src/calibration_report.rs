@@ -19,8 +19,6 @@ use utoipa::ToSchema;
 /// The calibration that the next run uses.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct CalibrationReport {
-    /// Detector.
-    pub detector: String,
     /// `konkordia`, `files` or `jungfrau_utils`, as in `[calibration] kind`.
     pub kind: String,
     /// Files of the pedestals.
@@ -61,13 +59,19 @@ pub struct CalibrationReport {
     pub previous: Option<PreviousCalibration>,
 }
 
-/// What is wrong with a calibration.
+/// Why there is no calibration, or what is wrong with it.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct CalibrationProblem {
     /// What is wrong, and why.
     pub detail: String,
     /// What to do.
     pub hint: String,
+}
+
+impl From<&Failure> for CalibrationProblem {
+    fn from(failure: &Failure) -> Self {
+        Self { detail: failure.detail(), hint: failure.fix.clone() }
+    }
 }
 
 /// A bit of the mask.
@@ -142,7 +146,6 @@ pub struct PreviousCalibration {
 
 /// The calibration that the runs of a detector use.
 pub struct UsedCalibration {
-    detector: String,
     recommended_age: Option<Duration>,
     in_use: InUse,
 }
@@ -152,7 +155,7 @@ impl UsedCalibration {
     pub fn new(config: &DetectorConfig) -> Option<Self> {
         let DetectorKindConfig::Udp(own) = &config.kind else { return None };
         let recommended_age = config.alarms.as_ref().and_then(|alarms| alarms.pedestal_age);
-        Some(Self { detector: config.name.clone(), recommended_age, in_use: InUse::new(own)? })
+        Some(Self { recommended_age, in_use: InUse::new(own)? })
     }
 
     /// What it is like. Reads files that have changed: not for async threads.
@@ -164,7 +167,6 @@ impl UsedCalibration {
         let (taken, age_s) = of_moment(report.taken.as_ref());
         let facts = &report.facts;
         Ok(CalibrationReport {
-            detector: self.detector.clone(),
             kind: files.kind.name().into(),
             files: texts(&files.pedestal),
             gain_files: texts(&files.gain),
@@ -180,12 +182,13 @@ impl UsedCalibration {
             detector_serial: facts.detector_serial.clone(),
             gain_source: facts.gain_source.clone(),
             module_ids: facts.module_ids.clone(),
-            refused: report.refusal.as_ref().map(problem),
+            refused: report.refusal.as_ref().map(CalibrationProblem::from),
             reasons: reasons::table().into_iter().map(|(bit, name)| MaskReason { bit, name }).collect(),
             rows: report.rows.iter().map(|row| row_of(row, &report)).collect(),
             previous: report.previous.as_ref().map(|previous| {
                 let (taken, age_s) = of_moment(previous.taken.as_ref());
-                PreviousCalibration { file: text(&previous.path), taken, age_s, problem: previous.failure.as_ref().map(problem) }
+                let problem = previous.failure.as_ref().map(CalibrationProblem::from);
+                PreviousCalibration { file: text(&previous.path), taken, age_s, problem }
             }),
         })
     }
@@ -222,11 +225,6 @@ fn of_moment(moment: Option<&(String, u64)>) -> (Option<String>, Option<f64>) {
     let now = moment::unix_s(&clock::now());
     let age_s = moment.zip(now).map(|((_, then), now)| now.saturating_sub(*then) as f64);
     (moment.map(|(text, _)| text.clone()), age_s)
-}
-
-fn problem(failure: &Failure) -> CalibrationProblem {
-    let why = if failure.why.is_empty() { String::new() } else { format!(": {}", failure.why) };
-    CalibrationProblem { detail: format!("{}{why}", failure.what), hint: failure.fix.clone() }
 }
 
 fn row_of(row: &Row, report: &Report) -> CalibrationRow {

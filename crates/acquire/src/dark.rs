@@ -1,12 +1,15 @@
 //! Takes dark frames through the same engine as data, from a detector, from files, or from any other sources of tiles.
 
+use crate::control_driver::{Action, ControlDriver, Order};
+use crate::control_order::of_packets;
 use crate::hooks::{self, About};
 use crate::run::{arm, exit_of};
 use crate::stopper::Stopper;
 use konkordia_calibration::dark::Taken;
 use konkordia_calibration::dark::collect::Collector;
+use konkordia_config::control::HookSettings;
 use konkordia_config::processing::{PixelOptions, Step};
-use konkordia_config::service::{DetectorConfig, DetectorKindConfig, HookSettings};
+use konkordia_config::service::{DetectorConfig, DetectorKindConfig};
 use konkordia_config::{self, Config, plan};
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::geometry::ImageGeometry;
@@ -23,6 +26,7 @@ use konkordia_sinks::hdf5::calibration::GainStage;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use utoipa::ToSchema;
 
 /// Default number of frames per stage from a detector.
@@ -122,20 +126,25 @@ impl Sink for DarkSink {
     }
 }
 
-/// Takes frames from a detector, one gain stage after the other.
+/// Takes frames from a detector, one gain stage after the other. With its configuration come the number of the run and
+/// its driver.
 ///
 /// # Errors
-/// It is no JUNGFRAU that is read out whole, a program of its configuration failed, or the run did.
+/// It is no JUNGFRAU that is read out whole, its driver or a program of its configuration failed, or the run did.
 pub fn from_detector(
     options: &DarkOptions,
-    config: DetectorConfig,
+    detector: (DetectorConfig, u64, Option<Arc<ControlDriver>>),
     stopper: &Stopper,
     listener: &Listener<'_>,
 ) -> Result<Vec<Taken>, Failure> {
-    let detector = Detector::new(config)?;
+    let detector = Detector::new(detector)?;
     let taken = stages(options, &detector, stopper, listener);
     // The detector is not left with its gain forced, even after an error.
-    let back = if options.stage == StageChoice::All { detector.force(GainStage::G0, listener) } else { Ok(()) };
+    let back = match &detector.control {
+        Some(_) => detector.drive(Action::Stop, detector.order(None)),
+        None if options.stage == StageChoice::All => detector.force(GainStage::G0, listener),
+        None => Ok(()),
+    };
     taken.and_then(|taken| back.map(|()| taken))
 }
 
@@ -146,6 +155,7 @@ fn stages(options: &DarkOptions, detector: &Detector, stopper: &Stopper, listene
         if let Some(stage) = wanted.filter(|_| options.stage == StageChoice::All) {
             detector.force(stage, listener)?;
         }
+        detector.drive(Action::Pedestal, detector.order(Some((wanted, frames_of_stage(options)))))?;
         let taken = live(options, detector, wanted, stopper, listener)?;
         let goes_on = taken.exit == Exit::Complete || taken.exit == Exit::Incomplete;
         all.push(taken);
@@ -161,29 +171,51 @@ pub fn frames_of_stage(options: &DarkOptions) -> u64 {
     options.frames.unwrap_or(FRAMES_LIVE).saturating_add(options.skip)
 }
 
-/// A detector, and the programs that drive it.
+/// A detector, and what drives it.
 struct Detector {
     name: String,
+    run: u64,
     config: Config,
     hooks: HookSettings,
+    control: Option<Arc<ControlDriver>>,
 }
 
 impl Detector {
-    fn new(config: DetectorConfig) -> Result<Self, Failure> {
+    fn new((config, run, control): (DetectorConfig, u64, Option<Arc<ControlDriver>>)) -> Result<Self, Failure> {
         let DetectorConfig { name, hooks, kind: DetectorKindConfig::Udp(config), .. } = config else {
             let why = "such detectors count photons themselves";
             return Err(Failure::new(Exit::Configuration, "a stream detector has no pedestals", why, "name a JUNGFRAU"));
         };
-        Ok(Self { name, config: as_words(Config::clone(&config))?, hooks })
+        Ok(Self { name, run, config: as_words(Config::clone(&config))?, hooks, control })
     }
 
     fn about(&self) -> About {
-        About { detector: self.name.clone(), images: self.config.images, ..About::default() }
+        About { detector: self.name.clone(), run: self.run, images: self.config.images, ..About::default() }
+    }
+
+    /// What the driver gets to know. A stage comes with the number of its frames.
+    fn order(&self, stage: Option<(Option<GainStage>, u64)>) -> Order {
+        let mut order = of_packets(&self.config);
+        if let Some((stage, frames)) = stage {
+            order.insert("frames".into(), frames.into());
+            order.insert("stage".into(), stage.map_or("auto", GainStage::name).into());
+            order.insert("gainmode".into(), stage.map_or("dynamic", gainmode).into());
+        }
+        order
+    }
+
+    /// Calls the driver, if there is one.
+    fn drive(&self, action: Action, order: Order) -> Result<(), Failure> {
+        let Some(control) = &self.control else { return Ok(()) };
+        control.call(action, order, self.about()).map(drop)
     }
 
     /// Sets the gain with the program `on_stage` of the configuration. Without one, the user is asked to set it.
     fn force(&self, stage: GainStage, listener: &Listener<'_>) -> Result<(), Failure> {
         let gainmode = gainmode(stage);
+        if self.hooks.on_stage.is_empty() && self.control.is_some() {
+            return Ok(());
+        }
         if self.hooks.on_stage.is_empty() {
             (listener.ask)(&format!("set the detector to: gainmode {gainmode}"));
             return Ok(());
@@ -298,25 +330,57 @@ fn live(
     plan.missing = konkordia_core::ledger::MissingPolicy::Keep;
     let opened = arm::open(&config, plan.streams(), arm::Ports::Configured)?;
     let sources: Vec<Box<dyn Source>> = opened.streams.into_iter().map(|stream| stream.source).collect();
-    let last = usize::from(config.first_port) + plan.streams() - 1;
-    let place = format!("{}:{} to {last}", config.address, config.first_port);
+    let place = config.listens_at();
     let of = wanted.map_or(String::new(), |stage| format!(" of {}", stage.name().to_uppercase()));
     (listener.note)(&format!("armed: {place}; waiting for {} dark frames{of}", text::count(config.images.unwrap_or(0))));
     let taken = clock::now();
-    // The program that starts the detector may run until all frames are sent, so it gets a thread.
-    let (hooks, about) = (detector.hooks.clone(), detector.about());
-    let mut starts = None;
-    let begin = || {
-        let program = move || hooks::run("on_trigger", &hooks.on_trigger, hooks.timeout, &about);
-        starts = (options.stage == StageChoice::All).then(|| std::thread::spawn(program));
-    };
+    let starting = Starting::default();
+    let order = detector.order(Some((wanted, frames_of_stage(options))));
+    let begin = || starting.begin(options, detector, order, stopper);
     let words = Words { wanted, skip: options.skip, progress: Arc::clone(&listener.progress) };
     let done = take(&config, plan, sources, words, stopper, begin);
-    // After Ctrl-C nobody waits for a program that takes longer; its time limit ends it.
-    let started = starts.filter(|_| !stopper.is_stopped()).map_or(Ok(Ok(())), std::thread::JoinHandle::join).unwrap_or(Ok(()));
-    let done = started.and(done)?;
+    let done = starting.end(stopper).and(done)?;
     let source = format!("detector, {place}");
     Ok(Taken { taken, source, serial: config.metadata.detector_serial.clone(), ..done })
+}
+
+/// The start of the detector for one stage. What starts it may run until all frames are sent, so it gets a thread.
+#[derive(Default)]
+struct Starting {
+    thread: Mutex<Option<JoinHandle<()>>>,
+    failed: Arc<Mutex<Option<Failure>>>,
+}
+
+impl Starting {
+    fn begin(&self, options: &DarkOptions, detector: &Detector, order: Order, stopper: &Stopper) {
+        if options.stage != StageChoice::All && detector.control.is_none() {
+            return;
+        }
+        let (hooks, about, control) = (detector.hooks.clone(), detector.about(), detector.control.clone());
+        let (failed, stopper) = (Arc::clone(&self.failed), stopper.clone());
+        let is_all = options.stage == StageChoice::All;
+        let start = move || {
+            let hooked = if is_all { hooks::run("on_trigger", &hooks.on_trigger, hooks.timeout, &about) } else { Ok(()) };
+            let started =
+                hooked.and_then(|()| control.map_or(Ok(()), |control| control.call(Action::Start, order, about).map(drop)));
+            if let Err(failure) = started {
+                *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
+                // No frames will come.
+                stopper.stop();
+            }
+        };
+        *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(std::thread::spawn(start));
+    }
+
+    /// Waits for the program, and says why it failed. After a stop nobody waits: its time limit ends it.
+    fn end(self, stopper: &Stopper) -> Result<(), Failure> {
+        let thread = self.thread.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if let Some(thread) = thread.filter(|_| !stopper.is_stopped()) {
+            let _ = thread.join();
+        }
+        let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner).take();
+        failed.map_or(Ok(()), Err)
+    }
 }
 
 /// Which frames a dark run uses.

@@ -29,6 +29,8 @@ pub struct Now<'a> {
     pub data_root: Option<&'a PathBuf>,
     /// The number of the run.
     pub next_run: u64,
+    /// The master of the file that stays open behind its runs.
+    pub open_file: Option<&'a str>,
     /// A run is armed or in progress, and holds memory.
     pub has_run: bool,
     /// Bytes of an image of the last run, as it is packed.
@@ -76,7 +78,7 @@ fn parameters<P>(request: &ArmRequest, of: impl Fn(&ArmRequest) -> Result<P, Fai
 
 fn of_udp(now: &Now<'_>, own: &Config, request: &ArmRequest) -> (Vec<RequestProblem>, RunNeeds) {
     let place = Place::of(now.config, &own.directory, now.data_root).for_asking();
-    let checked = parameters(request, |request| udp_parts::parameters(now.config, (&place, own), now.next_run, request));
+    let checked = parameters(request, |request| udp_parts::parameters(now.config, (&place, own), (now.next_run, None), request));
     let parameters = match checked {
         Ok(parameters) => parameters,
         Err(problems) => return (problems, RunNeeds::default()),
@@ -95,10 +97,15 @@ fn of_udp(now: &Now<'_>, own: &Config, request: &ArmRequest) -> (Vec<RequestProb
         file: parameters.master(),
         memory_bytes: Some(memory_limit::needed(&plan, ring_bytes)),
         rate_hz: demand.rate_hz,
+        image_size: Some([plan.geometry.rows(), plan.geometry.columns()]),
+        dtype: Some(plan.pixel.to_string()),
+        dataset: config.layout.stack().filter(|_| parameters.write).map(|name| format!("/entry/data/{name}")),
         ..RunNeeds::default()
     };
+    let appended = now.open_file.filter(|_| request.append);
+    needs.file = appended.map(str::to_string).or(needs.file);
     if parameters.write {
-        if config.directory.exists() {
+        if config.directory.exists() && appended.is_none() {
             let free = Writer::check_names(&config.directory, &config.prefix, config.overwrite);
             problems.extend(free.err().map(|error| RequestProblem::of("prefix", error.into())));
         }

@@ -48,7 +48,8 @@ pub struct ServiceEvent {
     /// Detector, if it is about one.
     pub detector: Option<String>,
     /// `state`, `run_started`, `setup`, `run_ended`, `file`, `pedestal`, `travel`, `spool`, `refused`, `command`,
-    /// `consumer` or `alarm`; where there is nothing but a message, `error`, `warning` or `log` by its severity.
+    /// `consumer`, `adapter` or `alarm`; where there is nothing but a message, `error`, `warning` or `log` by its
+    /// severity.
     pub event: String,
     /// How bad it is.
     pub severity: Severity,

@@ -29,6 +29,7 @@ pub use konkordia_engine::plane::{PixelPlane, SharedPlanes};
 /// The time as events have it: ISO 8601 with offset.
 pub use konkordia_sinks::clock::now as time_now;
 
+use konkordia_core::experiment::Metadata;
 use konkordia_core::failure::{Exit, Failure};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -90,6 +91,10 @@ pub struct DetectorStatus {
     pub file: Option<String>,
     /// Why the last run ended.
     pub ended: Option<String>,
+    /// The file that stays open behind its runs (`append`), without what the run in progress adds to it; absent
+    /// without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open_file: Option<OpenFileStatus>,
     /// Seconds since the state changed.
     pub state_age_s: f64,
     /// Where data are expected.
@@ -104,6 +109,17 @@ pub struct DetectorStatus {
     /// How many dark frames have come, by gain stage; absent while no pedestals are taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dark_frames: Option<Vec<DarkFrames>>,
+}
+
+/// A file that stays open behind its runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct OpenFileStatus {
+    /// Master file.
+    pub file: String,
+    /// Runs that have ended and are in it.
+    pub runs: u64,
+    /// Images that these had: the position of the first image of the next run.
+    pub images: u64,
 }
 
 /// Dark frames of a gain stage.
@@ -230,6 +246,10 @@ pub struct ArmRequest {
     #[serde(default)]
     #[schema(value_type = Object)]
     pub metadata: serde_json::Map<String, Value>,
+    /// The file stays open behind the run: the images of the next run that is armed with `append` come behind those of
+    /// this one, until `close`. For detectors that send packets.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub append: bool,
 }
 
 /// What a `pedestal` takes. Absent = as the verb of the command line has it.
@@ -283,6 +303,8 @@ pub enum Command {
     Stop,
     /// End the run at once; what has been written is closed.
     Cancel,
+    /// Close the file that stays open behind its runs (`append`).
+    Close,
 }
 
 /// The answer to a command: the state after it, or why it was refused.
@@ -559,6 +581,9 @@ pub trait Detector: Send + Sync {
     fn results(&self, result: Option<&str>) -> Option<ResultPlot>;
     /// The configuration in force, as JSON, without secrets.
     fn configuration(&self) -> Value;
+    /// What is known of its next run without the parameters of an arm: the metadata of the configuration, and facts of
+    /// this kind of detector.
+    fn facts(&self) -> Metadata;
     /// The calibration that its runs use; `None` if the configuration names none.
     fn calibration(&self) -> Option<Arc<UsedCalibration>> {
         None

@@ -1,5 +1,6 @@
 //! Hits over time and over the raster of a run, as data for plots. Bounded, whatever the length of the run.
 
+use crate::bins::{Bins, Merge};
 use crate::handle::{HitRate, RasterHits};
 use konkordia_core::image::CommittedImage;
 use konkordia_core::results::{self, ResultKind, analysis, indexing, metadata};
@@ -8,7 +9,7 @@ use konkordia_engine::output_queue::ImageObserver;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Most bins of time. When they do not reach any more, two become one.
+/// Most bins of time.
 const BINS_MAX: usize = 600;
 /// Width of the bins at the beginning of a run.
 const FIRST_BIN_NS: u64 = 1_000_000_000;
@@ -17,6 +18,12 @@ const PLACES_MAX: usize = 1 << 16;
 
 /// Analysed images, hits, and indexed ones.
 type Counts = [u64; 3];
+
+impl Merge for Counts {
+    fn merge(&mut self, behind: &Self) {
+        self.iter_mut().zip(behind).for_each(|(count, other)| *count += other);
+    }
+}
 
 /// Where the results stand that are counted.
 #[derive(Clone, Copy)]
@@ -34,8 +41,8 @@ struct State {
     places: Option<Places>,
     /// When the first image was received.
     began_ns: Option<u64>,
-    bin_ns: u64,
-    bins: Vec<Counts>,
+    /// In nanoseconds since then.
+    bins: Bins<Counts>,
     /// By row and column.
     raster: BTreeMap<[u64; 2], Counts>,
     beyond_raster: u64,
@@ -63,14 +70,7 @@ impl State {
         let began_ns = *self.began_ns.get_or_insert(image.received_ns);
         // Images that wait for each other may be received a little before the first.
         let since_ns = image.received_ns.saturating_sub(began_ns);
-        while since_ns / self.bin_ns >= BINS_MAX as u64 {
-            self.bin_ns *= 2;
-            self.bins =
-                self.bins.chunks(2).map(|two| two.iter().fold([0; 3], |a, b| std::array::from_fn(|n| a[n] + b[n]))).collect();
-        }
-        let bin = (since_ns / self.bin_ns) as usize;
-        self.bins.resize(self.bins.len().max(bin + 1), [0; 3]);
-        add(&mut self.bins[bin]);
+        add(self.bins.at(since_ns, BINS_MAX));
         let Some(place) = places.raster.map(|at| at.map(|at| bits[at])) else { return };
         if self.raster.len() < PLACES_MAX || self.raster.contains_key(&place) {
             add(self.raster.entry(place).or_default());
@@ -84,7 +84,7 @@ impl HitTally {
     /// The counts of the newest run or series.
     pub fn read(&self, detector: &str) -> HitRate {
         let state = lock(&self.0);
-        let of_bins = |n: usize| state.bins.iter().map(|counts| counts[n]).collect();
+        let of_bins = |n: usize| state.bins.all.iter().map(|counts| counts[n]).collect();
         let at = |n: usize| state.raster.keys().map(|place| place[n]).collect();
         let there = |n: usize| state.raster.values().map(|counts| counts[n]).collect();
         let is_indexed = state.places.is_some_and(|places| places.is_indexed.is_some());
@@ -92,7 +92,7 @@ impl HitTally {
         HitRate {
             detector: detector.into(),
             series: state.series,
-            bin_s: state.bin_ns.max(FIRST_BIN_NS) as f64 / 1e9,
+            bin_s: state.bins.width.max(FIRST_BIN_NS) as f64 / 1e9,
             analysed: of_bins(0),
             hits: of_bins(1),
             indexed: if is_indexed { of_bins(2) } else { Vec::new() },
@@ -115,7 +115,7 @@ impl ImageObserver for HitTally {
         let raster = place(metadata::RASTER_ROW).zip(place(metadata::RASTER_COLUMN)).map(<[usize; 2]>::from);
         let is_indexed = place(indexing::IS_INDEXED);
         let places = decided.map(|(is_analysed, is_hit)| Places { is_analysed, is_hit, is_indexed, raster });
-        *lock(&self.0) = State { series: start.series, places, bin_ns: FIRST_BIN_NS, ..State::default() };
+        *lock(&self.0) = State { series: start.series, places, bins: Bins::new(FIRST_BIN_NS), ..State::default() };
     }
 
     fn image(&self, image: &CommittedImage) {

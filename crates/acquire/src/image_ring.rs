@@ -37,6 +37,10 @@ pub trait ImageRing: Send + Sync {
     fn newest_results(&self) -> Option<ImageResults>;
     /// Numbers of the images of the newest series, oldest first, and its run.
     fn numbers(&self) -> (Vec<u64>, Option<u64>);
+    /// Why the images of a run that has no results of analysis have none, in words.
+    fn no_analysis(&self) -> &str {
+        "the images of the run are not analysed: its configuration has no [analysis]"
+    }
     /// Time since this image was added; `None` if the image is not there or its time is not known.
     fn age(&self, number: u64) -> Option<Duration> {
         let _ = number;

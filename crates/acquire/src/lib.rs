@@ -86,7 +86,10 @@
 
 pub mod alarms;
 pub mod analysis;
+mod bins;
 mod calibration_report;
+pub mod control_driver;
+mod control_order;
 pub mod convert;
 pub mod dark;
 mod detector;
@@ -94,13 +97,16 @@ mod dry_run;
 mod events;
 mod fanout;
 pub mod file_images;
+pub mod frame_images;
 pub mod handle;
 mod hit_rate;
 mod hooks;
 mod image_ring;
+pub mod image_writer;
 pub mod machine;
 pub mod paths;
 mod public_state;
+pub mod raw_frames;
 mod readiness;
 mod result_history;
 pub mod run;

@@ -1,13 +1,14 @@
 //! Results of all images of a run against their number, as data for plots. Bounded, whatever the length of the run.
 
+use crate::bins::{Bins, Merge};
 use crate::handle::{ResultName, ResultPlot};
 use konkordia_core::image::CommittedImage;
-use konkordia_core::results::{self, ResultKind};
+use konkordia_core::results::{self, ResultKind, analysis};
 use konkordia_core::series::SeriesStart;
 use konkordia_engine::output_queue::ImageObserver;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Most bins. When they do not reach any more, two become one.
+/// Most bins.
 const BINS_MAX: usize = 1024;
 
 /// One result of the images of a bin.
@@ -23,8 +24,10 @@ struct Numbers {
 #[derive(Clone, Default)]
 struct Bin {
     images: u64,
-    /// Those without results, because they are lost or were not analysed.
+    /// Those without results, because they are lost.
     without: u64,
+    /// Those with results, but not those of the analysis.
+    not_analysed: u64,
     /// When the first of them was received.
     received_ns: Option<u64>,
     /// For each kind of result.
@@ -36,8 +39,10 @@ struct State {
     series: u64,
     /// Results that are one number, with their place among the numbers of an image.
     kinds: Vec<(ResultKind, usize)>,
-    bin_images: u64,
-    bins: Vec<Bin>,
+    /// Where the analysis says whether there was one. What it says of the image stands behind, and is 0 if not.
+    is_analysed: Option<usize>,
+    /// By the number of the image.
+    bins: Bins<Bin>,
     /// What the analysis says of its lists: names, and JSON.
     texts: Vec<(String, String)>,
 }
@@ -69,10 +74,11 @@ impl Numbers {
     }
 }
 
-impl Bin {
+impl Merge for Bin {
     fn merge(&mut self, other: &Self) {
         self.images += other.images;
         self.without += other.without;
+        self.not_analysed += other.not_analysed;
         self.received_ns = self.received_ns.or(other.received_ns);
         self.numbers.resize(self.numbers.len().max(other.numbers.len()), Numbers::default());
         self.numbers.iter_mut().zip(&other.numbers).for_each(|(mine, other)| mine.merge(*other));
@@ -87,18 +93,7 @@ impl State {
     }
 
     fn add(&mut self, image: &CommittedImage) {
-        while image.number / self.bin_images >= BINS_MAX as u64 {
-            self.bin_images *= 2;
-            let pairs = self.bins.chunks(2).map(|two| {
-                let mut both = two[0].clone();
-                two[1..].iter().for_each(|other| both.merge(other));
-                both
-            });
-            self.bins = pairs.collect();
-        }
-        let at = (image.number / self.bin_images) as usize;
-        self.bins.resize(self.bins.len().max(at + 1), Bin::default());
-        let bin = &mut self.bins[at];
+        let bin = self.bins.at(image.number, BINS_MAX);
         bin.images += 1;
         if !image.results.is_there() {
             bin.without += 1;
@@ -106,8 +101,13 @@ impl State {
         }
         bin.received_ns = bin.received_ns.or(Some(image.received_ns));
         bin.numbers.resize(self.kinds.len(), Numbers::default());
+        let bits = image.results.bits();
+        let missing_from = self.is_analysed.filter(|at| bits[*at] == 0);
+        bin.not_analysed += u64::from(missing_from.is_some());
         for (numbers, (kind, place)) in bin.numbers.iter_mut().zip(&self.kinds) {
-            numbers.add(kind.number.number(image.results.bits()[*place]).to_f64());
+            if missing_from.is_none_or(|at| *place <= at) {
+                numbers.add(kind.number.number(bits[*place]).to_f64());
+            }
         }
     }
 }
@@ -123,7 +123,7 @@ impl ResultHistory {
             detector: detector.into(),
             series: state.series,
             results: state.kinds.iter().map(|(kind, _)| name(kind)).collect(),
-            bin_images: state.bin_images.max(1),
+            bin_images: state.bins.width.max(1),
             ..ResultPlot::default()
         };
         let Some(result) = result else {
@@ -134,14 +134,15 @@ impl ResultHistory {
             return Some(plot);
         };
         let place = state.kinds.iter().position(|(kind, _)| kind.name == result)?;
-        let began_ns = state.bins.iter().find_map(|bin| bin.received_ns);
+        let began_ns = state.bins.all.iter().find_map(|bin| bin.received_ns);
         plot.result = Some(result.into());
-        for (n, bin) in state.bins.iter().enumerate().filter(|(_, bin)| bin.images > 0) {
+        let is_of_analysis = state.is_analysed.is_some_and(|at| state.kinds[place].1 > at);
+        for (n, bin) in state.bins.all.iter().enumerate().filter(|(_, bin)| bin.images > 0) {
             let numbers = bin.numbers.get(place).copied().unwrap_or_default();
             let known = |number: f64| (numbers.count > 0 && number.is_finite()).then_some(number);
-            plot.first_image.push(n as u64 * state.bin_images);
+            plot.first_image.push(n as u64 * state.bins.width);
             plot.images.push(bin.images);
-            plot.without.push(bin.without);
+            plot.without.push(bin.without + if is_of_analysis { bin.not_analysed } else { 0 });
             plot.mean.push(known(numbers.sum / numbers.count as f64));
             plot.lowest.push(known(numbers.low));
             plot.highest.push(known(numbers.high));
@@ -156,13 +157,14 @@ impl ImageObserver for ResultHistory {
     fn start(&self, start: &SeriesStart) {
         let singles = start.results.iter().filter(|kind| kind.is_single());
         let kinds = singles.filter_map(|kind| Some((*kind, results::place(&start.results, kind.name)?))).collect();
+        let is_analysed = results::place(&start.results, analysis::IS_ANALYSED.name);
         let texts = start.notes.iter().filter(|(name, _)| name.starts_with("analysis_")).cloned().collect();
-        *lock(&self.0) = State { series: start.series, kinds, bin_images: 1, bins: Vec::new(), texts };
+        *lock(&self.0) = State { series: start.series, kinds, is_analysed, bins: Bins::new(1), texts };
     }
 
     fn image(&self, image: &CommittedImage) {
         let mut state = lock(&self.0);
-        if state.bin_images > 0 {
+        if state.bins.width > 0 {
             state.add(image);
         }
     }
@@ -171,7 +173,7 @@ impl ImageObserver for ResultHistory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use konkordia_core::results::{ImageResults, analysis};
+    use konkordia_core::results::{ImageResults, metadata};
 
     const KINDS: [ResultKind; 2] = [analysis::SPOTS, analysis::RESOLUTION];
 
@@ -206,6 +208,21 @@ mod tests {
         assert!((spots.time_s[2].unwrap() - 0.015).abs() < 1e-9);
         let resolution = history.read("d", Some("resolution_angstrom")).unwrap();
         assert!(resolution.mean.iter().all(|mean| *mean == Some(2.0)), "NaN is no number");
+    }
+
+    #[test]
+    fn what_was_not_analysed_has_no_results_of_the_analysis() {
+        let kinds = vec![metadata::ANGLE, analysis::IS_ANALYSED, analysis::SPOTS];
+        let history = ResultHistory::default();
+        history.start(&SeriesStart { results: kinds.clone(), ..SeriesStart::default() });
+        for (number, is_analysed, spots) in [(0, 1, 7), (1, 0, 0), (2, 1, 9)] {
+            let mut results = ImageResults::new(kinds.clone().into());
+            results.fill().copy_from_slice(&[f64::to_bits(number as f64), is_analysed, spots]);
+            history.image(&CommittedImage { results, ..CommittedImage::lost(number) });
+        }
+        let [angle, spots] = ["angle_deg", "spots"].map(|name| history.read("d", Some(name)).unwrap());
+        assert_eq!((angle.mean, angle.without), (vec![Some(0.0), Some(1.0), Some(2.0)], vec![0, 0, 0]));
+        assert_eq!((spots.mean, spots.without), (vec![Some(7.0), None, Some(9.0)], vec![0, 1, 0]));
     }
 
     #[test]

@@ -31,8 +31,7 @@ pub struct RequestProblem {
 impl RequestProblem {
     /// Something that went wrong with the part `field` of a request.
     pub fn of(field: impl Into<String>, failure: Failure) -> Self {
-        let Failure { what, why, fix, .. } = failure;
-        Self { field: field.into(), detail: if why.is_empty() { what } else { format!("{what}: {why}") }, hint: fix }
+        Self { field: field.into(), detail: failure.detail(), hint: failure.fix }
     }
 }
 
@@ -67,4 +66,16 @@ pub struct RunNeeds {
     pub memory_bytes: Option<u64>,
     /// Images per second, by the time from image to image.
     pub rate_hz: Option<f64>,
+    /// Rows and columns of an image; null if its sender decides that.
+    #[serde(default)]
+    pub image_size: Option<[u32; 2]>,
+    /// Type of its pixels in the file, as numpy calls it; null if its sender decides that.
+    #[serde(default)]
+    #[schema(example = "uint16")]
+    pub dtype: Option<String>,
+    /// Path in the file of the data set that has all images; null if no file is written, if it only has links to its
+    /// data files, and where the sender decides.
+    #[serde(default)]
+    #[schema(example = "/entry/data/images")]
+    pub dataset: Option<String>,
 }

@@ -133,6 +133,39 @@ impl Geometry {
         Self::new(shape, swung(origin_mm), swung(fast_mm), swung(slow_mm), wavelength)
     }
 
+    /// The facts of a run of which [`Self::of_run`] makes this geometry.
+    ///
+    /// # Errors
+    /// There are none: the beam does not meet the detector, or its rows are turned in its plane.
+    pub fn facts(&self) -> Result<Metadata, String> {
+        let center = self.beam_center_px().ok_or("the beam does not meet the detector")?;
+        let (fast, slow) = (self.fast_mm, self.slow_mm);
+        // The two turns of `of_run_turned`, undone: that about the slow direction leaves y.
+        let about_slow = (-fast[2]).atan2(-fast[0]);
+        let (sin, cos) = about_slow.sin_cos();
+        let about_fast = (slow[2] * cos - slow[0] * sin).atan2(-slow[1]);
+        let mut facts = Metadata {
+            energy_kev: self.wavelength_angstrom.map(|length| KEV_ANGSTROM / length),
+            detector_distance_m: Some(self.position_mm(center[0], center[1])[2] / 1000.0),
+            beam_center_x_px: Some(center[0]),
+            beam_center_y_px: Some(center[1]),
+            pixel_size_m: Some([length(fast) / 1000.0, length(slow) / 1000.0]),
+            ..Metadata::default()
+        };
+        // Rounding makes no tilt.
+        let tilt = |radians: f64| Some(radians.to_degrees()).filter(|deg| deg.abs() > 1e-9);
+        (facts.experiment.tilt_fast_deg, facts.experiment.tilt_slow_deg) = (tilt(about_fast), tilt(about_slow));
+        let again = Self::of_run([self.rows, self.columns], &facts)?;
+        let is_near = |a: Vector, b: Vector, limit: f64| a.iter().zip(b).all(|(a, b)| (a - b).abs() <= limit);
+        let corner = [self.columns as f64, self.rows as f64];
+        let same =
+            |[x, y]: [f64; 2]| is_near(self.position_mm(x, y), again.position_mm(x, y), 1e-6 * (1.0 + self.normal_distance_mm));
+        if same([0.0, 0.0]) && same([corner[0], 0.0]) && same([0.0, corner[1]]) {
+            return Ok(facts);
+        }
+        Err("its rows or columns are turned in the plane of the detector".into())
+    }
+
     /// Outer corner of the first pixel, millimetres.
     pub fn origin_mm(&self) -> Vector {
         self.origin_mm
@@ -315,6 +348,27 @@ mod tests {
 
     fn near(a: f64, b: f64) {
         assert!((a - b).abs() <= 1e-9 * (1.0 + b.abs()), "{a} instead of {b}");
+    }
+
+    #[test]
+    fn facts_are_found_again() {
+        let mut given = facts();
+        for (fast, slow) in [(0.0, 0.0), (12.0, 0.0), (0.0, -30.0), (-7.5, 21.0)] {
+            (given.experiment.tilt_fast_deg, given.experiment.tilt_slow_deg) = (Some(fast), Some(slow));
+            let found = Geometry::of_run([20, 50], &given).unwrap().facts().unwrap();
+            near(found.energy_kev.unwrap(), 12.4);
+            near(found.detector_distance_m.unwrap(), 0.2);
+            near(found.beam_center_x_px.unwrap(), 30.0);
+            near(found.beam_center_y_px.unwrap(), -12.5);
+            near(found.pixel_size_m.unwrap()[1], 172e-6);
+            near(found.experiment.tilt_fast_deg.unwrap_or(0.0), fast);
+            near(found.experiment.tilt_slow_deg.unwrap_or(0.0), slow);
+        }
+        let turned = Geometry::new([20, 50], [1.0, 1.0, 200.0], [0.0, 0.075, 0.0], [-0.075, 0.0, 0.0], None).unwrap();
+        assert!(turned.facts().unwrap_err().contains("turned in the plane"));
+        // Seen from behind, which is a half turn about its columns.
+        let behind = Geometry::new([20, 50], [-1.0, 1.0, 200.0], [0.075, 0.0, 0.0], [0.0, -0.075, 0.0], None).unwrap();
+        near(behind.facts().unwrap().experiment.tilt_slow_deg.unwrap().abs(), 180.0);
     }
 
     #[test]

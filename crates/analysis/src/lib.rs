@@ -32,6 +32,7 @@ pub mod geometry;
 pub mod model;
 pub mod ordered;
 pub mod peakfinder8;
+pub mod pixels;
 pub mod plane;
 pub mod poni;
 pub mod regions;

@@ -1,6 +1,6 @@
-//! The interfaces of a service over HTTP: commands, states, images and events, metrics, and that of the MAX IV
-//! receiver. They see detectors only through `konkordia_acquire::handle`, and never touch a ring or an open file.
-//! Read [`maxiv::server`] first, which is small, then [`http::Server`] and [`security::Role`].
+//! The interfaces of a service over HTTP: commands, states, images and events, metrics, and those that other
+//! systems know. They see detectors only through `konkordia_acquire::handle`, and never touch a ring or an open file.
+//! Read [`maxiv::api`] first, which is small, then [`http::Server`] and [`security::Role`].
 //!
 //! ```no_run
 //! use konkordia_acquire::service::Detectors;
@@ -15,7 +15,10 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod adapters;
 pub mod http;
+pub mod jfjoch;
 pub mod maxiv;
 pub mod metrics;
 pub mod security;
+pub mod simplon;

@@ -73,34 +73,41 @@ impl Loaded {
 /// Loads the calibration that `config` names, if it names one.
 pub fn for_config(config: &Config) -> Result<Loaded, Failure> {
     let Some(files) = &config.calibration else { return Ok(without(config)) };
-    let calibration = load(config, files)?;
+    of_calibration(config, &load(config, files)?)
+}
+
+/// The form that a run of `config` needs of its calibration.
+///
+/// # Errors
+/// The calibration does not fit the pixels that the configuration asks for.
+pub fn of_calibration(config: &Config, calibration: &Calibration) -> Result<Loaded, Failure> {
     let geometry = &config.geometry;
     let (mut report, mut levels) = (calibration.report.clone(), None);
     let constants = match config.recipe {
         Recipe::JungfrauPhotons => {
             let step = config.options.step;
             let step_kev = step.kev(config.metadata.energy_kev.unwrap_or(1.0)) as f32;
-            let found = Levels::new(&calibration, step_kev);
+            let found = Levels::new(calibration, step_kev);
             if let Some(note) = found.check(step, config.pixel)? {
                 report = format!("{report}\n{note}");
             }
             levels = Some(found);
             let mut constants = calibration.arrange(geometry, step_kev);
-            let gates = levels::gates(&calibration, config)?;
+            let gates = levels::gates(calibration, config)?;
             constants.gate_adu = gates.iter().map(|gate| arrange(geometry, gate, f32::NAN)).collect();
             PixelConstants::Jungfrau(constants)
         }
         _ => PixelConstants::None,
     };
     Ok(Loaded {
-        high_gain: matches!(constants, PixelConstants::Jungfrau(_)).then_some(files.high_gain),
+        high_gain: matches!(constants, PixelConstants::Jungfrau(_)).then_some(calibration.high_gain),
         constants,
         mask: mask(geometry, &calibration.mask),
         reasons: arrange(geometry, &calibration.reasons, 0),
-        hash: calibration.hash,
+        hash: calibration.hash.clone(),
         taken_s: calibration.taken_s,
         report,
-        module_ids: calibration.module_ids,
+        module_ids: calibration.module_ids.clone(),
         levels,
     })
 }

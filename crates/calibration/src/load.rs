@@ -92,8 +92,15 @@ fn masked_words(calibration: &Calibration) -> String {
 
 /// A file of `konkordia pedestal`.
 fn own(config: &Config, files: &CalibrationFiles) -> Result<Calibration, Failure> {
+    of_file(config, files, CalibrationFile::read(&files.pedestal[0]).map_err(configuration)?)
+}
+
+/// The content of a file of `konkordia pedestal`, which need not have been written. `files` names it in messages.
+///
+/// # Errors
+/// It is of another detector, too old, or lacks pedestals or gains.
+pub fn of_file(config: &Config, files: &CalibrationFiles, mut file: CalibrationFile) -> Result<Calibration, Failure> {
     let path = &files.pedestal[0];
-    let mut file = CalibrationFile::read(path).map_err(configuration)?;
     let first = if files.high_gain { GainStage::Hg0 } else { GainStage::G0 };
     check_detector(config, &file, path)?;
     check_age(files, &file, first, path)?;

@@ -11,9 +11,11 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod adapters;
 pub mod alarms;
 pub mod archive_copy;
 mod calibration;
+pub mod control;
 pub mod diagnostics;
 mod excalibur;
 mod facts;
@@ -27,12 +29,14 @@ pub mod plan;
 pub mod processing;
 mod read;
 pub mod recipe;
+mod roce;
 pub mod schema;
 mod schema_analysis;
 mod schema_experiment;
 mod schema_images;
 mod schema_key;
 mod schema_service;
+mod schema_source;
 pub mod service;
 pub mod settings;
 mod setup;
@@ -42,6 +46,7 @@ pub mod stream;
 #[cfg(test)]
 mod tests;
 pub mod transform;
+mod values;
 pub mod xds;
 mod xds_key;
 mod xfel_train;

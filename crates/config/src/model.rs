@@ -9,6 +9,7 @@ use super::image_metadata::{self, ImageMetadataKeys};
 use super::live_analysis::{self, LiveAnalysis};
 use super::processing::{self, PixelOptions};
 use super::read::{self, Document, Table};
+use super::roce;
 pub use super::shared_keys::resolve;
 use super::shared_keys::{check_prefix, layout, missing, overwrite, quarter_turns, required, start_timeout_ns, sync_interval};
 use super::spool::{self, Spool};
@@ -115,6 +116,18 @@ pub struct Config {
 }
 
 impl Config {
+    /// The port of a stream. Frames that are written by RDMA all come to one, and their queue pair tells them apart.
+    pub fn port(&self, stream: usize) -> u16 {
+        if self.geometry.format().remote.is_some() { self.first_port } else { self.first_port + stream as u16 }
+    }
+
+    /// Address and ports of all streams, for people.
+    pub fn listens_at(&self) -> String {
+        let last = self.port(self.geometry.placements().len() - 1);
+        let to = if last == self.first_port { String::new() } else { format!(" to {last}") };
+        format!("{}:{}{to}", self.address, self.first_port)
+    }
+
     /// Checks `text`. `file` names it in messages; relative paths start at its folder.
     ///
     /// # Errors
@@ -179,8 +192,10 @@ impl Reader<'_> {
         let options = processing::read(self.document, self.d, recipe, pixel);
         let detector = detector?;
         let setup = self.setup(&detector);
-        let (modules, geometry, first_port) = (detector.modules, geometry?, source.integer("first_port").unwrap_or(50010) as u16);
-        self.check_ports(first_port, geometry.placements().len());
+        let (modules, geometry, first_port) =
+            (detector.modules, geometry?, source.integer("first_port").unwrap_or(roce::default_port(source)) as u16);
+        let ports = if geometry.format().remote.is_some() { 1 } else { geometry.placements().len() };
+        self.check_ports(first_port, ports);
         let (directory, prefix) = (self.resolve(&names.0?), names.1?);
         let (file, asked, compression) = (self.file, (recipe, pixel), self.compression());
         let spool = spool::read(output, self.d, &|path| resolve(file, path), &directory, Some(compression));
@@ -260,8 +275,8 @@ impl Reader<'_> {
 
     fn setup(&mut self, detector: &Detector) -> SetupRules {
         let mut setup = super::setup::rules(self.document, self.d, detector.format.tiles_per_module);
-        if !detector.format.kind.is_sls() {
-            // Packets of other detectors do not say where they come from.
+        if !detector.format.kind.is_sls() || detector.format.remote.is_some() {
+            // Packets of other detectors and of RDMA do not say where they come from.
             setup.ports = Ports::Unknown;
         }
         setup
@@ -274,16 +289,19 @@ impl Reader<'_> {
         let interfaces = t.integer("interfaces").unwrap_or(1) as u32;
         let double_pixels = t.text("double_pixels").and_then(DoublePixels::from_name);
         if kind == xfel_train::TYPE {
+            roce::refuse(self.document, self.d, kind.as_str());
             let format = xfel_train::read(self.document, self.d)?;
             return Some(Detector { format, modules, double_pixels: DoublePixels::Keep });
         }
         xfel_train::refuse_own(self.document, self.d);
         if kind == excalibur::TYPE {
+            roce::refuse(self.document, self.d, kind.as_str());
             let format = excalibur::read(self.document, self.d)?;
             return Some(Detector { format, modules, double_pixels: DoublePixels::Keep });
         }
         if kind == "eiger" {
             let format = self.eiger()?;
+            let format = roce::carried(self.document, self.d, format)?;
             // The presets place modules as they are mounted, with the gaps between their chips.
             let placed = t.text("geometry").is_some_and(|name| Preset::find(name).is_some());
             let default = if placed { DoublePixels::Gap } else { DoublePixels::Keep };
@@ -299,6 +317,7 @@ impl Reader<'_> {
             self.d.add(t.span("ten_giga"), what, "only an EIGER can send over 1 or 10 Gb Ethernet", "remove the line");
         }
         let format = self.rows(TileFormat::jungfrau(interfaces)?)?;
+        let format = roce::carried(self.document, self.d, format)?;
         Some(Detector { format, modules, double_pixels: double_pixels.unwrap_or_default() })
     }
 

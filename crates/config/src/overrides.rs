@@ -2,6 +2,7 @@
 
 use super::diagnostics::Diagnostics;
 use super::facts::{check_vectors, fact_keys, facts, is_fact};
+use super::schema_key::Kind;
 use super::{read, schema};
 use konkordia_core::experiment::Metadata;
 use konkordia_core::failure::{Exit, Failure};
@@ -65,6 +66,15 @@ pub fn agrees(table: &str, key: &str, value: &toml::Value, facts: &Metadata) -> 
     }
     let alone = toml::Table::from_iter([(table.to_owned(), toml::Table::from_iter([(key.to_owned(), value.clone())]).into())]);
     metadata_of_text(&alone.to_string()).over(facts.clone()) == *facts
+}
+
+/// The lowest and the highest allowed value of a number among the metadata.
+pub fn range(name: &str) -> Option<(f64, f64)> {
+    let (table, _) = fact_keys().find(|(_, key)| *key == name)?;
+    match schema::keys_of(table).find(|key| key.name == name)?.kind {
+        Kind::Number(low, high) => Some((low, high)),
+        _ => None,
+    }
 }
 
 /// True for a metadata key of `[detector]`.
@@ -143,6 +153,13 @@ mod tests {
         ] {
             assert_eq!(agrees("detector", key, &value, &run), is_so, "{key} = {value}");
         }
+    }
+
+    #[test]
+    fn the_range_of_a_number_is_that_of_the_configuration() {
+        assert_eq!(range("energy_kev"), Some((0.5, 300.0)));
+        assert_eq!(range("omega_start_deg"), Some((-3600.0, 3600.0)));
+        assert_eq!((range("sample_name"), range("images_per_file")), (None, None));
     }
 
     #[test]

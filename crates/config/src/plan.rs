@@ -7,6 +7,7 @@ use konkordia_core::backend::{Backend, Receive};
 use konkordia_core::geometry::{Orientation, Placement};
 use konkordia_core::plan::{AnalysisPlan, FirstFrame, Plan, Recipe};
 use konkordia_core::text;
+use konkordia_core::tile::{RemotePages, TileFormat};
 use serde_json::{Value, json};
 
 /// Fewest and most images of the ring.
@@ -67,7 +68,6 @@ fn workers_for(processors: usize, streams: usize) -> usize {
 pub fn describe(config: &Config, plan: &Plan) -> String {
     let (g, format) = (&plan.geometry, plan.geometry.format());
     let streams = plan.streams();
-    let last = usize::from(config.first_port) + streams - 1;
     let mut rows = vec![
         (
             "detector",
@@ -82,7 +82,7 @@ pub fn describe(config: &Config, plan: &Plan) -> String {
             ),
         ),
         ("packets", format!("{} per image, each {} bytes", text::count(plan.packets_per_image()), format.datagram_bytes())),
-        ("ports", format!("{}:{} to {last}", config.address, config.first_port)),
+        ("ports", config.listens_at()),
         (
             "image",
             format!(
@@ -101,6 +101,18 @@ pub fn describe(config: &Config, plan: &Plan) -> String {
         ("threads", format!("{streams} stream(s), {} worker(s)", plan.workers)),
         ("ring", format!("{} images, window {} images", plan.slots, plan.window_images)),
     ];
+    if let Some(pages) = format.remote {
+        let numbers = match streams {
+            1 => format!("queue pair {}", pages.queue_pair),
+            _ => format!("queue pairs {} to {}", pages.queue_pair, pages.queue_pair + streams as u32 - 1),
+        };
+        let RemotePages { key, address, pages, .. } = pages;
+        let size = text::count(format.page_bytes());
+        rows.push((
+            "to be written",
+            format!("{numbers}, key {key}, from address {address:#x} on: {pages} pages of {size} bytes"),
+        ));
+    }
     rows.extend(config.spool.as_ref().map(|spool| ("spool", spool.to_text())));
     rows.extend(plan.affinity.to_text().map(|text| ("placement", text)));
     let memory = plan.memory();
@@ -153,16 +165,26 @@ fn placement(plan: &Plan) -> Value {
     })
 }
 
+/// What a detector that writes by RDMA has to know; null for others. Each stream has the next queue pair.
+pub fn remote(format: &TileFormat) -> Value {
+    format.remote.map_or(Value::Null, |pages| {
+        json!({
+            "queue_pair": pages.queue_pair, "key": pages.key, "address": pages.address, "pages": pages.pages,
+            "page_bytes": format.page_bytes(), "path_mtu": format.payload_bytes,
+        })
+    })
+}
+
 /// The plan as JSON.
 pub fn to_json(config: &Config, plan: &Plan) -> Value {
     let (g, format) = (&plan.geometry, plan.geometry.format());
     let memory: serde_json::Map<String, Value> = plan.memory().iter().map(|m| (m.what.to_string(), json!(m.bytes))).collect();
     json!({
         "detector": format.kind.name(), "modules": config.modules, "streams": plan.streams(), "bits": format.bits,
-        "packets_per_image": plan.packets_per_image(), "address": config.address.to_string(), "first_port": config.first_port,
+        "packets_per_image": plan.packets_per_image(), "address": config.address.to_string(), "first_port": config.first_port, "memory": remote(format),
         "image_rows": g.rows(), "image_columns": g.columns(), "double_pixels": g.double_pixels().name(), "dtype": plan.pixel.name(), "unit": unit(config),
         "compression": plan.compression.name(), "compression_level": plan.compression.level(),
-        "images": plan.images(), "slots": plan.slots, "window_images": plan.window_images, "workers": plan.workers,
+        "images": plan.images(), "frames_per_image": config.options.processing.selection.sum_frames, "images_per_file": config.images_per_file, "slots": plan.slots, "window_images": plan.window_images, "workers": plan.workers,
         "placement": placement(plan),
         "master": config.directory.join(format!("{}_master.h5", config.prefix)),
         "calibration": config.calibration.as_ref().map(CalibrationFiles::to_json),

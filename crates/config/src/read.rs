@@ -4,6 +4,7 @@ use super::diagnostics::Diagnostics;
 use super::schema::{self, Key, Kind};
 use konkordia_core::affinity;
 use konkordia_core::failure::{Exit, Failure};
+use serde_json::{Map, Value as Json};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
@@ -132,6 +133,10 @@ pub struct Document {
     arrays: BTreeMap<&'static str, Vec<Table>>,
     /// `[detectors.NAME]` in order, with their names.
     pub detectors: Vec<(String, Table)>,
+    /// `[adapters.NAME]`, likewise.
+    pub adapters: Vec<(String, Table)>,
+    /// `[control.settings]` with its place. Only a driver knows its keys.
+    pub driver_settings: Option<(Map<String, Json>, Range<usize>)>,
 }
 
 impl Document {
@@ -168,8 +173,14 @@ pub fn read(text: &str, d: &mut Diagnostics) -> Document {
             read_array(array, value.get_ref(), value.span(), d, &mut document);
             continue;
         }
-        if let ("detectors", DeValue::Table(entries)) = (name.get_ref().as_ref(), value.get_ref()) {
-            read_detectors(entries, d, &mut document);
+        let named = schema::NAMED.iter().find(|(table, _)| *table == name.get_ref().as_ref());
+        if let (Some((table, of)), DeValue::Table(entries)) = (named, value.get_ref()) {
+            let read = read_named(table, of, entries, d, &mut document);
+            if *table == "adapters" {
+                document.adapters = read
+            } else {
+                document.detectors = read
+            }
             continue;
         }
         let table = schema::TABLES.iter().find(|t| t.0 == name.get_ref().as_ref() && !t.0.contains('.'));
@@ -211,6 +222,14 @@ fn read_table(table: &'static str, entries: &DeTable<'_>, d: &mut Diagnostics, d
         let text: &str = name.get_ref().as_ref();
         if let Some((array, ..)) = schema::ARRAYS.iter().find(|(_, home, key)| (*home, *key) == (table, text)) {
             read_array(array, value.get_ref(), value.span(), d, document);
+            continue;
+        }
+        if (table, text) == ("control", "settings") {
+            match json(value.get_ref()) {
+                Ok(Json::Object(settings)) => document.driver_settings = Some((settings, name.span())),
+                Ok(_) => d.add(Some(value.span()), "control.settings is a table", "", "write [control.settings]"),
+                Err((what, fix)) => d.add(Some(value.span()), format!("control.settings: {what}"), "", fix),
+            }
             continue;
         }
         let Some(key) = schema::find(table, text) else {
@@ -271,18 +290,27 @@ fn how_often(array: &str) -> &'static str {
     }
 }
 
-/// Reads `[detectors.NAME]`.
-fn read_detectors(entries: &DeTable<'_>, d: &mut Diagnostics, document: &mut Document) {
+/// Reads `[detectors.NAME]` and `[adapters.NAME]`: a table with a table for each name. `of` is what has the name.
+fn read_named(
+    table: &'static str,
+    of: &str,
+    entries: &DeTable<'_>,
+    d: &mut Diagnostics,
+    document: &mut Document,
+) -> Vec<(String, Table)> {
+    let mut all = Vec::new();
     for (name, value) in entries.iter() {
         let DeValue::Table(keys) = value.get_ref() else {
-            let what = format!("'{}' stands in [detectors], which has one table per detector", name.get_ref());
-            d.add(Some(name.span()), what, "", "write [detectors.NAME] and under it config = \"FILE.toml\"");
+            let what = format!("'{}' stands in [{table}], which has one table per {of}", name.get_ref());
+            let keys: Vec<String> = schema::keys_of(table).map(|key| format!("{} = ...", key.name)).collect();
+            d.add(Some(name.span()), what, "", format!("write [{table}.NAME] and under it {}", keys.join(" or ")));
             continue;
         };
-        let mut read = read_table("detectors", keys, d, document);
+        let mut read = read_table(table, keys, d, document);
         read.span = Some(name.span());
-        document.detectors.push((name.get_ref().to_string(), read));
+        all.push((name.get_ref().to_string(), read));
     }
+    all
 }
 
 /// Unit suffixes that keys have, or that people try instead.
@@ -327,6 +355,30 @@ pub fn nearest<'a>(name: &str, candidates: &[&'a str]) -> Option<&'a str> {
     let best = candidates.iter().max_by(|a, b| score(a).total_cmp(&score(b)))?;
     let close = strsim::damerau_levenshtein(&name, best) <= 1 + best.len() / 4;
     (score(&best) > 0.78 && close).then_some(best)
+}
+
+/// A value of any kind as JSON. Dates become texts.
+fn json(value: &DeValue<'_>) -> Result<Json, Refusal> {
+    Ok(match value {
+        DeValue::String(text) => Json::String(text.to_string()),
+        DeValue::Integer(_) => integer(value)
+            .map(Json::from)
+            .ok_or_else(|| ("a number is too large".to_string(), "give a smaller one".to_string()))?,
+        DeValue::Float(_) => number(value)
+            .and_then(serde_json::Number::from_f64)
+            .map(Json::Number)
+            .ok_or_else(|| ("inf and nan are no settings".to_string(), "give a number".to_string()))?,
+        DeValue::Boolean(flag) => Json::Bool(*flag),
+        DeValue::Datetime(date) => Json::String(date.to_string()),
+        DeValue::Array(list) => Json::Array(list.iter().map(|one| json(one.get_ref())).collect::<Result<_, _>>()?),
+        DeValue::Table(entries) => {
+            let mut object = Map::new();
+            for (name, value) in entries.iter() {
+                object.insert(name.get_ref().to_string(), json(value.get_ref())?);
+            }
+            Json::Object(object)
+        }
+    })
 }
 
 fn type_words(value: &DeValue<'_>) -> &'static str {

@@ -3,12 +3,12 @@
 
 pub use super::schema_key::{Key, Kind};
 use super::schema_key::{key, quantity};
-use super::{schema_analysis, schema_experiment, schema_images, schema_service};
-use konkordia_core::backend::Receive;
+pub use super::schema_service::NAMED;
+use super::{schema_analysis, schema_experiment, schema_images, schema_service, schema_source};
 use konkordia_core::plan::Compression;
 
-/// The tables in the order of the documentation. Those of [`ARRAYS`] may stand several times, `detectors` holds one
-/// table per name.
+/// The tables in the order of the documentation. Those of [`ARRAYS`] may stand several times, those of [`NAMED`] hold
+/// one table per name.
 pub const TABLES: &[(&str, &str)] = &[
     ("detector", "the detector, and the layout of its tiles in the image"),
     ("detector.tile", "explicit place of one stream's tile, once per stream in stream order: `[[detector.tile]]`"),
@@ -32,11 +32,19 @@ pub const TABLES: &[(&str, &str)] = &[
     ("indexing", "the spots of images are handed to a program that indexes them, while they are measured"),
     ("stream", "`konkordia serve`: a consumer that gets the images as messages, once per consumer: `[[stream]]`"),
     ("alarms", "`konkordia serve`: what is watched while a run goes on; an alarm is off without its key"),
-    ("control", "`konkordia serve`: programs that drive the detector itself"),
+    ("control", "`konkordia serve`: what drives the detector itself: a driver, or programs for single commands"),
+    (
+        "control.settings",
+        "settings of the driver in its own words, which nobody else reads; those of `slsdet` and `simplon` are in docs/control.md",
+    ),
     ("service", "`konkordia serve`: the service"),
     (
         "detectors",
         "`konkordia serve` with several detectors: `[detectors.NAME]`, once per detector; each detector has a configuration file of its own",
+    ),
+    (
+        "adapters",
+        "`konkordia serve`: what gives other systems access in their own form: `[adapters.NAME]`, once per adapter. `simplon` and `jfjoch` are servers that are part of the program; every other name is that of a program, which is started and ended with the service",
     ),
     ("spots", "recipe of `konkordia analyse`: Bragg spots"),
     ("hits", "recipe of `konkordia analyse`: which images are hits"),
@@ -278,36 +286,6 @@ const KEYS: &[Key] = &[
         Kind::Integer(0, 65535),
         "not checked",
         "module id that the packets of this stream have in their headers",
-    ),
-    key("source", "kind", Kind::Choice(&["udp"]), "udp", "how packets arrive"),
-    key("source", "address", Kind::Text, "0.0.0.0", "address of this machine that the detector sends to; 0.0.0.0 = any"),
-    key(
-        "source",
-        "first_port",
-        Kind::Integer(1, 65535),
-        "50010",
-        "port of the first stream; consecutive streams use consecutive ports",
-    ),
-    key(
-        "source",
-        "receive_buffer_mib",
-        Kind::Integer(1, 4096),
-        "256",
-        "receive buffer to ask of the kernel for each stream, in MiB; it grants at most net.core.rmem_max",
-    ),
-    key(
-        "source",
-        "receive",
-        Kind::Choice(&Receive::NAMES),
-        "auto",
-        "through what packets are received: \"socket\" = UDP sockets; \"packet\" = rings of AF_PACKET, \"xdp\" = AF_XDP, which need rights and the `address` of a network card; see Receive backends below",
-    ),
-    key(
-        "source",
-        "senders",
-        Kind::Texts,
-        "learned",
-        "senders whose packets are taken. learned = in each run, each stream takes only the packets of its first sender (address and port), until that has been silent for long (docs/troubleshooting.md, Somebody else sends to the ports); any = all senders; or a list of addresses with or without a port, for example [\"10.1.1.10\", \"10.1.1.11:32410\"]",
     ),
     key(
         "calibration",
@@ -685,7 +663,12 @@ const KEYS: &[Key] = &[
 
 /// All keys, those of each table in the order of the documentation.
 pub fn all() -> impl Iterator<Item = &'static Key> {
-    KEYS.iter().chain(schema_images::KEYS).chain(schema_experiment::KEYS).chain(schema_service::KEYS).chain(schema_analysis::KEYS)
+    KEYS.iter()
+        .chain(schema_source::KEYS)
+        .chain(schema_images::KEYS)
+        .chain(schema_experiment::KEYS)
+        .chain(schema_service::KEYS)
+        .chain(schema_analysis::KEYS)
 }
 
 /// Keys of one table.
@@ -745,8 +728,10 @@ pub fn json_schema() -> serde_json::Value {
             home => tables[home]["properties"].as_object_mut().and_then(|keys| keys.insert((*key).to_string(), list)),
         };
     }
-    let detectors = json!({ "type": "object", "additionalProperties": table("detectors") });
-    tables.insert("detectors".into(), detectors);
+    for (named, _) in NAMED {
+        tables.insert((*named).into(), json!({ "type": "object", "additionalProperties": table(named) }));
+    }
+    tables["control"]["properties"]["settings"] = json!({ "type": "object" });
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Konkordia configuration",
@@ -762,14 +747,14 @@ pub fn markdown() -> String {
     let mut out = String::new();
     for (table, doc) in TABLES {
         let brackets = match *table {
-            "detectors" => "[detectors.NAME]".into(),
+            table if NAMED.iter().any(|named| named.0 == table) => format!("[{table}.NAME]"),
             table if ARRAYS.iter().any(|array| array.0 == table) => format!("[[{table}]]"),
             table => format!("[{table}]"),
         };
-        out.push_str(&format!(
-            "### `{brackets}`\n\n{}.\n\n| key | value | default | meaning |\n|---|---|---|---|\n",
-            capital(doc)
-        ));
+        out.push_str(&format!("### `{brackets}`\n\n{}.\n", capital(doc)));
+        if keys_of(table).next().is_some() {
+            out.push_str("\n| key | value | default | meaning |\n|---|---|---|---|\n");
+        }
         for k in keys_of(table) {
             out.push_str(&format!("| `{}` | {} | {} | {} |\n", k.name, k.kind.words(), k.default, k.doc));
         }

@@ -1,9 +1,13 @@
 //! The keys of streams and of the service; those of a run are in [`super::schema`].
 
 use super::schema_key::{Key, Kind, key, quantity};
+use super::settings::AdapterRole;
 use konkordia_core::protocol::Protocol;
 
 const RATIO: Kind = Kind::Number(0.0, 1.0);
+
+/// Tables that hold a table for each name, and what has the name.
+pub const NAMED: &[(&str, &str)] = &[("detectors", "detector"), ("adapters", "adapter")];
 
 /// The keys, in the order of the documentation.
 pub const KEYS: &[Key] = &[
@@ -279,10 +283,31 @@ pub const KEYS: &[Key] = &[
     key("stream", "required", Kind::Flag, "false", "true: arm is refused while this consumer is not connected"),
     key(
         "control",
+        "driver",
+        Kind::Texts,
+        "nothing",
+        "what drives the detector (docs/control.md): `slsdet` (JUNGFRAU, EIGER), `simplon` (DECTRIS), or a program of your own and its arguments; it is called at arm, start, trigger, for pedestals, and at the end of each run",
+    ),
+    key(
+        "control",
+        "python",
+        Kind::Text,
+        "python3",
+        "the Python that runs the drivers `slsdet` and `simplon`; the package konkordia is installed in it",
+    ),
+    key(
+        "control",
+        "mismatch",
+        Kind::Choice(&["warn", "refuse"]),
+        "warn",
+        "streams with a driver: what follows if the sender announces something else than the driver has asked for (images, times, energy, size): a warning, or the run ends at once",
+    ),
+    key(
+        "control",
         "on_arm",
         Kind::Texts,
         "nothing",
-        "program and arguments, run when everything else is ready; if it fails, arm fails",
+        "program and arguments, run when everything else is ready, before the driver; if it fails, arm fails",
     ),
     key("control", "on_start", Kind::Texts, "nothing", "the same for `start`"),
     key("control", "on_trigger", Kind::Texts, "trigger is refused", "the same for `trigger`"),
@@ -306,7 +331,7 @@ pub const KEYS: &[Key] = &[
         (0.1, 600.0),
         &[("milliseconds", 1e-3)],
         "10",
-        "a program that takes longer is killed and counts as failed",
+        "a program or driver that takes longer is killed and counts as failed",
     ),
     quantity("alarms", "window_s", (1.0, 600.0), &[("milliseconds", 1e-3)], "10", "shares are those of the last so many seconds"),
     key("alarms", "loss_ratio", RATIO, "off", "alarm when a larger share of the images is lost or partial"),
@@ -454,4 +479,26 @@ pub const KEYS: &[Key] = &[
     key("service", "compat_detector", Kind::Text, "the only one", "detector that it shows"),
     key("service", "compat_pickle", Kind::Flag, "false", "serve /last_frame, which is a Python pickle"),
     key("detectors", "config", Kind::Path, "required", "configuration of this detector"),
+    key(
+        "adapters",
+        "listen",
+        Kind::Text,
+        "required for simplon and jfjoch",
+        "servers: address and port; port 0 = any that is free",
+    ),
+    key(
+        "adapters",
+        "program",
+        Kind::Texts,
+        "required for programs",
+        "programs: the program and its arguments; started without a shell, with KONKORDIA_URL, KONKORDIA_DETECTOR and, if the service has tokens, KONKORDIA_TOKEN in its environment",
+    ),
+    key("adapters", "detector", Kind::Text, "the only one", "detector that it shows"),
+    key(
+        "adapters",
+        "role",
+        Kind::Choice(&AdapterRole::NAMES),
+        "operate",
+        "what it may do: with view, commands that arm or end something are refused. For simplon and jfjoch it holds for everybody who reaches the port without a token, as those clients send none",
+    ),
 ];

@@ -30,7 +30,7 @@ fn the_json_schema_names_every_key() {
         let table = match ARRAYS.iter().find(|array| array.0 == k.table) {
             Some((_, "", key)) => &schema["properties"][key]["items"],
             Some((_, home, key)) => &schema["properties"][home]["properties"][key]["items"],
-            None if k.table == "detectors" => &schema["properties"]["detectors"]["additionalProperties"],
+            None if NAMED.iter().any(|named| named.0 == k.table) => &schema["properties"][k.table]["additionalProperties"],
             None => &schema["properties"][k.table],
         };
         assert!(table["properties"][k.name].is_object(), "{}.{}", k.table, k.name);

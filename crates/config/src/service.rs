@@ -1,13 +1,17 @@
 //! The configuration of `konkordia serve`: the service and its detectors, from one file or from one file per detector.
 
+use super::adapters;
 use super::alarms::{self, AlarmSettings};
+use super::control::{self, HookSettings};
 use super::diagnostics::Diagnostics;
 use super::model::Config;
-use super::read::{self, Document, Table};
+use super::read::{self, Document};
 use super::shared_keys::resolve;
 use super::spool::Spool;
 use super::stream::{self, StreamConfig};
+use super::values::{address, check_name};
 use crate::settings::{CompatSettings, HttpSettings, ServiceSettings, TlsFiles};
+use konkordia_core::experiment::Metadata;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::ports::ServiceLevel;
 use konkordia_core::protocol::Protocol;
@@ -65,6 +69,14 @@ impl DetectorConfig {
         }
     }
 
+    /// What is known of its next run without the parameters of an arm.
+    pub fn metadata(&self) -> &Metadata {
+        match &self.kind {
+            DetectorKindConfig::Udp(config) => &config.metadata,
+            DetectorKindConfig::Stream(config) => &config.metadata,
+        }
+    }
+
     /// Its recipe, if its images are analysed.
     pub fn recipe(&self) -> Option<&Path> {
         let analysis = match &self.kind {
@@ -87,23 +99,6 @@ impl DetectorConfig {
             DetectorKindConfig::Stream(config) => config.spool.as_ref(),
         }
     }
-}
-
-/// Programs with their arguments; empty = none.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct HookSettings {
-    /// Last step of arm.
-    pub on_arm: Vec<String>,
-    /// At start.
-    pub on_start: Vec<String>,
-    /// At trigger.
-    pub on_trigger: Vec<String>,
-    /// After stop and cancel.
-    pub on_stop: Vec<String>,
-    /// Before the dark frames of each gain stage, and once more at the end of them.
-    pub on_stage: Vec<String>,
-    /// Time limit of each program.
-    pub timeout: Duration,
 }
 
 /// One `[[stream]]`.
@@ -181,7 +176,7 @@ fn check_together(detectors: &[DetectorConfig]) -> Result<(), (String, String)> 
     let ports = |d: &DetectorConfig| match &d.kind {
         DetectorKindConfig::Udp(c) => {
             let first = usize::from(c.first_port);
-            first..first + c.geometry.placements().len()
+            first..usize::from(c.port(c.geometry.placements().len() - 1)) + 1
         }
         DetectorKindConfig::Stream(_) => 0..0,
     };
@@ -217,7 +212,7 @@ impl DetectorConfig {
             .iter()
             .map(|c| {
                 serde_json::json!({
-                    "name": c.name, "address": c.address, "service": c.service.name(), "required": c.required,
+                    "name": c.name, "protocol": c.protocol.name(), "address": c.address, "service": c.service.name(), "required": c.required,
                     "queue_images": c.queue_images, "queue_bytes": c.queue_bytes,
                 })
             })
@@ -261,7 +256,7 @@ pub fn parse(text: &str, file: &Path) -> Result<Partial, Diagnostics> {
     }
     let mut others = Vec::new();
     for (name, table) in &document.detectors {
-        check_name(name, table.span.clone(), &mut d);
+        check_name("detector", name, table.span.clone(), &mut d);
         match table.text("config") {
             Some(path) => others.push((name.clone(), resolve(file, path))),
             None => d.add(table.span.clone(), format!("[detectors.{name}] has no 'config'"), "", "add config = \"FILE.toml\""),
@@ -270,27 +265,23 @@ pub fn parse(text: &str, file: &Path) -> Result<Partial, Diagnostics> {
     d.finish(Some(Partial { settings, own: None, others }))
 }
 
-/// Detector names are part of HTTP addresses, so only plain characters are allowed.
-fn check_name(name: &str, span: Option<std::ops::Range<usize>>, d: &mut Diagnostics) {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
-        let fix = "use letters, digits, '-', '_' and '.', at most 64";
-        d.add(span, format!("\"{name}\" is not a valid detector name"), "it is part of the addresses of the HTTP interface", fix);
-    }
-}
-
 fn detector(document: &Document, d: &mut Diagnostics, file: &Path, text: &str) -> Option<DetectorConfig> {
     let service = document.table("service");
     let name = service.text("name").unwrap_or("detector").to_string();
-    check_name(&name, service.span("name"), d);
+    check_name("detector", &name, service.span("name"), d);
     let output = document.table("output");
     let alarms = alarms::read(document);
-    let (hooks, consumers) = (hooks(document.table("control")), consumers(document, d));
+    let (hooks, consumers) = (control::read(document, d), consumers(document, d));
     let kind = if document.table("detector").text("type") == Some("stream") {
         DetectorKindConfig::Stream(Box::new(stream::read(document, d, file, text)?))
     } else {
         DetectorKindConfig::Udp(Box::new(Config::read(document, d, file, text)?))
     };
+    let (packets, messages) = match &kind {
+        DetectorKindConfig::Udp(config) => (Some(config.geometry.format().kind), None),
+        DetectorKindConfig::Stream(config) => (None, Some(config.protocol)),
+    };
+    control::check(&hooks, packets, messages, document.table("control"), d);
     if let Some(settings) = &alarms {
         let (run, analysis) = match &kind {
             DetectorKindConfig::Udp(config) => (Some(config.as_ref()), &config.analysis),
@@ -309,17 +300,6 @@ fn detector(document: &Document, d: &mut Diagnostics, file: &Path, text: &str) -
         create_folders: output.flag("create_folders").unwrap_or(false),
         shapes_file: document.table("detector").text("shapes_file").map(|path| resolve(file, path)),
     })
-}
-
-fn hooks(t: &Table) -> HookSettings {
-    HookSettings {
-        on_arm: t.texts("on_arm"),
-        on_start: t.texts("on_start"),
-        on_trigger: t.texts("on_trigger"),
-        on_stop: t.texts("on_stop"),
-        on_stage: t.texts("on_stage"),
-        timeout: Duration::from_secs_f64(t.number("timeout_s").unwrap_or(10.0)),
-    }
 }
 
 fn consumers(document: &Document, d: &mut Diagnostics) -> Vec<ConsumerSettings> {
@@ -351,19 +331,10 @@ fn consumers(document: &Document, d: &mut Diagnostics) -> Vec<ConsumerSettings> 
     list
 }
 
-fn address(t: &Table, d: &mut Diagnostics, key: &str, otherwise: SocketAddr) -> SocketAddr {
-    let Some(text) = t.text(key) else { return otherwise };
-    text.parse().unwrap_or_else(|_| {
-        let fix = "give an IP address and a port, for example \"127.0.0.1:8090\" or \"0.0.0.0:8090\" for any interface";
-        d.add(t.span(key), format!("service.{key}: \"{text}\" is not an address with a port"), "", fix);
-        otherwise
-    })
-}
-
 fn settings(document: &Document, d: &mut Diagnostics, file: &Path) -> ServiceSettings {
     let (t, defaults) = (document.table("service"), ServiceSettings::default());
     let path = |key: &str| t.text(key).map(|path| resolve(file, path));
-    let listen = address(t, d, "listen", defaults.http.listen);
+    let listen = address("service", t, d, "listen", defaults.http.listen);
     let tls = match (path("tls_certificate"), path("tls_key")) {
         (Some(certificate), Some(key)) => Some(TlsFiles { certificate, key }),
         (None, None) => None,
@@ -373,7 +344,7 @@ fn settings(document: &Document, d: &mut Diagnostics, file: &Path) -> ServiceSet
             None
         }
     };
-    let compat_listen = address(t, d, "compat_listen", SocketAddr::from(([127, 0, 0, 1], 5000)));
+    let compat_listen = address("service", t, d, "compat_listen", SocketAddr::from(([127, 0, 0, 1], 5000)));
     let compat = (t.text("compat") == Some("streaming-receiver")).then(|| CompatSettings {
         listen: compat_listen,
         detector: t.text("compat_detector").map(str::to_string),
@@ -399,6 +370,7 @@ fn settings(document: &Document, d: &mut Diagnostics, file: &Path) -> ServiceSet
         armed_timeout: t.number("armed_timeout_s").filter(|s| *s > 0.0).map(Duration::from_secs_f64),
         ring_images: whole("ring_images", 16),
         ring_bytes: (whole("ring_mib", 256) as u64) << 20,
+        adapters: adapters::read(document, d),
     }
 }
 

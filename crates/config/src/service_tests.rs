@@ -1,6 +1,7 @@
 //! What people see when the configuration of a service is wrong, and what a right one means.
 
 use super::*;
+use crate::settings::{AdapterRole, AdapterSettings};
 use crate::stream::{Socket, StreamSource};
 use konkordia_core::protocol::Protocol;
 use konkordia_core::series::Accept;
@@ -121,6 +122,29 @@ fn mistakes_of_the_service_are_explained() {
 }
 
 #[test]
+fn adapters_are_servers_or_programs() {
+    let of = |text: &str| read(&format!("{PACKETS}{text}")).unwrap().settings.adapters;
+    assert_eq!(of(""), AdapterSettings::default());
+    let all = of(
+        "[adapters.simplon]\nlisten = \"0.0.0.0:80\"\nrole = \"view\"\n[adapters.epics]\nprogram = [\"python3\", \"-m\", \"x\"]\ndetector = \"a\"\n",
+    );
+    let server = all.simplon.unwrap();
+    assert_eq!((server.listen.port(), server.detector, server.role), (80, None, AdapterRole::View));
+    assert_eq!((all.jfjoch, all.programs.len(), all.programs[0].program.len()), (None, 1, 3));
+    assert_eq!((all.programs[0].detector.as_deref(), all.programs[0].role), (Some("a"), AdapterRole::Operate));
+    let wrong = |text: &str, part: &str| refused(&format!("{PACKETS}{text}"), part);
+    wrong("[adapters.jfjoch]\n", "[adapters.jfjoch] has no 'listen'");
+    wrong("[adapters.jfjoch]\nlisten = \"5232\"\n", "adapters.jfjoch.listen: \"5232\" is not an address with a port");
+    wrong("[adapters.jfjoch]\nlisten = \"[::1]:1\"\nprogram = \"x\"\n", "'jfjoch' is a server that is part of konkordia");
+    wrong("[adapters.epics]\n", "[adapters.epics] has no 'program'");
+    wrong("[adapters.epics]\nprogram = []\n", "[adapters.epics] has no 'program'");
+    wrong("[adapters.epics]\nprogram = \"x\"\nlisten = \"[::1]:1\"\n", "'epics' is a program");
+    wrong("[adapters.epics]\nprogram = \"x\"\nrole = \"configure\"\n", "adapters.role");
+    wrong("[adapters.\"a b\"]\nprogram = \"x\"\n", "\"a b\" is not a valid adapter name");
+    wrong("[adapters]\nlisten = \"x\"\n", "write [adapters.NAME]");
+}
+
+#[test]
 fn several_detectors_come_from_files_of_their_own() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
@@ -137,4 +161,42 @@ fn several_detectors_come_from_files_of_their_own() {
     write("all.toml", "[detectors.one]\nconfig = \"a.toml\"\n[detectors.two]\nconfig = \"a.toml\"\n");
     let error = load(&folder.path().join("all.toml")).unwrap_err();
     assert!(error.what.contains("both listen on UDP port 50010"), "{error}");
+}
+
+#[test]
+fn drivers_of_detectors_are_read_and_checked() {
+    let driven = |detector: &str, control: &str| {
+        load_text(
+            &format!("{detector}\n[output]\ndirectory = \"out\"\nprefix = \"a\"\n[control]\n{control}"),
+            Path::new("run.toml"),
+        )
+    };
+    let eiger = "[detector]\ntype = \"eiger\"";
+    let stream = "[detector]\ntype = \"stream\"\n[source]\nprotocol = \"stream2\"\nupstreams = [\"tcp://127.0.0.1:9\"]";
+    let settings =
+        "[control.settings]\nhosts = [\"a:1952\", \"b\"]\nhv_v = 200\ndelay_s = 0.5\n[control.settings.more]\nx = true\n";
+    let driver = |detector: &str, control: &str| {
+        let mut service = driven(detector, control).unwrap();
+        service.detectors.pop().unwrap().hooks.driver.unwrap()
+    };
+    let own = driver(eiger, &format!("driver = \"slsdet\"\npython = \"/opt/bin/python\"\n{settings}"));
+    assert_eq!(own.program, ["/opt/bin/python", "-m", "konkordia.control.slsdet"]);
+    let wanted = serde_json::json!({ "hosts": ["a:1952", "b"], "hv_v": 200, "delay_s": 0.5, "more": { "x": true } });
+    assert_eq!(serde_json::Value::Object(own.settings), wanted);
+    assert_eq!(driver(eiger, "driver = [\"drive\", \"fast\"]").program, ["drive", "fast"]);
+    let refusing = driver(stream, "driver = \"simplon\"\nmismatch = \"refuse\"");
+    assert!(refusing.refuses_mismatch && refusing.program[0] == "python3", "{refusing:?}");
+    for (detector, control, why) in [
+        (stream, "driver = \"slsdet\"", "\"slsdet\" cannot drive this detector"),
+        (eiger, "driver = \"simplon\"", "\"simplon\" cannot drive this detector"),
+        (eiger, "driver = \"slsdet\"\nmismatch = \"warn\"", "control.mismatch is for streams"),
+        (eiger, "driver = \"/opt/drive\"\npython = \"python3\"", "control.python with the driver"),
+        (eiger, "driver = []", "control.driver names no program"),
+        (eiger, settings, "[control.settings] without a driver"),
+        (eiger, "driver = \"x\"\nsettings = 3", "control.settings is a table"),
+        (eiger, "driver = \"x\"\n[control.settings]\na = nan", "inf and nan are no settings"),
+    ] {
+        let refused = driven(detector, control).unwrap_err();
+        assert!(refused.why.contains(why), "{refused:?}");
+    }
 }

@@ -19,6 +19,8 @@ pub struct ServiceSettings {
     pub ring_images: usize,
     /// Bytes of the images in the preview buffer of each detector.
     pub ring_bytes: u64,
+    /// What gives other systems access in their own form.
+    pub adapters: AdapterSettings,
 }
 
 impl Default for ServiceSettings {
@@ -30,6 +32,7 @@ impl Default for ServiceSettings {
             armed_timeout: None,
             ring_images: 16,
             ring_bytes: 256 << 20,
+            adapters: AdapterSettings::default(),
         }
     }
 }
@@ -94,4 +97,64 @@ pub struct CompatSettings {
     pub detector: Option<String>,
     /// Serve `/last_frame`, whose answer is a Python pickle.
     pub pickle: bool,
+}
+
+/// Names of the servers that are part of this program; every other name is that of a program.
+pub const SERVERS: [&str; 2] = ["simplon", "jfjoch"];
+
+/// All adapters of a service.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AdapterSettings {
+    /// Clients of DECTRIS' SIMPLON interface.
+    pub simplon: Option<AdapterServer>,
+    /// Clients of the Jungfraujoch broker.
+    pub jfjoch: Option<AdapterServer>,
+    /// Programs, in the order of their names.
+    pub programs: Vec<AdapterProgram>,
+}
+
+/// A server on an address of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdapterServer {
+    /// Where it listens; port 0 = any that is free.
+    pub listen: SocketAddr,
+    /// Detector that it shows; `None` = the only one.
+    pub detector: Option<String>,
+    /// What its clients may do, because they send no tokens.
+    pub role: AdapterRole,
+}
+
+/// A program that is started with the service, restarted when it ends, and ended with the service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdapterProgram {
+    /// Its name, for events and the log.
+    pub name: String,
+    /// The program and its arguments; started without a shell.
+    pub program: Vec<String>,
+    /// Detector that it is told; `None` = the only one, or none if there are several.
+    pub detector: Option<String>,
+    /// What its token may do.
+    pub role: AdapterRole,
+}
+
+/// What an adapter may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AdapterRole {
+    /// Look at everything.
+    View,
+    /// Also arm, start, trigger, stop, cancel.
+    Operate,
+}
+
+impl AdapterRole {
+    /// The names in configurations.
+    pub const NAMES: [&str; 2] = ["view", "operate"];
+
+    /// As it is written in configurations.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::View => Self::NAMES[0],
+            Self::Operate => Self::NAMES[1],
+        }
+    }
 }

@@ -161,7 +161,19 @@ const KEYS: &[(&str, &[&str])] = &[
     ("run", &["images", "start_timeout_s", "stall_timeout_s"]),
 ];
 /// Keys of `[source]` for UDP.
-const UDP_SOURCE: [&str; 6] = ["kind", "address", "first_port", "receive_buffer_mib", "receive", "senders"];
+const UDP_SOURCE: [&str; 11] = [
+    "kind",
+    "address",
+    "first_port",
+    "receive_buffer_mib",
+    "receive",
+    "senders",
+    "queue_pair",
+    "memory_key",
+    "memory_address",
+    "pages",
+    "path_mtu",
+];
 const FOLDER_SOURCE: [&str; 5] = ["folder", "suffixes", "remove", "settle_ms", "poll_ms"];
 const MESSAGE_SOURCE: [&str; 7] = ["upstreams", "bind", "socket", "join", "positions", "image_rows", "image_columns"];
 
@@ -433,8 +445,9 @@ pub fn to_json(config: &StreamConfig) -> serde_json::Value {
     serde_json::json!({
         "detector": "stream", "protocol": config.protocol.name(), "upstreams": from,
         "accept": if config.accept == Accept::Always { "always" } else { "armed" },
-        "modules": config.modules.as_ref().map(|m| m.placements.len()), "images": config.images,
+        "modules": config.modules.as_ref().map(|m| m.placements.len()), "images": config.images, "images_per_file": config.images_per_file,
+        "frames_per_image": config.transform.sum_frames.unwrap_or(1),
         "window_images": config.window_images, "queue_bytes": config.budget_bytes, "transform": config.transform.describe(),
-        "master": file_of(config), "pieces": config.pieces, "dset_name": config.append_dataset,
+        "images_per_file": config.images_per_file, "master": file_of(config), "pieces": config.pieces, "dset_name": config.append_dataset,
     })
 }

@@ -41,8 +41,18 @@ fn the_example_is_valid() {
     let config = parse(super::EXAMPLE).unwrap();
     assert_eq!((config.images, config.modules), (Some(1000), 1));
     // Every key of a UDP run is in the example, as a value or as a comment; the exceptions are listed here.
-    let other_tables =
-        ["source.module", "transform", "stream", "control", "alarms", "service", "detectors", "goniometer", "experiment"];
+    let other_tables = [
+        "source.module",
+        "transform",
+        "stream",
+        "control",
+        "alarms",
+        "service",
+        "adapters",
+        "detectors",
+        "goniometer",
+        "experiment",
+    ];
     let shown = |k: &&super::schema::Key| {
         let of_streams = k.table == "source"
             && !["kind", "address", "first_port", "receive_buffer_mib", "receive", "senders"].contains(&k.name);

@@ -63,6 +63,11 @@ impl Failure {
         Self { exit, what: what.into(), why: why.into(), fix: fix.into(), excerpts: String::new() }
     }
 
+    /// What happened and why, in one text; what to do is not in it.
+    pub fn detail(&self) -> String {
+        if self.why.is_empty() { self.what.clone() } else { format!("{}: {}", self.what, self.why) }
+    }
+
     /// The error as JSON, for programs.
     pub fn to_json(&self) -> Value {
         json!({ "event": "error", "error": { "what": self.what, "why": self.why, "fix": self.fix, "exit_code": self.exit as u8 } })
@@ -129,6 +134,8 @@ mod tests {
     fn errors_have_three_parts() {
         let failure = Failure::new(Exit::Io, "cannot open a.f32", "no such file\nand more", "check the path");
         assert_eq!(failure.to_string(), "error: cannot open a.f32\n  why: no such file\n       and more\n  fix: check the path");
+        assert_eq!(failure.detail(), "cannot open a.f32: no such file\nand more");
+        assert_eq!(Failure::new(Exit::Io, "cannot open a.f32", "", "").detail(), "cannot open a.f32");
         let error = std::io::Error::from_raw_os_error(2);
         assert_eq!(Failure::io("cannot read", std::path::Path::new("/x"), &error).why, "No such file or directory");
     }

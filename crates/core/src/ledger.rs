@@ -19,11 +19,13 @@ pub enum Malformed {
     DetectorType,
     /// Packet number beyond the tile.
     PacketNumber,
+    /// Written with another key, or to another queue pair or address than those that were given to the sender (RDMA).
+    Access,
 }
 
 impl Malformed {
     /// All reasons, in counter order.
-    pub const ALL: [Self; 4] = [Self::Length, Self::Version, Self::DetectorType, Self::PacketNumber];
+    pub const ALL: [Self; 5] = [Self::Length, Self::Version, Self::DetectorType, Self::PacketNumber, Self::Access];
 
     /// Short name for tables and files.
     pub const fn name(self) -> &'static str {
@@ -32,6 +34,7 @@ impl Malformed {
             Self::Version => "malformed_version",
             Self::DetectorType => "malformed_detector_type",
             Self::PacketNumber => "malformed_packet_number",
+            Self::Access => "malformed_access",
         }
     }
 }
@@ -54,7 +57,7 @@ pub struct StreamLedger {
     /// Of a frame outside the run, or from another sender.
     pub foreign: u64,
     /// Not a packet of this detector, by [`Malformed::ALL`].
-    pub malformed: [u64; 4],
+    pub malformed: [u64; 5],
     /// Drops that the kernel counted because the socket's buffer was full. Datagrams that the kernel had joined (GRO)
     /// count as one drop, so this number shows the cause of a loss; its exact extent is in the arrival bitmaps.
     pub kernel_dropped: u64,
@@ -77,7 +80,7 @@ impl StreamLedger {
     }
 
     /// Number of [`StreamLedger::rows`].
-    pub const ROWS: usize = 12;
+    pub const ROWS: usize = 13;
 
     /// Names and values, in the order in which they are printed and stored.
     pub fn rows(&self) -> [(&'static str, u64); Self::ROWS] {
@@ -93,6 +96,7 @@ impl StreamLedger {
             m(1),
             m(2),
             m(3),
+            m(4),
             ("kernel_dropped", self.kernel_dropped),
             ("received_bytes", self.received_bytes),
         ]
@@ -100,8 +104,8 @@ impl StreamLedger {
 
     /// The ledger whose [`StreamLedger::rows`] have these values.
     pub fn from_rows(rows: [u64; Self::ROWS]) -> Self {
-        let [received, placed, duplicate, late, no_slot, foreign, m0, m1, m2, m3, kernel_dropped, received_bytes] = rows;
-        let malformed = [m0, m1, m2, m3];
+        let [received, placed, duplicate, late, no_slot, foreign, m0, m1, m2, m3, m4, kernel_dropped, received_bytes] = rows;
+        let malformed = [m0, m1, m2, m3, m4];
         Self { received, received_bytes, placed, duplicate, late, no_slot, foreign, malformed, kernel_dropped }
     }
 }

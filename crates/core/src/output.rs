@@ -35,6 +35,15 @@ impl Layout {
         }
     }
 
+    /// Name, in `/entry/data`, of the one data set that has all images; `None` if there are only links.
+    pub const fn stack(self) -> Option<&'static str> {
+        match self {
+            Self::Both => Some("images"),
+            Self::Virtual => Some("data"),
+            Self::Links => None,
+        }
+    }
+
     /// The layout of this name.
     pub fn from_name(name: &str) -> Option<Self> {
         [Self::Both, Self::Virtual, Self::Links].into_iter().find(|layout| layout.name() == name)

@@ -115,7 +115,37 @@ pub struct TileFormat {
     pub images: u32,
     /// Equal parts of the tile, each divided into packets on its own: the subframes of an EXCALIBUR; else 1.
     pub sections: u32,
+    /// Where the sender writes its frames, if it does so by RDMA; else it sends the packets of its family.
+    pub remote: Option<RemotePages>,
 }
+
+/// The memory that a sender by RDMA is told to write into: pages, one for each frame, which it takes in turn. Each
+/// stream has a queue pair of its own (docs/protocols.md 10).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemotePages {
+    /// Number of the queue pair of the first stream; those of the others follow.
+    pub queue_pair: u32,
+    /// The key of the memory.
+    pub key: u32,
+    /// Address of page 0.
+    pub address: u64,
+    /// Number of pages.
+    pub pages: u16,
+}
+
+impl RemotePages {
+    /// Most pages: the immediate data of a frame's last packet have 12 bits for the page.
+    pub const PAGES_MAX: u16 = 4096;
+    /// Queue pairs have numbers of 24 bits.
+    pub const QUEUE_PAIR_MAX: u32 = (1 << 24) - 1;
+    /// What the size of a page is a multiple of.
+    const ALIGNMENT_BYTES: u32 = 4096;
+    /// Bytes behind the pixels of a frame: what the sender says of it.
+    const END_BYTES: u32 = 128;
+}
+
+/// Headers and checksum of a WRITE of RoCEv2 with immediate data (docs/protocols.md 10.1).
+const ROCE_OVERHEAD_BYTES: u32 = 12 + 16 + 4 + 4;
 
 /// The header of an SLS packet (docs/protocols.md 1.1).
 const SLS_OVERHEAD_BYTES: u32 = 48;
@@ -164,6 +194,7 @@ impl TileFormat {
             first_packet: 0,
             images: 1,
             sections: 1,
+            remote: None,
         })
     }
 
@@ -192,6 +223,7 @@ impl TileFormat {
                 first_packet: 0,
                 images: 1,
                 sections: 1,
+                remote: None,
             }),
             _ => None,
         }
@@ -214,6 +246,7 @@ impl TileFormat {
             first_packet: 0,
             images: 1,
             sections: 1,
+            remote: None,
         };
         one.with_images(images)
     }
@@ -234,6 +267,7 @@ impl TileFormat {
             first_packet: 0,
             images: 1,
             sections: 2,
+            remote: None,
         }
     }
 
@@ -298,6 +332,25 @@ impl TileFormat {
         }
     }
 
+    /// The same tile, written by RDMA in packets of `payload_bytes`, with what the sender says of the frame behind its
+    /// pixels. `None` if only part of the rows is read, the pixels do not fill whole packets, or these are too many
+    /// ([`MAX_PACKETS_PER_TILE`]); and for detectors that send more than pixels.
+    pub const fn by_rdma(self, payload_bytes: u32, remote: RemotePages) -> Option<Self> {
+        let is_possible = matches!(self.kind, DetectorKind::Jungfrau | DetectorKind::Eiger) && !self.is_partial();
+        if !is_possible || payload_bytes < RemotePages::END_BYTES || !self.tile_bytes().is_multiple_of(payload_bytes) {
+            return None;
+        }
+        let overhead_bytes = ROCE_OVERHEAD_BYTES;
+        let trailing_bytes = RemotePages::END_BYTES;
+        let other = Self { payload_bytes, overhead_bytes, trailing_bytes, remote: Some(remote), ..self };
+        if other.tile_bytes().div_ceil(payload_bytes) as usize > MAX_PACKETS_PER_TILE { None } else { Some(other) }
+    }
+
+    /// Bytes from one page to the next, if the tile is written by RDMA.
+    pub const fn page_bytes(&self) -> u64 {
+        self.tile_bytes().next_multiple_of(RemotePages::ALIGNMENT_BYTES) as u64
+    }
+
     /// JUNGFRAU: 4 rows in each packet.
     const fn rows_per_packet(&self) -> u32 {
         self.payload_bytes * 8 / self.bits / self.columns
@@ -340,7 +393,11 @@ impl TileFormat {
     /// first packets, while the first sends its last.
     pub const fn of_tile(self, tile: usize) -> Self {
         let is_second = self.tiles_per_module == 2 && tile % 2 == 1;
-        Self { first_packet: if is_second { 0 } else { self.first_packet }, ..self }
+        let remote = match self.remote {
+            Some(pages) => Some(RemotePages { queue_pair: pages.queue_pair + tile as u32, ..pages }),
+            None => None,
+        };
+        Self { first_packet: if is_second { 0 } else { self.first_packet }, remote, ..self }
     }
 
     /// The first row of tile `tile` that is read.

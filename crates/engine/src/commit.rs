@@ -20,7 +20,7 @@ pub(crate) fn run(control: &Control, plan: &Plan, mut committer: Committer, ledg
     let records = vec![TileRecord::default(); plan.streams()];
     let mut image = OpenImage { first_frame: 0, frames: ImageFrames::default(), records, sealed_ns: 0 };
     let expected = plan.packets_per_image() as u32;
-    let flags_field = PacketFormat::of(plan.geometry.format().kind).description().flags;
+    let flags_field = PacketFormat::of(plan.geometry.format()).description().flags;
     while !control.has_failed() && committer.next() < control.end.load(Ordering::Acquire) {
         if !committer.wait(Duration::from_millis(20)) {
             continue;

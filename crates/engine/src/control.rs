@@ -72,6 +72,8 @@ pub struct Control {
     /// One past the newest frame of any stream, with the bit [`FROZEN`] when no further frame may begin.
     newest_end: AtomicU64,
     pub(crate) first_frame: AtomicU64,
+    /// See [`Control::frame_of_others`].
+    page_frame: AtomicU64,
     failed: AtomicBool,
     /// When the first datagram of any stream had come, ns since arm; [`NOT_YET`] before that.
     first_datagram_ns: AtomicU64,
@@ -124,6 +126,7 @@ impl Control {
             images_end: AtomicU64::new(NOT_YET),
             newest_end: AtomicU64::new(0),
             first_frame: AtomicU64::new(first_frame.unwrap_or(NOT_YET)),
+            page_frame: AtomicU64::new(NOT_YET),
             failed: AtomicBool::new(false),
             first_datagram_ns: AtomicU64::new(NOT_YET),
             frames_committed: AtomicU64::new(0),
@@ -211,6 +214,16 @@ impl Control {
     /// Number of the run's first frame, once it is known.
     pub fn first_frame(&self) -> Option<u64> {
         Some(self.first_frame.load(Ordering::Acquire)).filter(|f| *f != NOT_YET)
+    }
+
+    /// A frame that the packets of another stream belong to, by which a stream begins to count where its packets say
+    /// only their page. The first stream that asks has chosen `own`.
+    pub(crate) fn frame_of_others(&self, own: u64) -> u64 {
+        let order = (Ordering::AcqRel, Ordering::Acquire);
+        match self.page_frame.compare_exchange(NOT_YET, own, order.0, order.1) {
+            Ok(_) => own,
+            Err(chosen) => self.first_frame().map_or(chosen, |first| first + self.newest_end().saturating_sub(1)),
+        }
     }
 
     /// A snapshot of the counters. They change while they are read, so sums need not agree before the run has ended.

@@ -61,7 +61,7 @@ impl ImagePool {
         let shape = Shape::new(&size).expect("a plan has pixels");
         let bytes_max = plan.packed_bytes_max() + Framing::BYTES_MAX;
         let kinds: Arc<[_]> = plan.result_kinds().into();
-        let from = PacketFormat::of(format.kind);
+        let from = PacketFormat::of(format);
         let slot = || -> Result<Slot, TryReserveError> {
             let packets = Packets {
                 tiles: vec![TileRecord::default(); plan.streams()],

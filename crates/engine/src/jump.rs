@@ -142,7 +142,7 @@ impl Sorter<'_> {
             self.go_to(place);
         }
         for (held, datagram) in far_ahead_packets.datagrams() {
-            match self.packets.decode(datagram, &self.format) {
+            match self.decode(datagram) {
                 Ok(packet) if place.has(held) => self.judge(&packet),
                 _ => self.leave_far_ahead_out(*held),
             }

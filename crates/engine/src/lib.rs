@@ -39,6 +39,7 @@ mod jump;
 pub mod latency;
 pub mod output_queue;
 mod places;
+mod plan_check;
 pub mod plane;
 mod preview;
 mod receive;

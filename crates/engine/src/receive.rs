@@ -7,6 +7,7 @@ use crate::first::FirstPackets;
 use konkordia_core::assembler::{TileAssembler, Verdict};
 use konkordia_core::first_packets::{FirstPacket, FirstVerdict, Origin};
 use konkordia_core::ledger::{Malformed, StreamLedger};
+use konkordia_core::pages::Anchor;
 use konkordia_core::ports::Source;
 use konkordia_core::sender::{Admission, Sender, SenderFilter};
 use konkordia_core::setup::Seen;
@@ -58,6 +59,8 @@ pub(crate) struct Sorter<'a> {
     pub filled: Option<Filled>,
     /// Frame number and index of the packet that was placed last.
     pub newest: Option<(u64, u16)>,
+    /// From which packet frames are counted, where packets say only their page; `None` before the first one.
+    pub anchor: Option<Anchor>,
     /// The source can wait for a slot.
     pub lossless: bool,
     pub assembler: TileAssembler,
@@ -183,7 +186,7 @@ impl Sorter<'_> {
     pub(crate) fn take(&mut self, datagram: &[u8], sender: Sender) {
         self.ledger.received += 1;
         self.ledger.received_bytes += datagram.len() as u64;
-        let packet = match self.packets.decode(datagram, &self.format) {
+        let packet = match self.decode(datagram) {
             Ok(packet) => packet,
             Err(why) => return self.take_malformed(datagram, datagram.len(), sender, why),
         };
@@ -193,6 +196,17 @@ impl Sorter<'_> {
             return self.take_first(FirstPacket { frame, number, is_in_tile: true, origin }, datagram);
         }
         self.place(&packet, sender);
+    }
+
+    /// Reads a datagram. A packet that says only its page gets the number of its frame.
+    #[inline]
+    pub(crate) fn decode<'d>(&mut self, datagram: &'d [u8]) -> Result<TilePacket<'d>, Malformed> {
+        let packet = self.packets.decode(datagram, &self.format)?;
+        let Some(place) = packet.place() else { return Ok(packet) };
+        let control = self.control;
+        let first = || place.first(Some(control.frame_of_others(place.first(None).frame)));
+        let anchor = *self.anchor.get_or_insert_with(first);
+        Ok(packet.of_frame(place.frame(&anchor)))
     }
 
     /// A packet of the right form, of a stream that has begun.
@@ -252,6 +266,9 @@ impl Sorter<'_> {
                     _ => self.writer.place(image, packet.packet(), packet.payload()),
                 }
                 self.newest = Some((packet.frame_number(), packet.packet()));
+                if let Some(place) = packet.place() {
+                    self.anchor = Some(place.anchor(packet.frame_number()));
+                }
                 self.ledger.placed += 1;
             }
             Verdict::Duplicate => {
@@ -391,7 +408,7 @@ impl Sorter<'_> {
         for (held, datagram) in first.datagrams() {
             has_begun |= held.frame == frame || Some(held.frame) == frame.checked_add(1);
             let is_own = self.filter.own().is_none_or(|own| own == held.origin.sender);
-            match self.packets.decode(datagram, &self.format) {
+            match self.decode(datagram) {
                 Ok(packet) if has_begun && is_own => {
                     self.seen.on_number(packet.number());
                     self.judge(&packet);

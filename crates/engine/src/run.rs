@@ -10,10 +10,11 @@ use crate::first::FirstPackets;
 use crate::hand_over::{HandOver, SeriesAnalysis};
 use crate::image_pool::ImagePool;
 use crate::output_queue::{OutputQueueSpec, OutputQueues};
+use crate::plan_check::{check_constants, check_processing};
 use crate::receive::{Receiver, Sorter};
 use crate::results::numbers_of_strip;
 use crate::work::Recipes;
-pub use crate::work::WorkerKind;
+pub use crate::work::{FrameConverter, FrameTiles, WorkerKind};
 use crate::{commit, copy, setup, strips, work};
 use konkordia_core::IMAGES_MAX;
 use konkordia_core::analysis_counts::AnalysisCounts;
@@ -22,15 +23,12 @@ use konkordia_core::assembler::{AssemblerSpec, TileAssembler};
 use konkordia_core::image::CommittedImage;
 use konkordia_core::latency::Meter;
 use konkordia_core::ledger::{RunLedger, StreamLedger};
-use konkordia_core::pixel::PixelType;
-use konkordia_core::plan::{Arithmetic, CommonMode, FirstFrame, Negative, Plan, Recipe, STRIPS_MAX};
+use konkordia_core::plan::{FirstFrame, Plan, STRIPS_MAX};
 use konkordia_core::ports::ServiceLevel;
 use konkordia_core::ports::{FrameSink, Sink, SinkError, Source};
-use konkordia_core::selection::{Keep, Marked, SUM_FRAMES_MAX};
 use konkordia_core::sender::{SenderFilter, Senders};
 use konkordia_core::series::{Ended, SeriesEnd, SeriesLedger, SeriesStart};
 use konkordia_core::setup::{Finding, Seen};
-use konkordia_core::tile::DetectorKind;
 pub use konkordia_kernels::constants::{CELLS, CellConstants, ConstantPlanes, PixelConstants};
 use konkordia_kernels::isa::Isa;
 use konkordia_kernels::unpack::Bits;
@@ -279,50 +277,7 @@ fn check(parts: &RunParts) -> Result<(), String> {
     expect(plan.analysis.kinds == kinds && plan.analysis.queue_images == queue_images, "the analysis is that of the plan")?;
     let blocks = pixels.div_ceil(plan.block_pixels());
     expect(blocks.div_ceil(plan.blocks_per_strip()) <= STRIPS_MAX, "too many strips")?;
-    let kind = plan.geometry.format().kind;
-    match (plan.recipe, &parts.constants) {
-        (Recipe::JungfrauPhotons, PixelConstants::Jungfrau(calibration)) => {
-            expect(kind == DetectorKind::Jungfrau, "photons are for JUNGFRAU")?;
-            expect(!calibration.sets.is_empty(), "at least one set of constants")?;
-            expect(
-                calibration.set_of_cell.iter().flatten().all(|set| *set < calibration.sets.len()),
-                "a storage cell refers to a missing set of constants",
-            )?;
-            let planes = calibration.sets.iter().flat_map(|set| set.pedestal.iter().chain(&set.factor));
-            expect(planes.chain(&calibration.gate_adu).all(|p| p.len() == pixels), "one constant per output pixel")?;
-            let gated = plan.processing.tracking.is_some() || plan.processing.common_mode != CommonMode::None;
-            let gates = calibration.gate_adu.len() == calibration.sets.len();
-            expect(!gated || gates, "tracking and common mode need the noise of the pixels")?;
-            let fixed = plan.processing.arithmetic == Arithmetic::Fixed;
-            expect(!fixed || plan.pixel != PixelType::Float32, "fixed-point arithmetic gives integers")
-        }
-        (Recipe::Counts, PixelConstants::Mask(mask)) => {
-            expect(kind.counts_photons(), "counts are for detectors that count photons")?;
-            expect(mask.len() == pixels, "one mask byte per output pixel")
-        }
-        (Recipe::Raw, PixelConstants::None) => {
-            let wide = plan.geometry.format().bits == 32;
-            expect(
-                plan.pixel == if wide { PixelType::Uint32 } else { PixelType::Uint16 },
-                "raw words are uint16, or uint32 for 32 bit",
-            )
-        }
-        _ => Err("the constants are not those of the recipe".into()),
-    }
-}
-
-fn check_processing(plan: &Plan) -> Result<(), &'static str> {
-    let expect = |ok: bool, what: &'static str| if ok { Ok(()) } else { Err(what) };
-    let (processing, selection) = (&plan.processing, &plan.processing.selection);
-    processing.check()?;
-    expect((1..=SUM_FRAMES_MAX).contains(&selection.sum_frames), "1 to 1000 frames make an image")?;
-    expect(!matches!(selection.darks, Marked::Every(0 | 1)), "at most every second frame is dark")?;
-    expect(!matches!(selection.keep, Keep::EveryNth(0)), "the interval of kept frames must be at least 1")?;
-    expect(processing.tracking.is_none_or(|t| t.window_frames > 0), "the tracking window must be at least one frame")?;
-    let is_unchanged = selection.sum_frames == 1 && processing.negative == Negative::Keep;
-    expect(plan.recipe != Recipe::Raw || is_unchanged, "raw words are neither added nor shifted")?;
-    let has_pedestals = processing.tracking.is_some() || processing.common_mode != CommonMode::None;
-    expect(plan.recipe == Recipe::JungfrauPhotons || !has_pedestals, "tracking and common mode are for photons")
+    check_constants(plan, &parts.constants)
 }
 
 impl Armed {
@@ -532,11 +487,12 @@ fn sorter<'a>(control: &'a Control, plan: &Plan, stream: usize, writer: TileWrit
     Sorter {
         control,
         stream,
-        packets: PacketFormat::of(format.kind),
+        packets: PacketFormat::of(&format),
         format,
         writer,
         filled: None,
         newest: None,
+        anchor: None,
         lossless: plan.lossless_source,
         assembler: TileAssembler::new(spec),
         ledger: StreamLedger::default(),

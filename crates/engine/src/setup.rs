@@ -16,7 +16,7 @@ pub(crate) fn compare(plan: &Plan, control: &Control, seen: &[Seen], has_ended: 
         return Vec::new();
     }
     let format = plan.geometry.format();
-    let packets = PacketFormat::of(format.kind);
+    let packets = PacketFormat::of(format);
     judge(&Look {
         rules: &plan.setup,
         format,

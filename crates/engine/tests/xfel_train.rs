@@ -68,7 +68,7 @@ fn send(case: &Case) -> (Vec<Vec<Vec<u8>>>, Vec<Reference>) {
 
 /// The columns of a tile, by name.
 fn columns(plan: &Plan, record: &TileRecord) -> BTreeMap<String, u64> {
-    let columns = PacketFormat::of(plan.geometry.format().kind).description().columns;
+    let columns = PacketFormat::of(plan.geometry.format()).description().columns;
     columns.iter().map(|column| (column.name.to_string(), record.header.value(column.value))).collect()
 }
 

@@ -24,6 +24,7 @@
 mod bare;
 mod files;
 mod found;
+pub mod images;
 mod index;
 mod info;
 mod options;
@@ -92,6 +93,11 @@ impl Input {
         self.tiles.len()
     }
 
+    /// The numbers of all frames of which a tile is there, ascending.
+    pub fn frame_numbers(&self) -> Vec<u64> {
+        index::union(&self.tiles)
+    }
+
     /// The frames of tile `tile`.
     ///
     /// # Panics
@@ -112,6 +118,20 @@ impl Input {
         };
         (0..self.tiles()).map(source).collect()
     }
+}
+
+/// True if files hold frames of raw words, and not images: runs of this program with dtype = "raw", files of the
+/// slsReceiver and of SwissFEL, records, and plain words.
+pub fn is_raw(paths: &[PathBuf]) -> bool {
+    let Some(path) = paths.first() else { return false };
+    if own::is_own(path) {
+        return own::has_words(path);
+    }
+    if stack::is_stack(path) {
+        return stack::has_frames(path);
+    }
+    let alone = || bare::open(paths, None, &Options::default()).is_ok();
+    !images::is_cbf(path).unwrap_or(true) && (sls::is_master(path) || sls::master_beside(path).is_some() || alone())
 }
 
 impl Found {

@@ -37,6 +37,12 @@ pub fn is_own(path: &Path) -> bool {
     is_ours(path) == Some(true)
 }
 
+/// True if the images of a file of this program are words of a detector.
+pub fn has_words(path: &Path) -> bool {
+    let spec = hdf5::inspect(&master_of(path)).ok().and_then(|summary| summary.spec);
+    spec.is_some_and(|spec| spec.raw_words && spec.series.is_none())
+}
+
 /// The master of a data file, or the file itself.
 fn master_of(path: &Path) -> PathBuf {
     let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();

@@ -22,6 +22,20 @@ pub fn is_stack(path: &Path) -> bool {
     head(path, 8).is_ok_and(|bytes| is_hdf5(&bytes))
 }
 
+/// True if the file is one that the slsReceiver or SwissFEL wrote, with frames of words: images that were converted
+/// since have larger pixels.
+pub fn has_frames(path: &Path) -> bool {
+    let Ok(file) = open_file(path) else { return false };
+    if file.text("/entry/instrument/detector/Detector Type").is_some() || hdf5_master_beside(path).is_some() {
+        return true;
+    }
+    let has_words = |name: &String| {
+        let group = format!("/data/{name}");
+        file.has(&format!("{group}/daq_rec")) && file.stack(&format!("{group}/data")).is_ok_and(|stack| stack.pixel_bytes == 2)
+    };
+    file.names("/data").iter().any(has_words)
+}
+
 pub(super) fn open_file(path: &Path) -> Result<ForeignFile, Failure> {
     ForeignFile::open(path).map_err(unreadable)
 }

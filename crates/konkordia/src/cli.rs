@@ -1,8 +1,9 @@
 //! The command line.
 
 use crate::bench::args::{
-    ANALYSIS_HELP, BenchAnalysisArgs, BenchBlocksArgs, BenchDiskArgs, BenchGrowthArgs, BenchIdleArgs, BenchKernelsArgs,
-    BenchMemArgs, BenchNetArgs, BenchPipelineArgs, BenchRooflineArgs, BenchSoakArgs, BenchStreamArgs, BenchUdpArgs,
+    ANALYSIS_HELP, BenchAnalysisArgs, BenchBlocksArgs, BenchBridgeArgs, BenchDiskArgs, BenchGrowthArgs, BenchIdleArgs,
+    BenchKernelsArgs, BenchMemArgs, BenchNetArgs, BenchPipelineArgs, BenchRooflineArgs, BenchSoakArgs, BenchStreamArgs,
+    BenchUdpArgs,
 };
 use crate::calibration_verbs::args::CalibrationCommand;
 use crate::files::args::{FileArgs, InspectArgs, RepairArgs};
@@ -10,10 +11,13 @@ use crate::help::TEMPLATE;
 use crate::log::{LogFormat, LogLevel};
 use crate::pedestal::args::PedestalArgs;
 use crate::serve::client::args::{ArmArgs, TargetArgs, WaitArgs};
+use crate::simulate::fault_args::{FaultArgs, probability};
+use crate::simulate::roce_args::RoceArgs;
 use crate::simulate::sample::SampleArgs;
 use crate::token_verb::TokenCommand;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use konkordia_core::failure::EXIT_CODES;
+use std::io::IsTerminal;
 use std::path::PathBuf;
 
 /// Data acquisition for X-ray pixel detectors: packets or messages in, NeXus files and streams out, every loss counted.
@@ -43,7 +47,7 @@ pub enum Command {
     /// Runs the service with a simulated JUNGFRAU, drives it over HTTP, and checks every pixel of the file.
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia demo
-  konkordia demo --keep-serving
+  konkordia demo --again-every 10
   konkordia demo --images 2000 --dir /tmp/demo --json | jq .rates")]
     Demo(DemoArgs),
     /// Simulates a detector: sends its UDP packets, synthetic or from frames on disk, with faults on request.
@@ -120,6 +124,12 @@ pub enum Command {
   konkordia stop --detector eiger
   konkordia stop && konkordia wait")]
     Stop(TargetArgs),
+    /// Closes the file that stays open behind its runs (`arm --append`).
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia close
+  konkordia close --detector eiger
+  konkordia arm --prefix scan7 --append --images 1 --wait && konkordia close")]
+    Close(TargetArgs),
     /// Ends the run at once, in any state; the files written so far are closed.
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia cancel
@@ -184,6 +194,12 @@ pub enum Command {
   konkordia coincide jungfrau_master.h5 eiger_master.h5 --by pulse_id
   konkordia coincide a_master.h5 b_master.h5 c_master.h5 --json")]
     Coincide(crate::coincide::args::CoincideArgs),
+    /// Builds trains of AGIPD, DSSC or LPD from the packets of their modules: files for EXtra-data, karabo-bridge, UDP.
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia trains --listen 0.0.0.0:8000 --files /data/raw/r0001 --bridge tcp://*:45000
+  konkordia trains --listen 0.0.0.0:8000 --model agipd --images-max 352 --bridge-push tcp://*:45001
+  konkordia trains --listen 0.0.0.0:8000 --ttp 10.0.0.2:8000 --ttp 10.0.0.3:8000 --trains 600 --json")]
+    Trains(crate::trains::args::TrainsArgs),
     /// Recompresses files of Konkordia, DECTRIS detectors and other NXmx; pixels stay, except with sz3 and spots.
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia repack run01_master.h5 -o archive/ --compression bszstd --verify
@@ -214,6 +230,12 @@ pub enum Command {
   konkordia config check run.toml
   konkordia config schema > konkordia.schema.json")]
     Config(ConfigArgs),
+    /// Programs that turn headers of packets into addresses, as PSI's Ethernet to PCIe bridge does.
+    #[command(subcommand, help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia bridge check mine.toml
+  konkordia bridge show eiger-16bit
+  konkordia bridge run jungfrau-1 --store /dev/shm/frames --frames 100")]
+    Bridge(crate::bridge::args::BridgeCommand),
     /// Measures the speed of this machine.
     #[command(subcommand, help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia bench kernels
@@ -257,6 +279,17 @@ const DOCTOR_HELP: &str = "It changes nothing and needs no rights. --fix-script 
 Files read: /proc and /sys, the configuration (--config) or the master file of a run (--run). With a folder a file is written there and removed.\n\
 Exit codes: 0 nothing fails (there may be hints), 1 at least one check fails or the run lost data, 2 usage, 3 configuration, 6 I/O, 70 bug";
 
+/// What `konkordia demo` shows instead of a run of the service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ScenarioArg {
+    /// Frames of a JUNGFRAU that are written by RoCEv2
+    Roce,
+    /// Packets of an EIGER, placed by a program of PSI's bridge
+    Bridge,
+    /// Trains of an LPD, built and written for EXtra-data
+    Trains,
+}
+
 /// `konkordia demo`
 #[derive(Debug, Args)]
 pub struct DemoArgs {
@@ -269,22 +302,38 @@ pub struct DemoArgs {
     /// Seed of the random numbers
     #[arg(long, default_value_t = 1, value_name = "S")]
     pub seed: u64,
+    /// Show another way of receiving: its commands, its account beside what the link did. All in software
+    #[arg(long, value_enum, value_name = "NAME", conflicts_with_all = ["images", "listen", "keep_serving", "again_every", "rate"])]
+    pub scenario: Option<ScenarioArg>,
     /// Address and port of the service; port 0 = any free port [default: 127.0.0.1:8090, or any free port if that is
     /// taken]
     #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Service")]
     pub listen: Option<std::net::SocketAddr>,
     /// Keep the service running after the check, until Ctrl-C; the simulated detector answers every start with a series
+    /// [default on a terminal]
     #[arg(long, help_heading = "Service")]
     pub keep_serving: bool,
-    /// With --keep-serving: begin a series after so many seconds without one
-    #[arg(long, value_name = "S", requires = "keep_serving", help_heading = "Service", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    /// End after the check [default in scripts and with --json]
+    #[arg(long, help_heading = "Service", conflicts_with_all = ["keep_serving", "again_every"])]
+    pub once: bool,
+    /// Keep the service running, and begin a series after so many seconds without one
+    #[arg(long, value_name = "S", help_heading = "Service", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub again_every: Option<u64>,
-    /// With --keep-serving: images per second of these series
-    #[arg(long, value_name = "HZ", requires = "keep_serving", help_heading = "Service", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=2000))]
+    /// While it keeps serving: images per second of these series
+    #[arg(long, value_name = "HZ", help_heading = "Service", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=2000))]
     pub rate: u32,
     /// For programs: the result as JSON on stdout
     #[arg(long)]
     pub json: bool,
+}
+
+impl DemoArgs {
+    /// Whether the service runs on after the check. Somebody at a terminal wants to look at it; a script waits for the
+    /// end.
+    pub fn keeps_serving(&self) -> bool {
+        let is_watched = || !self.json && std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+        self.keep_serving || self.again_every.is_some() || (!self.once && is_watched())
+    }
 }
 
 /// `konkordia simulate`
@@ -307,36 +356,13 @@ pub enum SimulateDetector {
   konkordia simulate xfel-train --to 127.0.0.1:50010
   konkordia simulate xfel-train --to 127.0.0.1:50010 --modules 2 --images-per-train 4 --trains 100
   konkordia simulate xfel-train --to 127.0.0.1:50010 --model agipd --trains 50 --loss 0.001 --seed 7")]
-    XfelTrain(XfelTrainArgs),
+    XfelTrain(crate::simulate::xfel_args::XfelTrainArgs),
     /// FEMs of an EXCALIBUR: stripes of 256 x 2048 random counts of 12 bits, one UDP port per FEM
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia simulate excalibur --to 127.0.0.1:50010
   konkordia simulate excalibur --to 127.0.0.1:50010 --fems 6 --images 1000 --rate 50
   konkordia simulate excalibur --to 127.0.0.1:50010 --images 50 --loss 0.001 --seed 7")]
     Excalibur(ExcaliburArgs),
-}
-
-/// Faults of the link between a simulated detector and its receiver.
-#[derive(Clone, Debug, Args)]
-pub struct FaultArgs {
-    /// Probability that a packet is lost
-    #[arg(long, value_name = "P", default_value_t = 0.0, help_heading = "Faults", value_parser = probability)]
-    pub loss: f64,
-    /// Probability that a packet is sent twice
-    #[arg(long, value_name = "P", default_value_t = 0.0, help_heading = "Faults", value_parser = probability)]
-    pub duplicate: f64,
-    /// Probability that a packet is delayed by up to 16 others
-    #[arg(long, value_name = "P", default_value_t = 0.0, help_heading = "Faults", value_parser = probability)]
-    pub reorder: f64,
-    /// Probability that a packet is cut short
-    #[arg(long, value_name = "P", default_value_t = 0.0, help_heading = "Faults", value_parser = probability)]
-    pub truncate: f64,
-    /// Probability that a burst of lost packets begins, 20 packets long on average
-    #[arg(long, value_name = "P", default_value_t = 0.0, help_heading = "Faults", value_parser = probability)]
-    pub burst: f64,
-    /// Seed of the random numbers
-    #[arg(long, value_name = "S", default_value_t = 1, help_heading = "Faults")]
-    pub seed: u64,
 }
 
 /// Options of JUNGFRAU and EIGER.
@@ -360,6 +386,8 @@ pub struct SendArgs {
     /// Frame number of the first image [default: 1, or that of the dump]
     #[arg(long, value_name = "N", help_heading = "What to send")]
     pub first_frame: Option<u64>,
+    #[command(flatten)]
+    pub roce: RoceArgs,
     #[command(flatten)]
     pub faults: FaultArgs,
     /// Probability that bits flip in the type and version fields of a packet header
@@ -393,14 +421,6 @@ impl SendArgs {
         let FaultArgs { loss, duplicate, reorder, truncate, burst, .. } = self.faults;
         let p = [loss, duplicate, reorder, self.corrupt, truncate, burst, self.foreign];
         p.iter().any(|p| *p > 0.0) || self.restart_at.is_some()
-    }
-}
-
-fn probability(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(p) if (0.0..=1.0).contains(&p) => Ok(p),
-        Ok(p) if p <= 100.0 && p > 1.0 => Err(format!("{p} looks like percent; write {}", p / 100.0)),
-        _ => Err("a probability from 0 to 1 is expected".into()),
     }
 }
 
@@ -490,40 +510,6 @@ pub struct EigerArgs {
     /// What the synthetic detector sees.
     #[command(flatten)]
     pub sample: SampleArgs,
-}
-
-/// `konkordia simulate xfel-train`
-#[derive(Debug, Args)]
-pub struct XfelTrainArgs {
-    /// Where to send: address and port of the first module; the others follow on consecutive ports
-    #[arg(long, value_name = "HOST:PORT", help_heading = "What to send")]
-    pub to: String,
-    /// Trains to send
-    #[arg(long, value_name = "N", default_value_t = 100, help_heading = "What to send", value_parser = clap::value_parser!(u64).range(1..))]
-    pub trains: u64,
-    /// Trains per second; 0 = as fast as possible
-    #[arg(long, value_name = "HZ", default_value_t = 10.0, help_heading = "What to send")]
-    pub rate: f64,
-    /// Number of modules
-    #[arg(long, value_name = "M", default_value_t = 1, help_heading = "What to send", value_parser = clap::value_parser!(u32).range(1..=256))]
-    pub modules: u32,
-    /// Which detector it is: lpd, dssc or agipd
-    #[arg(long, value_name = "MODEL", default_value = "lpd", help_heading = "What to send", value_parser = ["lpd", "dssc", "agipd"])]
-    pub model: String,
-    /// Images of a train
-    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "What to send")]
-    pub images_per_train: u32,
-    /// Frame number of the first train
-    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "What to send")]
-    pub first_frame: u32,
-    #[command(flatten)]
-    pub faults: FaultArgs,
-    /// For programs: what was sent, as JSON on stdout
-    #[arg(long, help_heading = "Output")]
-    pub json: bool,
-    /// No progress line
-    #[arg(long, short, help_heading = "Output")]
-    pub quiet: bool,
 }
 
 /// `konkordia simulate excalibur`
@@ -742,6 +728,18 @@ pub enum BenchCommand {
   konkordia bench udp --listen 0.0.0.0:5201
   konkordia bench udp --to 192.0.2.7:5201 --sizes 8240 --packets 10000000")]
     Udp(BenchUdpArgs),
+    /// Packets to their places by programs of the bridge, compared with a plain copy: GB/s, in software and in memory
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia bench bridge
+  konkordia bench bridge --seconds 0.1 --repeats 5
+  konkordia bench bridge --json --compare bridge.json")]
+    Bridge(BenchBridgeArgs),
+    /// How fast one core builds trains of LPD, DSSC and AGIPD from the packets of their modules
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia bench trains
+  konkordia bench trains --images 100 --modules 2 --repeats 9
+  konkordia bench trains --quick --json")]
+    Trains(crate::bench::args::BenchTrainsArgs),
     /// Variants of the conversion between the limits of memory and of arithmetic, as a table and a figure
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia bench roofline
@@ -751,30 +749,5 @@ pub enum BenchCommand {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::CommandFactory;
-
-    #[test]
-    fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
-        assert!(probability("2").unwrap_err().contains("write 0.02"));
-        assert!(probability("-1").is_err() && probability("x").is_err());
-        assert_eq!(probability("0.25"), Ok(0.25));
-    }
-
-    #[test]
-    fn every_verb_shows_three_examples_first() {
-        let command = Cli::command();
-        let verbs = command.get_subcommands().filter(|c| c.get_name() != "version");
-        for verb in verbs.flat_map(|v| std::iter::once(v).chain(v.get_subcommands().filter(|_| v.get_name() != "config"))) {
-            let before = verb.get_before_help().map(ToString::to_string).unwrap_or_default();
-            let examples: Vec<&str> = before.lines().skip(1).map(str::trim).collect();
-            assert_eq!(examples.len(), 3, "{}", verb.get_name());
-            for example in examples.iter().filter(|e| !e.contains(['|', '<', '>', '&'])) {
-                let parsed = Cli::try_parse_from(example.split(' '));
-                assert!(parsed.is_ok(), "{example}: {}", parsed.unwrap_err());
-            }
-        }
-    }
-}
+#[path = "cli_tests.rs"]
+mod tests;

@@ -3,6 +3,7 @@
 
 mod analyse;
 mod bench;
+mod bridge;
 mod calibration_verbs;
 mod choice;
 mod cli;
@@ -28,6 +29,7 @@ mod simulate;
 mod size;
 mod stream_generator;
 mod token_verb;
+mod trains;
 mod veto;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
@@ -37,6 +39,9 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     panics::report_as_bugs();
+    if let Some(code) = serve::adapters::child::replaced() {
+        return code;
+    }
     konkordia_acquire::machine::raise_limits();
     let matches = match Cli::command().try_get_matches() {
         Ok(matches) => matches,
@@ -86,6 +91,7 @@ fn dispatch(command: &Command) -> Result<Exit, Failure> {
         Command::Start(args) => serve::client::start(args),
         Command::Trigger(target) => serve::client::trigger(target),
         Command::Stop(target) => serve::client::stop(target),
+        Command::Close(target) => serve::client::close(target),
         Command::Cancel(target) => serve::client::cancel(target),
         Command::Wait(args) => serve::client::wait(args),
         Command::Calibration(which) => calibration_verbs::command(which),
@@ -93,6 +99,7 @@ fn dispatch(command: &Command) -> Result<Exit, Failure> {
         Command::Analyse(args) => analyse::command(args),
         Command::Model(args) => model::command(args),
         Command::Veto(which) => veto::command(which),
+        Command::Trains(args) => trains::command(args),
         Command::Coincide(args) => coincide::command(args),
         Command::Inspect(args) => files::inspect::command(args),
         Command::Convert(args) => convert::command(args),
@@ -101,6 +108,7 @@ fn dispatch(command: &Command) -> Result<Exit, Failure> {
         Command::Repair(args) => files::repair::command(args),
         Command::Token(which) => token_verb::command(which),
         Command::Config(args) => config_verb::command(args),
+        Command::Bridge(which) => bridge::command(which),
         Command::Bench(which) => bench::command(which),
         Command::Doctor(args) => doctor::command(args),
         Command::Completion { shell } => {

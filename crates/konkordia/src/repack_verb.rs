@@ -1,6 +1,5 @@
 //! `konkordia repack`, and the archive copy after a run or a conversion.
 
-use crate::analyse::images::Images;
 use crate::console;
 use crate::repack_args::RepackArgs;
 use crate::run::signals;
@@ -11,6 +10,7 @@ use konkordia_config::recipe::Recipe;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::output::Overwrite;
 use konkordia_core::text;
+use konkordia_input::images::Images;
 use konkordia_repack::archive_copy::{compression, make};
 use konkordia_repack::spots::SpotCopy;
 use konkordia_repack::{Progress, Settings, repack};

@@ -41,7 +41,7 @@ impl Stack {
 
     /// Bytes of memory for images of this size.
     pub const fn bytes(pixels: u64) -> u64 {
-        pixels * BYTES as u64
+        pixels.saturating_mul(BYTES as u64)
     }
 
     /// Images that it has.
@@ -128,10 +128,14 @@ impl Stack {
         }
     }
 
+    /// What it has, pixel by pixel.
+    pub fn pixels(&self) -> Pixels<'_> {
+        Pixels { element: self.element(), columns: self.region.columns, bytes: &self.numbers }
+    }
+
     /// The frame of what it has.
     pub fn frame(&self) -> Frame {
-        let pixels = Pixels { element: self.element(), columns: self.region.columns, bytes: &self.numbers };
-        pooled_frame(pixels, Region { column: 0, row: 0, ..self.region }, self.region, self.bin)
+        pooled_frame(self.pixels(), Region { column: 0, row: 0, ..self.region }, self.region, self.bin)
     }
 }
 

@@ -33,5 +33,6 @@ pub mod presets;
 pub mod processing;
 pub mod reference;
 pub mod rng;
+pub mod roce;
 pub mod scene;
 pub mod xfel_train;

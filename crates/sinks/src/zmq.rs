@@ -6,10 +6,12 @@
 //! drops messages for a subscriber that is full, unless it is set to refuse them. A subscription reaches XPUB as a
 //! message whose first byte is 1 (0 when the subscription ends).
 
+mod reply;
 mod socket;
 mod stream;
 
 pub use ::zmq::Context;
+pub use reply::ZmqReply;
 pub use socket::{Sent, ZmqOut, ZmqOutKind, ZmqOutSpec};
 pub use stream::{StreamSink, StreamStats};
 

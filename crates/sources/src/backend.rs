@@ -4,6 +4,7 @@
 use crate::frame::{Refusals, Refused};
 use crate::packet::{NoRing, PacketReceiver};
 use crate::rights;
+use crate::shared_port::SharedPort;
 use crate::udp::UdpReceiver;
 use crate::xdp::{self, Losses, NoSockets};
 use konkordia_core::backend::{Backend, Receive};
@@ -109,6 +110,19 @@ pub fn open(receive: Receive, addresses: &[SocketAddr], buffer_bytes: usize) -> 
     Ok(Streams { receiving, streams, notes })
 }
 
+/// Opens `streams` streams at one address, which a number in their datagrams tells apart. Only sockets can do that.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_shared(port: SharedPort, address: SocketAddr, streams: usize, buffer_bytes: usize) -> Result<Streams, Failure> {
+    let receivers = port.bind(address, streams, buffer_bytes).map_err(|error| no_port(0, address, &error))?;
+    let streams = receivers.into_iter().enumerate();
+    let streams = streams.map(|(stream, receiver)| of_receiver(stream, address, receiver)).collect::<Result<_, Failure>>()?;
+    let why = "streams that share a port need sockets, among which the kernel chooses by the number of the stream".into();
+    let receiving = Receiving { backend: Backend::Socket, why, refusals: Vec::new(), losses: Vec::new() };
+    Ok(Streams { receiving, streams, notes: Vec::new() })
+}
+
 /// The first of `order` that can be opened, and why none before it was taken. The error is that of the last.
 fn first_of<T>(order: &[Backend], mut open: impl FnMut(Backend) -> Result<T, Failure>) -> Result<(Backend, String, T), Failure> {
     let mut why = String::new();
@@ -135,8 +149,12 @@ fn open_all(backend: Backend, addresses: &[SocketAddr], buffer_bytes: usize) -> 
 }
 
 fn socket(stream: usize, address: SocketAddr, buffer_bytes: usize) -> Result<Stream, Failure> {
-    let bound = UdpReceiver::bind(address, buffer_bytes).and_then(|receiver| Ok((receiver.local_addr()?, receiver)));
-    let (address, receiver) = bound.map_err(|error| no_port(stream, address, &error))?;
+    let receiver = UdpReceiver::bind(address, buffer_bytes).map_err(|error| no_port(stream, address, &error))?;
+    of_receiver(stream, address, receiver)
+}
+
+fn of_receiver(stream: usize, address: SocketAddr, receiver: UdpReceiver) -> Result<Stream, Failure> {
+    let address = receiver.local_addr().map_err(|error| no_port(stream, address, &error))?;
     let buffer_bytes = receiver.receive_buffer_bytes();
     Ok(Stream { source: Box::new(receiver), address, buffer_bytes, refusals: None, losses: None })
 }

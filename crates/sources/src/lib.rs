@@ -34,6 +34,7 @@ pub mod packet;
 mod place;
 pub mod replay;
 mod rights;
+pub mod shared_port;
 #[cfg(test)]
 #[path = "../../../tests/skip.rs"]
 mod skip;

@@ -11,7 +11,7 @@ use konkordia_core::ports::{FillingSource, NextPlaces, Source, TilePlaces};
 use konkordia_core::sender::Sender;
 use libc::{EINVAL, EIO, EMSGSIZE, EOPNOTSUPP};
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
@@ -54,7 +54,11 @@ impl UdpReceiver {
     /// As [`UdpReceiver::bind`], but the kernel joins no datagrams: it would do so before a program of XDP in the
     /// network stack sees them.
     pub(crate) fn bind_without_gro(address: SocketAddr, receive_buffer_bytes: usize) -> io::Result<Self> {
-        let socket = UdpSocket::bind(address)?;
+        Self::over(UdpSocket::bind(address)?, receive_buffer_bytes)
+    }
+
+    /// Over a socket that is bound; the kernel joins no datagrams.
+    pub(crate) fn over(socket: UdpSocket, receive_buffer_bytes: usize) -> io::Result<Self> {
         let receive_buffer_bytes = sys::set_receive_buffer(&socket, receive_buffer_bytes)?;
         sys::enable_drop_counter(&socket)?;
         Ok(Self {
@@ -218,10 +222,12 @@ fn hand_out(message: &sys::Message<'_>, from: Sender, take: &mut dyn FnMut(&[u8]
     count
 }
 
-/// A connected socket that sends datagrams of one stream.
+/// A socket that sends datagrams of one stream.
 pub struct UdpSender {
     socket: UdpSocket,
     gso: bool,
+    /// Where to, if it is not connected.
+    to: Option<SocketAddr>,
 }
 
 impl UdpSender {
@@ -233,7 +239,28 @@ impl UdpSender {
         let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
         let socket = UdpSocket::bind(any)?;
         socket.connect(to)?;
-        Ok(Self { socket, gso: true })
+        Ok(Self { socket, gso: true, to: None })
+    }
+
+    /// Sends to `to` as senders of RoCEv2 do over IPv4: each datagram in one packet with identification 0, never cut,
+    /// without a checksum of UDP. The kernel gives identifications to the packets of connected sockets.
+    ///
+    /// # Errors
+    /// As [`UdpSender::connect`]; also if `to` is not of IPv4.
+    pub fn for_roce(to: SocketAddrV4) -> io::Result<Self> {
+        let way = UdpSocket::bind("0.0.0.0:0")?;
+        way.connect(to)?;
+        let socket = UdpSocket::bind((way.local_addr()?.ip(), 0))?;
+        sys::leave_whole_and_unchecked(&socket)?;
+        Ok(Self { socket, gso: false, to: Some(to.into()) })
+    }
+
+    /// From where it sends.
+    ///
+    /// # Errors
+    /// The socket is broken.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
     }
 
     /// Sends one datagram. It is not an error if nobody listens at the other end: UDP does not know.
@@ -241,7 +268,8 @@ impl UdpSender {
     /// # Errors
     /// The datagram is too long, or the network is down.
     pub fn send(&mut self, datagram: &[u8]) -> io::Result<()> {
-        retry(|| self.socket.send(datagram).map(|_| ()))
+        let socket = &self.socket;
+        retry(|| self.to.map_or_else(|| socket.send(datagram), |to| socket.send_to(datagram, to)).map(|_| ()))
     }
 
     /// Sends `buffer` as datagrams of `segment_bytes` (the last may be shorter), several per system call where the

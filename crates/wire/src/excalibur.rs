@@ -83,6 +83,7 @@ impl Decoder for Excalibur {
             brings_header: is_end,
             is_last: number == tile.packets() - 1,
             is_apart: false,
+            place: None,
         })
     }
 

@@ -3,6 +3,7 @@
 
 use crate::excalibur::Excalibur;
 use crate::packet::{Claims, Decoder, Description, TilePacket};
+use crate::roce_frames::RoceFrames;
 use crate::sls_udp::SlsUdp;
 use crate::xfel_train::XfelTrain;
 use konkordia_core::frame_header::FrameHeader;
@@ -83,14 +84,20 @@ packet_formats! {
     SlsUdp: "Packets of SLS detectors (`sls_udp.rs`).",
     XfelTrain: "Trains of European XFEL (`xfel_train.rs`).",
     Excalibur: "Packets of EXCALIBUR (`excalibur.rs`).",
+    RoceFrames: "Frames written by RoCEv2 (`roce_frames.rs`).",
 }
 
 impl PacketFormat {
+    /// The format in which tiles of this form come.
+    pub fn of(tile: &TileFormat) -> Self {
+        if tile.remote.is_some() { Self::RoceFrames } else { Self::of_kind(tile.kind) }
+    }
+
     /// The format that a detector sends.
     ///
     /// # Panics
     /// Never: a test shows that each kind of detector has one.
-    pub fn of(kind: DetectorKind) -> Self {
+    fn of_kind(kind: DetectorKind) -> Self {
         let sends = |format: &&Self| format.description().kinds.contains(&kind);
         *Self::ALL.iter().find(sends).expect("each kind of detector has a format")
     }
@@ -106,7 +113,7 @@ mod tests {
         for kind in DetectorKind::ALL {
             let formats = PacketFormat::ALL.iter().filter(|format| format.description().kinds.contains(&kind)).count();
             assert_eq!(formats, 1, "{}", kind.name());
-            assert!(PacketFormat::of(kind).description().kinds.contains(&kind));
+            assert!(PacketFormat::of_kind(kind).description().kinds.contains(&kind));
         }
     }
 

@@ -7,6 +7,7 @@
 
 use konkordia_core::frame_header::{FrameColumn, FrameHeader};
 use konkordia_core::ledger::Malformed;
+use konkordia_core::pages::PagePlace;
 use konkordia_core::setup::{HeaderFields, Port};
 use konkordia_core::tile::{DetectorKind, TileFormat};
 
@@ -23,13 +24,26 @@ pub struct TilePacket<'a> {
     pub(crate) brings_header: bool,
     pub(crate) is_last: bool,
     pub(crate) is_apart: bool,
+    pub(crate) place: Option<PagePlace>,
 }
 
 impl<'a> TilePacket<'a> {
-    /// Number of the frame.
+    /// Number of the frame; of its page if the packet says no more ([`Self::place`]).
     #[inline]
     pub fn frame_number(&self) -> u64 {
         self.frame_number
+    }
+
+    /// Where it stands among the pages of its sender, if it says only the page of its frame, and not the frame.
+    #[inline]
+    pub fn place(&self) -> Option<PagePlace> {
+        self.place
+    }
+
+    /// The packet with the frame that its place means.
+    #[inline]
+    pub fn of_frame(self, frame_number: u64) -> Self {
+        Self { frame_number, ..self }
     }
 
     /// Index of the packet in the tile, below the number of its packets.
@@ -98,7 +112,8 @@ pub struct Claims {
 pub struct Description {
     /// Its name.
     pub name: &'static str,
-    /// The detectors that send it: the type of the detector in the configuration chooses the format.
+    /// The detectors that send it: the type of the detector in the configuration chooses the format. Empty if it
+    /// carries the frames of any detector.
     pub kinds: &'static [DetectorKind],
     /// Bytes of a datagram beside its payload.
     pub overhead_bytes: u32,

@@ -78,9 +78,16 @@ pub fn write_record_header(
 ) {
     // A tile has at most 512 packets, and a bit for each.
     sls_udp::write_header(header, kind, caught.count() as u16, record);
-    for (bytes, word) in record[HEADER_BYTES..].chunks_exact_mut(8).zip(caught.0) {
+    record[HEADER_BYTES..].copy_from_slice(&mask_bytes(caught));
+}
+
+/// The mask of packets caught as it stands in a record: bit p % 8 of byte p / 8 for packet p.
+pub fn mask_bytes(caught: &PacketBitmap) -> [u8; MASK_BYTES] {
+    let mut mask = [0; MASK_BYTES];
+    for (bytes, word) in mask.chunks_exact_mut(8).zip(caught.0) {
         bytes.copy_from_slice(&word.to_le_bytes());
     }
+    mask
 }
 
 /// Which of the first `packets` packets a mask of packets caught names. Bytes beyond the end of the mask count as 0.

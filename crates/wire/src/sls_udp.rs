@@ -29,6 +29,20 @@ mod field {
     pub const VERSION: usize = 47;
 }
 
+/// Where the header says what decides where a packet belongs, for programs that have this as data (crate `fabric`).
+pub mod places {
+    use super::field;
+    use std::ops::Range;
+    /// Number of the frame.
+    pub const FRAME_NUMBER: Range<usize> = field::FRAME_NUMBER;
+    /// Number of the packet.
+    pub const PACKET_NUMBER: Range<usize> = field::PACKET_NUMBER;
+    /// Type of the detector, one byte ([`super::detector_type`]).
+    pub const DETECTOR_TYPE: usize = field::DETECTOR_TYPE;
+    /// Version of the header, one byte ([`super::HEADER_VERSION`]).
+    pub const VERSION: usize = field::VERSION;
+}
+
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 48;
 /// The header version that is understood.
@@ -150,6 +164,7 @@ impl Decoder for SlsUdp {
             brings_header: false,
             is_last: u32::from(packet.packet()) + 1 == tile.packets(),
             is_apart: false,
+            place: None,
         })
     }
 
@@ -168,6 +183,7 @@ impl Decoder for SlsUdp {
             brings_header: false,
             is_last: u32::from(packet) + 1 == tile.packets(),
             is_apart: true,
+            place: None,
         })
     }
 

@@ -128,6 +128,7 @@ impl Decoder for XfelTrain {
             brings_header: is_first,
             is_last,
             is_apart: false,
+            place: None,
         })
     }
 
@@ -243,42 +244,181 @@ impl<'a> TrainHeader<'a> {
     }
 }
 
-/// Where the sections of a train begin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Sections {
-    images: usize,
-    cell_ids: usize,
-    pulse_ids: usize,
-    states: usize,
-    lengths: usize,
-    detector_specific: usize,
-    builder_specific: usize,
-    trailer: usize,
-    end: usize,
+/// What decides where everything lies in a train.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TrainShape {
+    /// Images.
+    pub images: usize,
+    /// Bytes of an image.
+    pub image_bytes: usize,
+    /// Bytes of the section that belongs to the type of detector.
+    pub detector_specific_bytes: usize,
+    /// Bytes of the section of the train builder.
+    pub builder_specific_bytes: usize,
 }
 
-impl Sections {
-    /// Of a train with images of `image_bytes`; `None` if they do not fit into any memory.
-    fn new(head: &TrainHeader<'_>, image_bytes: usize) -> Option<Self> {
-        let count = usize::try_from(head.image_count()).ok()?;
+impl TrainShape {
+    /// What a header announces, with images of `image_bytes`; `None` if the numbers do not fit this machine.
+    pub fn announced(head: &TrainHeader<'_>, image_bytes: usize) -> Option<Self> {
+        Some(Self {
+            images: usize::try_from(head.image_count()).ok()?,
+            image_bytes,
+            detector_specific_bytes: usize::try_from(head.detector_specific_bytes()).ok()?,
+            builder_specific_bytes: usize::try_from(head.builder_specific_bytes()).ok()?,
+        })
+    }
+
+    /// Where the sections lie; `None` if they do not fit into any memory.
+    pub fn sections(&self) -> Option<Sections> {
         let mut at = HEADER_BYTES;
         let mut section = |bytes: Option<usize>| {
             let start = at;
             at = at.checked_add(bytes?)?;
             Some(start)
         };
-        let list = |width: usize| count.checked_mul(width)?.checked_next_multiple_of(LIST_ALIGNMENT);
-        Some(Self {
-            images: section(count.checked_mul(image_bytes))?,
+        let list = |width: usize| self.images.checked_mul(width)?.checked_next_multiple_of(LIST_ALIGNMENT);
+        Some(Sections {
+            images: section(self.images.checked_mul(self.image_bytes))?,
             cell_ids: section(list(2))?,
             pulse_ids: section(list(8))?,
             states: section(list(2))?,
             lengths: section(list(4))?,
-            detector_specific: section(usize::try_from(head.detector_specific_bytes()).ok())?,
-            builder_specific: section(usize::try_from(head.builder_specific_bytes()).ok())?,
+            detector_specific: section(Some(self.detector_specific_bytes))?,
+            builder_specific: section(Some(self.builder_specific_bytes))?,
             trailer: section(Some(TRAILER_BYTES))?,
             end: section(Some(0))?,
         })
+    }
+}
+
+/// Where the sections of a train begin, in bytes from its first one; each ends where the next one begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sections {
+    /// Images.
+    pub images: usize,
+    /// Cell ids, u16 each.
+    pub cell_ids: usize,
+    /// Pulse ids, u64 each.
+    pub pulse_ids: usize,
+    /// States of the images, u16 each.
+    pub states: usize,
+    /// Lengths of the images, u32 each.
+    pub lengths: usize,
+    /// The section that belongs to the type of detector.
+    pub detector_specific: usize,
+    /// The section of the train builder.
+    pub builder_specific: usize,
+    /// The trailer.
+    pub trailer: usize,
+    /// Bytes of the train.
+    pub end: usize,
+}
+
+/// The numbers of a header that do not follow from the shape of the train.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TrainNumbers {
+    /// Version of the format: major, minor.
+    pub version: (u32, u32),
+    /// Number of the train.
+    pub train_id: u64,
+    /// Data id.
+    pub data_id: u64,
+    /// Link id.
+    pub link_id: u64,
+}
+
+/// Writes the header of a train; the reserved bytes become zero.
+///
+/// # Panics
+/// If `train` has fewer than [`HEADER_BYTES`], or a section has more than `u32::MAX` bytes.
+pub fn write_header(train: &mut [u8], numbers: &TrainNumbers, shape: &TrainShape) {
+    let head = &mut train[..HEADER_BYTES];
+    head.fill(0);
+    let specific = |bytes: usize| u32::try_from(bytes).expect("a section of at most 4 GiB").to_le_bytes();
+    head[header::MAGIC].copy_from_slice(&MAGIC_BEGIN.to_le_bytes());
+    head[header::MAJOR_VERSION].copy_from_slice(&numbers.version.0.to_le_bytes());
+    head[header::MINOR_VERSION].copy_from_slice(&numbers.version.1.to_le_bytes());
+    head[header::TRAIN_ID].copy_from_slice(&numbers.train_id.to_le_bytes());
+    head[header::DATA_ID].copy_from_slice(&numbers.data_id.to_le_bytes());
+    head[header::LINK_ID].copy_from_slice(&numbers.link_id.to_le_bytes());
+    head[header::IMAGE_COUNT].copy_from_slice(&(shape.images as u64).to_le_bytes());
+    head[header::DETECTOR_SPECIFIC_BYTES].copy_from_slice(&specific(shape.detector_specific_bytes));
+    head[header::BUILDER_SPECIFIC_BYTES].copy_from_slice(&specific(shape.builder_specific_bytes));
+}
+
+/// Writes the last number of the trailer, which marks the end of a train.
+///
+/// # Panics
+/// If `train` has fewer than 8 bytes.
+pub fn write_end(train: &mut [u8]) {
+    let at = train.len() - 8;
+    train[at..].copy_from_slice(&MAGIC_END.to_le_bytes());
+}
+
+/// Packets of a train of so many bytes.
+pub const fn packets_of(train_bytes: usize) -> usize {
+    train_bytes.div_ceil(PAYLOAD_BYTES)
+}
+
+/// Replaces `out` by packet `packet` of a train.
+///
+/// # Panics
+/// If the train has no such packet.
+pub fn write_packet(train: &[u8], frame_number: u32, packet: usize, out: &mut Vec<u8>) {
+    let last = packets_of(train.len()) - 1;
+    let data = &train[packet * PAYLOAD_BYTES..train.len().min((packet + 1) * PAYLOAD_BYTES)];
+    let marks = if packet == 0 { word::IS_FIRST } else { 0 } | if packet == last { word::IS_LAST } else { 0 };
+    out.clear();
+    out.extend_from_slice(data);
+    out.extend_from_slice(&frame_number.to_le_bytes());
+    out.extend_from_slice(&(packet as u32 | marks).to_le_bytes());
+}
+
+/// A checked view of a datagram of a train whose length is not known beforehand: only the last packet is short, and the
+/// first one alone has the mark of the first.
+#[derive(Clone, Copy, Debug)]
+pub struct TrainPacket<'a> {
+    data: &'a [u8],
+    frame_number: u32,
+    packet_word: u32,
+}
+
+impl<'a> TrainPacket<'a> {
+    /// Checks a datagram.
+    ///
+    /// # Errors
+    /// No data, more than [`PAYLOAD_BYTES`] of them, or fewer in a packet that is not the last; then a mark of the
+    /// first packet at another one, or none at the first.
+    pub fn new_checked(datagram: &'a [u8]) -> Result<Self, Malformed> {
+        let Some((data, end)) = datagram.split_last_chunk::<PACKET_TRAILER_BYTES>() else { return Err(Malformed::Length) };
+        let packet_word = u32::from_le_bytes(array(end, word::PACKET));
+        let is_short = data.len() < PAYLOAD_BYTES && packet_word & word::IS_LAST == 0;
+        if data.is_empty() || data.len() > PAYLOAD_BYTES || is_short {
+            return Err(Malformed::Length);
+        }
+        let packet = Self { data, frame_number: u32::from_le_bytes(array(end, word::FRAME_NUMBER)), packet_word };
+        let is_right = (packet.number() == 0) == (packet_word & word::IS_FIRST != 0);
+        is_right.then_some(packet).ok_or(Malformed::PacketNumber)
+    }
+
+    /// The data of the train in this packet.
+    pub fn data(&self) -> &'a [u8] {
+        self.data
+    }
+
+    /// Which train it belongs to; wraps.
+    pub fn frame_number(&self) -> u32 {
+        self.frame_number
+    }
+
+    /// Number of the packet in its train.
+    pub fn number(&self) -> usize {
+        (self.packet_word & !word::MARKS) as usize
+    }
+
+    /// True for the last packet of a train.
+    pub fn is_last(&self) -> bool {
+        self.packet_word & word::IS_LAST != 0
     }
 }
 
@@ -297,7 +437,7 @@ impl<'a> Train<'a> {
     /// The first check that fails, in the order begin, length, end.
     pub fn new_checked(bytes: &'a [u8], image_bytes: usize) -> Result<Self, NoTrain> {
         let head = TrainHeader::new_checked(bytes)?;
-        let sections = Sections::new(&head, image_bytes);
+        let sections = TrainShape::announced(&head, image_bytes).and_then(|shape| shape.sections());
         let announced = sections.map_or(usize::MAX, |sections| sections.end);
         let Some(sections) = sections.filter(|_| announced == bytes.len()) else {
             return Err(NoTrain::Length { bytes: bytes.len(), announced });
@@ -307,6 +447,16 @@ impl<'a> Train<'a> {
             return Err(NoTrain::End);
         }
         Ok(train)
+    }
+
+    /// Where its sections lie.
+    pub fn sections(&self) -> Sections {
+        self.sections
+    }
+
+    /// All images, one after the other.
+    pub fn all_images(&self) -> &'a [u8] {
+        &self.bytes[self.sections.images..self.sections.cell_ids]
     }
 
     /// Its header.

@@ -1,7 +1,7 @@
 //! Packets of EXCALIBUR. The bytes are written out by hand from docs/protocols.md 9.1, not by an encoder of ours.
 
 use konkordia_core::ledger::Malformed;
-use konkordia_core::tile::{DetectorKind, TileFormat};
+use konkordia_core::tile::TileFormat;
 use konkordia_wire::formats::PacketFormat;
 
 const FORMAT: PacketFormat = PacketFormat::Excalibur;
@@ -21,7 +21,7 @@ fn tail(counter: [u8; 4]) -> Vec<u8> {
 #[test]
 fn two_subframes_make_a_frame() {
     let tile = TileFormat::excalibur();
-    assert_eq!(PacketFormat::of(DetectorKind::Excalibur), FORMAT);
+    assert_eq!(PacketFormat::of(&TileFormat::excalibur()), FORMAT);
     // Counter 0x12345678 is the first subframe of frame 0x091A2B3C, the next counter its second.
     let first = datagram([0x78, 0x56, 0x34, 0x12], [0, 0, 0, 0x80], 8000);
     let packet = FORMAT.decode(&first, &tile).unwrap();

@@ -89,7 +89,7 @@ fn datagram(data: usize, frame: [u8; 4], word: [u8; 4]) -> Vec<u8> {
 
 #[test]
 fn packets_are_read_from_the_end_of_the_datagram() {
-    let (decoder, format) = (PacketFormat::of(format().kind), format());
+    let (decoder, format) = (PacketFormat::of(&format()), format());
     let mut first = datagram(8184, [0x78, 0x56, 0x34, 0x12], [0, 0, 0, 0x80]);
     first[..64].copy_from_slice(&HEADER);
     let packet = decoder.decode(&first, &format).unwrap();
@@ -114,7 +114,7 @@ fn packets_are_read_from_the_end_of_the_datagram() {
 
 #[test]
 fn each_check_refuses_what_it_should() {
-    let (decoder, format) = (PacketFormat::of(format().kind), format());
+    let (decoder, format) = (PacketFormat::of(&format()), format());
     let refused = |data, word| decoder.decode(&datagram(data, [1, 0, 0, 0], word), &format).err();
     assert_eq!(decoder.decode(&[], &format).err(), Some(Malformed::Length));
     assert_eq!(refused(0, [0, 0, 0, 0x80]), Some(Malformed::Length));

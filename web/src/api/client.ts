@@ -2,6 +2,7 @@
 
 import type { ModuleMap } from "../image/modules";
 import type { PixelPlace } from "../image/reason";
+import type { StackChoice } from "../image/stack";
 import type { DrawnShapes, SavedShapes } from "../shapes/model";
 import type { components } from "./schema";
 
@@ -9,6 +10,7 @@ type Schemas = components["schemas"];
 export type CalibrationReport = Schemas["CalibrationReport"];
 export type CalibrationRow = Schemas["CalibrationRow"];
 export type DetectorStatus = Schemas["DetectorStatus"];
+export type NextCalibration = Schemas["NextCalibration"];
 export type DryRun = Schemas["DryRun"];
 export type Machine = Schemas["Machine"];
 export type ModulePackets = Schemas["ModulePackets"];
@@ -53,6 +55,22 @@ export interface CalibrationMapQuery {
 export interface FramePart {
   region?: string;
   pixels_max?: number;
+}
+
+/** Which pixels of an image. */
+export interface PixelsQuery {
+  detector: string;
+  channel: string;
+  /** The file that the image is of; null: one of the newest images. */
+  file: string | null;
+  /** The sum or the maximum of the image and those before it; null: the image alone. */
+  stack: StackChoice | null;
+}
+
+/** Pixels as a file, and the images that were put together if it is a stack. */
+export interface Pixels {
+  content: Blob;
+  stack: { images: number; first: number } | null;
 }
 
 export interface LogQuery {
@@ -194,24 +212,19 @@ export class Api {
     return (await this.get<{ reasons: string[] }>("pixel", { detector, column, row })).reasons;
   }
 
-  /** The pixels of an image, one of a file if that is named, as a file. */
-  async pixels(
-    image: number,
-    format: "tiff" | "npy",
-    { detector, channel, file }: { detector: string; channel: string; file: string | null },
-  ): Promise<Blob> {
-    const answer = await this.answer(
-      "GET",
-      `images/${image}`,
-      { format, detector, channel, file: file ?? undefined },
-      { body: null, accept: "*/*" },
-    );
-    if (answer.ok) return answer.blob();
-    throw problemIn(await answer.json().catch(() => null), answer.status);
+  /** The pixels of an image or of a stack, as a file. */
+  async pixels(image: number, format: "tiff" | "npy", { file, stack, ...which }: PixelsQuery): Promise<Pixels> {
+    const query = { ...which, format, file: file ?? undefined, stack: stack?.by, images: stack?.images };
+    const answer = await this.answer("GET", `images/${image}`, query, { body: null, accept: "*/*" });
+    if (!answer.ok) throw problemIn(await answer.json().catch(() => null), answer.status);
+    const images = answer.headers.get("X-Konkordia-Stack-Images");
+    const first = answer.headers.get("X-Konkordia-Stack-First");
+    const isStack = images !== null && first !== null;
+    return { content: await answer.blob(), stack: isStack ? { images: Number(images), first: Number(first) } : null };
   }
 
-  /** What the calibration of the next run is like. */
-  calibration(detector: string): Promise<CalibrationReport> {
+  /** What the calibration of the next run is like, or why there is none. */
+  calibration(detector: string): Promise<NextCalibration> {
     return this.get("calibration", { detector });
   }
 

@@ -21,6 +21,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/adapters": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The adapters (`[adapters.NAME]`) with their states: since when they run, how often they were restarted, and why. */
+        get: operations["adapters"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/arm": {
         parameters: {
             query?: never;
@@ -45,7 +62,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What the calibration of the next run is like, module by module. */
+        /** What the calibration of the next run is like, module by module, or why there is none. */
         get: operations["calibration"];
         put?: never;
         post?: never;
@@ -86,6 +103,23 @@ export interface paths {
         put?: never;
         /** Ends the run at once, closes its files, and clears an error. Allowed in every state and any number of times. */
         post: operations["cancel"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/close": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Closes the file that stays open behind its runs (`append`). Nothing happens if there is none. */
+        post: operations["close"];
         delete?: never;
         options?: never;
         head?: never;
@@ -224,7 +258,8 @@ export interface paths {
         /**
          * One of the last images, or one of a finished file (`file`). `npy` and `tiff`: its numbers in their own type. `png`:
          *     a picture with a logarithmic scale (grey: no number). `cbor`: the image message of DECTRIS Stream V2. `raw`: the
-         *     bytes that a file would hold. `json`: what is known of it, without pixels.
+         *     bytes that a file would hold. `json`: what is known of it, without pixels. With `stack`, a sum or a maximum. With
+         *     `after`, `latest` is the newest image after that one and `next` the oldest one that is kept; who asks waits for it.
          */
         get: operations["image"];
         put?: never;
@@ -555,6 +590,62 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /** @description How an adapter ended the last time. */
+        AdapterFailure: {
+            /** @description ISO 8601 with offset. */
+            time: string;
+            /**
+             * @description How it ended, and the last lines that it wrote to stderr.
+             * @example it ended with exit status: 1 and said: OSError: Address already in use
+             */
+            reason: string;
+        };
+        /**
+         * @description What kind of adapter it is.
+         * @enum {string}
+         */
+        AdapterKind: "server" | "program";
+        /** @description What gives other systems access. */
+        AdapterList: {
+            /** @description In the order of the configuration. */
+            adapters: components["schemas"]["AdapterStatus"][];
+        };
+        /**
+         * @description State of an adapter.
+         * @enum {string}
+         */
+        AdapterState: "running" | "waiting";
+        /** @description One adapter (`[adapters.NAME]` in the configuration). */
+        AdapterStatus: {
+            /**
+             * @description Its name in the configuration; `streaming-receiver` for that of `service.compat`.
+             * @example epics
+             */
+            name: string;
+            /** @description `server` or `program`. */
+            kind: components["schemas"]["AdapterKind"];
+            /** @description The detector that it shows; null for a program without one. */
+            detector?: string | null;
+            /** @description What it may do: `view` or `operate`. */
+            role: components["schemas"]["Role"];
+            /** @description Where a server listens. */
+            address?: string | null;
+            /**
+             * Format: int32
+             * @description Process id of a program that runs.
+             */
+            pid?: number | null;
+            /** @description State. */
+            state: components["schemas"]["AdapterState"];
+            /** @description Since when it is in this state; ISO 8601 with offset. */
+            since: string;
+            /**
+             * Format: uint64
+             * @description How often it was started again.
+             */
+            restarts: number;
+            last_failure?: components["schemas"]["AdapterFailure"] | null;
+        };
         /** @description One alarm of a detector (`[alarms]` in its configuration). */
         AlarmStatus: {
             /**
@@ -589,6 +680,11 @@ export interface components {
              *     `energy_kev` or `sample_name`.
              */
             metadata?: Record<string, never>;
+            /**
+             * @description The file stays open behind the run: the images of the next run that is armed with `append` come behind those of
+             *     this one, until `close`. For detectors that send packets.
+             */
+            append?: boolean;
         };
         /** @description How one module differs from the previous calibration, over the pixels that are good in both. */
         CalibrationChange: {
@@ -618,7 +714,7 @@ export interface components {
              */
             no_longer_masked: number;
         };
-        /** @description What is wrong with a calibration. */
+        /** @description Why there is no calibration, or what is wrong with it. */
         CalibrationProblem: {
             /** @description What is wrong, and why. */
             detail: string;
@@ -627,8 +723,6 @@ export interface components {
         };
         /** @description The calibration that the next run uses. */
         CalibrationReport: {
-            /** @description Detector. */
-            detector: string;
             /** @description `konkordia`, `files` or `jungfrau_utils`, as in `[calibration] kind`. */
             kind: string;
             /** @description Files of the pedestals. */
@@ -904,6 +998,7 @@ export interface components {
             file?: string | null;
             /** @description Why the last run ended. */
             ended?: string | null;
+            open_file?: components["schemas"]["OpenFileStatus"] | null;
             /**
              * Format: double
              * @description Seconds since the state changed.
@@ -1167,6 +1262,10 @@ export interface components {
              */
             disk_bytes: number;
             checks?: components["schemas"]["FileChecks"] | null;
+            /** @description Names of the results that each of its images has, spots among them; empty if it has none. */
+            results: string[];
+            /** @description Why it has none; null if it has some. */
+            no_results?: string | null;
             /** @description Data files that are missing or cannot be read. */
             problems: string[];
             /** @description What is in the master. */
@@ -1228,6 +1327,13 @@ export interface components {
             missing_parts: number;
             /** @description False if the sender wanted it passed on, but not stored. */
             store: boolean;
+            /** @description When its series was armed or its first image began, ISO 8601; null if that is not known. */
+            series_start?: string | null;
+            /**
+             * Format: double
+             * @description Photon energy; null if it is not known.
+             */
+            energy_kev?: number | null;
             /** @description Its channels. */
             channels: components["schemas"]["ChannelHeader"][];
             /**
@@ -1249,6 +1355,8 @@ export interface components {
             header: Record<string, never>;
             /** @description What was computed from its pixels, by name; empty if nothing was. */
             results: Record<string, never>;
+            /** @description Why the results do not say which spots the image has; null if they do. */
+            no_spots?: string | null;
         };
         /** @description Entries of the log. */
         Logs: {
@@ -1375,6 +1483,13 @@ export interface components {
             /** @description Its tiles, each of which one UDP port sends; none where whole images are sent. */
             tiles: components["schemas"]["TileOfModule"][];
         };
+        /** @description The calibration that the next run uses, or why there is none. */
+        NextCalibration: {
+            /** @description Detector. */
+            detector: string;
+            calibration?: components["schemas"]["CalibrationReport"] | null;
+            none?: components["schemas"]["CalibrationProblem"] | null;
+        };
         /** @description For commands that take no arguments: no body, or an empty object. */
         Nothing: Record<string, never>;
         /** @description Images that are there. */
@@ -1388,6 +1503,21 @@ export interface components {
             run: number;
             /** @description Numbers, oldest first. */
             images: number[];
+        };
+        /** @description A file that stays open behind its runs. */
+        OpenFileStatus: {
+            /** @description Master file. */
+            file: string;
+            /**
+             * Format: uint64
+             * @description Runs that have ended and are in it.
+             */
+            runs: number;
+            /**
+             * Format: uint64
+             * @description Images that these had: the position of the first image of the next run.
+             */
+            images: number;
         };
         /** @description Who holds a detector. */
         Operator: {
@@ -1608,6 +1738,11 @@ export interface components {
             /** @description When the first image with results was received, in seconds since the first of all. */
             time_s: (number | null)[];
         };
+        /**
+         * @description What somebody may do; each role may do what the ones before it may.
+         * @enum {string}
+         */
+        Role: "view" | "operate" | "configure";
         /** @description What a run needs. What is not known is null. */
         RunNeeds: {
             /**
@@ -1645,6 +1780,19 @@ export interface components {
              * @description Images per second, by the time from image to image.
              */
             rate_hz?: number | null;
+            /** @description Rows and columns of an image; null if its sender decides that. */
+            image_size?: number[] | null;
+            /**
+             * @description Type of its pixels in the file, as numpy calls it; null if its sender decides that.
+             * @example uint16
+             */
+            dtype?: string | null;
+            /**
+             * @description Path in the file of the data set that has all images; null if no file is written, if it only has links to its
+             *     data files, and where the sender decides.
+             * @example /entry/data/images
+             */
+            dataset?: string | null;
         };
         /** @description Something that happened, for `events` and logs. */
         ServiceEvent: {
@@ -1659,7 +1807,8 @@ export interface components {
             detector?: string | null;
             /**
              * @description `state`, `run_started`, `setup`, `run_ended`, `file`, `pedestal`, `travel`, `spool`, `refused`, `command`,
-             *     `consumer` or `alarm`; where there is nothing but a message, `error`, `warning` or `log` by its severity.
+             *     `consumer`, `adapter` or `alarm`; where there is nothing but a message, `error`, `warning` or `log` by its
+             *     severity.
              */
             event: string;
             /** @description How bad it is. */
@@ -2050,6 +2199,54 @@ export interface operations {
             503: components["responses"]["Problem503"];
         };
     };
+    adapters: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Servers first, then programs */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "adapters": [
+                     *         {
+                     *           "name": "epics",
+                     *           "kind": "program",
+                     *           "detector": "eiger",
+                     *           "role": "operate",
+                     *           "address": null,
+                     *           "pid": 4711,
+                     *           "state": "running",
+                     *           "since": "2026-11-28T05:44:19+01:00",
+                     *           "restarts": 0,
+                     *           "last_failure": null
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["AdapterList"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            405: components["responses"]["Problem405"];
+            413: components["responses"]["Problem413"];
+            421: components["responses"]["Problem421"];
+            429: components["responses"]["Problem429"];
+            431: components["responses"]["Problem431"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
     arm: {
         parameters: {
             query?: {
@@ -2130,13 +2327,13 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Of a JUNGFRAU */
+            /** @description Of the next run */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["CalibrationReport"];
+                    "application/json": components["schemas"]["NextCalibration"];
                 };
             };
             400: components["responses"]["Problem400"];
@@ -2229,6 +2426,58 @@ export interface operations {
         };
     };
     cancel: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Name of the detector; may be left out if there is only one.
+                 * @example eiger
+                 */
+                detector?: string;
+                /**
+                 * @description Seconds (0 to 600) to wait after the command until the detector is neither armed nor running. The answer is then
+                 *     the state at that time.
+                 * @example 0
+                 */
+                wait_s?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                /** @example {} */
+                "application/json": components["schemas"]["Nothing"];
+            };
+        };
+        responses: {
+            /** @description The state after the command */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DetectorStatus"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            405: components["responses"]["Problem405"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            421: components["responses"]["Problem421"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            431: components["responses"]["Problem431"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    close: {
         parameters: {
             query?: {
                 /**
@@ -2459,6 +2708,14 @@ export interface operations {
                      *         "is_whole": true,
                      *         "notes": []
                      *       },
+                     *       "results": [
+                     *         "is_analysed",
+                     *         "nPeaks",
+                     *         "peakXPosRaw",
+                     *         "peakYPosRaw",
+                     *         "spots"
+                     *       ],
+                     *       "no_results": null,
                      *       "problems": [],
                      *       "tree": [
                      *         {
@@ -2694,11 +2951,42 @@ export interface operations {
                  * @example 1024
                  */
                 max_size?: number;
+                /**
+                 * @description The sum or the maximum of the image and those before it, pixel by pixel, as `npy`, `tiff` or `png`: whole
+                 *     numbers of 64 bits, or floats.
+                 * @example sum
+                 */
+                stack?: "sum" | "maximum";
+                /**
+                 * @description How many images the stack has, if so many are there.
+                 * @example 10
+                 */
+                images?: number;
+                /**
+                 * @description With `latest` and `next`: number of the image that was seen last. The answer is one that was not seen.
+                 * @example 7
+                 */
+                after?: number;
+                /**
+                 * @description The run that the image seen last is of: any image of another run was not seen.
+                 * @example 3
+                 */
+                run?: number;
+                /**
+                 * @description Longest time to wait for an image that was not seen, in seconds; at most 600. The wait ends when the run does.
+                 * @example 10
+                 */
+                wait_s?: number;
+                /**
+                 * @description The header `X-Konkordia-Facts` has, as JSON in ASCII, what `json` has, without lists and what the sender says.
+                 * @example true
+                 */
+                facts?: boolean;
             };
             header?: never;
             path: {
                 /**
-                 * @description `latest`, or the number of the image
+                 * @description `latest`, `next` (after the one seen last), or the number of the image
                  * @example latest
                  */
                 image: string;
@@ -2716,6 +3004,8 @@ export interface operations {
                     "X-Konkordia-Compression"?: string;
                     /** @description `raw`: type of a pixel as numpy writes it */
                     "X-Konkordia-Dtype"?: string;
+                    /** @description `facts`: what is known of the image */
+                    "X-Konkordia-Facts"?: string;
                     /** @description Its number */
                     "X-Konkordia-Image"?: number;
                     /** @description `raw`: lengths of the pieces, each packed by itself, if there are several */
@@ -2724,6 +3014,10 @@ export interface operations {
                     "X-Konkordia-Run"?: number;
                     /** @description `raw`: dimensions, slowest first, with commas */
                     "X-Konkordia-Shape"?: string;
+                    /** @description `stack`: number of the first of them */
+                    "X-Konkordia-Stack-First"?: number;
+                    /** @description `stack`: images that were put together */
+                    "X-Konkordia-Stack-Images"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2734,6 +3028,13 @@ export interface operations {
                     "application/octet-stream": number[];
                     "application/json": components["schemas"]["ImageHeader"];
                 };
+            };
+            /** @description No image that was not seen came in time, or before the end of the run */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["Problem400"];
             401: components["responses"]["Problem401"];

@@ -77,9 +77,9 @@ function Person({ services: { connection } }: { services: Services }): JSX.Eleme
 }
 
 const THEMES: [Theme, string][] = [
-  ["system", "Auto"],
-  ["light", "Light"],
-  ["dark", "Dark"],
+  ["system", "Auto theme"],
+  ["light", "Light theme"],
+  ["dark", "Dark theme"],
 ];
 
 function ThemeChoice(): JSX.Element {

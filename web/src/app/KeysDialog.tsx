@@ -9,7 +9,7 @@ import { Dialog } from "./Dialog";
 const KEYS = [
   { key: "?", does: "show these keys" },
   { key: "Escape", does: "close a dialog" },
-  { key: "Tab, Shift + Tab", does: "go to the next or the last control" },
+  { key: "Tab, Shift + Tab", does: "go to the next or the previous control" },
   { key: "Enter, Space", does: "press the control" },
 ];
 
@@ -20,7 +20,7 @@ export function isWriting(target: EventTarget | null): boolean {
 
 function KeyTable({ title, keys }: { title: string; keys: readonly { key: string; does: string }[] }): JSX.Element {
   return (
-    <table class="table">
+    <table class="table keys-table">
       <caption class="keys-caption">{title}</caption>
       <tbody>
         {keys.map(({ key, does }) => (

@@ -13,7 +13,7 @@ const Sign = ({ children }: { children: JSX.Element | JSX.Element[] }): JSX.Elem
 
 const SEVERITY_PATHS: Record<Severity, string> = {
   success: "M2 7.5 5.5 11 12 3.5",
-  info: "M7 6v5M7 3v.5",
+  info: "M7 6.5v4M7 3.6v.3M1.2 7a5.8 5.8 0 1 0 11.6 0a5.8 5.8 0 1 0-11.6 0",
   warning: "M7 1.5 13 12.5H1zM7 5.5v3.5M7 10.6v.4",
   error: "M2.5 2.5l9 9M11.5 2.5l-9 9",
 };

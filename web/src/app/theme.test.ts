@@ -4,14 +4,15 @@ import { test } from "node:test";
 
 type Colours = Record<string, string>;
 
-/** The colours of each block of theme.css: light, dark by the system, dark by choice. */
+/** The colours of each block of theme.css that has any: light and dark. */
 function blocks(): Colours[] {
   const text = readFileSync("src/app/theme.css", "utf8");
-  return [...text.matchAll(/:root[^{]*\{([^}]*)\}/g)].map((match) =>
+  const found = [...text.matchAll(/:root[^{]*\{([^}]*)\}/g)].map((match) =>
     Object.fromEntries(
       [...(match[1] ?? "").matchAll(/(--[\w-]+): (#[0-9a-f]{6});/g)].map((pair) => [pair[1], pair[2]]),
     ),
   );
+  return found.filter((colours) => Object.keys(colours).length > 0);
 }
 
 function luminance(colour: string): number {
@@ -41,7 +42,7 @@ const EDGES = ["--line-strong", "--focus", "--series-1", "--series-2", "--series
 
 test("texts and edges have the contrast of WCAG AA in both themes", () => {
   const all = blocks();
-  assert.equal(all.length, 3);
+  assert.deepEqual(all.map(Object.keys), [Object.keys(all[0] ?? {}), Object.keys(all[0] ?? {})]);
   for (const [n, colours] of all.entries()) {
     for (const [text, grounds] of TEXTS) {
       for (const ground of grounds) {
@@ -51,9 +52,4 @@ test("texts and edges have the contrast of WCAG AA in both themes", () => {
     }
     for (const edge of EDGES) assert.ok(contrast(colours[edge], colours["--surface"]) >= 3, `block ${n}: ${edge}`);
   }
-});
-
-test("dark is the same by choice and by the system", () => {
-  const [, system, chosen] = blocks();
-  assert.deepEqual(system, chosen);
 });

@@ -4,6 +4,7 @@ import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import type { Api } from "../api/client";
+import { Curves, rowsHeight } from "./Curves";
 import { chosenRenderer } from "./choose";
 import { installHook } from "./hook";
 import { Painter } from "./painter";
@@ -12,6 +13,7 @@ import { Readout } from "./Readout";
 import { endReference, referenceText } from "./reference";
 import type { RendererKind } from "./renderer";
 import { imagesText } from "./stack";
+import { isStrip } from "./view";
 import type { Viewer } from "./viewer";
 import { watchWith } from "./watch";
 import "./image.css";
@@ -141,15 +143,20 @@ function PaneName({ viewer }: { viewer: Viewer }): JSX.Element | null {
 
 /** One image; the one on the right has the notes. */
 function Pane({ viewer }: { viewer: Viewer }): JSX.Element {
-  const frame = useRef<HTMLDivElement>(null);
+  const place = useRef<HTMLDivElement>(null);
   const kind = useSignal<RendererKind>(chosenRenderer());
   const giveUp = useRef(() => {
     kind.value = "2d";
   });
-  useEffect(() => (frame.current ? followSize(frame.current, viewer) : undefined), [viewer]);
+  useEffect(() => (place.current ? followSize(place.current, viewer) : undefined), [viewer]);
+  const { image } = viewer;
+  const hasCurves = image !== null && isStrip(image);
   return (
-    <div class="image-frame" ref={frame}>
-      <Canvases key={kind.value} viewer={viewer} kind={kind.value} onLost={giveUp.current} />
+    <div class={hasCurves ? "image-frame has-curves" : "image-frame"}>
+      {hasCurves && <Curves viewer={viewer} rows={image.height} />}
+      <div class="image-place" ref={place} style={{ height: hasCurves ? `${rowsHeight(image.height)}px` : "" }}>
+        <Canvases key={kind.value} viewer={viewer} kind={kind.value} onLost={giveUp.current} />
+      </div>
       <PaneName viewer={viewer} />
       {viewer.main === null && <Notes viewer={viewer} />}
     </div>

@@ -121,6 +121,7 @@ function Legend(): JSX.Element {
 export function LayerMenu({ viewer }: LayerProps): JSX.Element {
   const layers = viewer.layers.value;
   const look = viewer.look.value;
+  const noSpots = layers.spots ? viewer.header.value?.no_spots : null;
   return (
     <Menu text="Layers">
       {LAYERS.map(({ name, text, needs }) => (
@@ -141,6 +142,7 @@ export function LayerMenu({ viewer }: LayerProps): JSX.Element {
           viewer.look.value = { ...look, marksSpecial };
         }}
       />
+      {noSpots && <p class="soft">No spots are drawn: {noSpots}.</p>}
       <Legend />
       <Ring viewer={viewer} />
       {!has(viewer, "geometry") && (

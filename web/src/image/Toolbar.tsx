@@ -106,7 +106,8 @@ function Permalink({ viewer }: ToolbarProps): JSX.Element {
 }
 
 function SaveMenu({ api, viewer }: WithApi): JSX.Element {
-  const ofOne = viewer.header.value?.stack ? " Of the last image alone, not of all that are put together." : "";
+  const stack = viewer.header.value?.stack;
+  const type = stack && stack.images > 1 ? `The ${stack.by} in 64 bits` : "The numbers in their own type";
   return (
     <Menu text="Save">
       <Button
@@ -114,17 +115,8 @@ function SaveMenu({ api, viewer }: WithApi): JSX.Element {
         title="The picture with what lies above it"
         onPress={() => savePicture(viewer)}
       />
-      <Button
-        text="TIFF: all pixels"
-        title={`The numbers in their own type.${ofOne}`}
-        onPress={() => savePixels(api, viewer, "tiff")}
-      />
-      <Button
-        text="npy: all pixels"
-        title={`The numbers in their own type, for numpy.load.${ofOne}`}
-        onPress={() => savePixels(api, viewer, "npy")}
-      />
-      {ofOne && <p class="soft">TIFF and npy have the last image alone.</p>}
+      <Button text="TIFF: all pixels" title={type} onPress={() => savePixels(api, viewer, "tiff")} />
+      <Button text="npy: all pixels" title={`${type}, for numpy.load`} onPress={() => savePixels(api, viewer, "npy")} />
       <Permalink viewer={viewer} />
     </Menu>
   );

@@ -6,10 +6,11 @@ import { drawLayers, type RingCache } from "./layers";
 import type { View } from "./view";
 import type { Viewer } from "./viewer";
 
-function drawBox(context: CanvasRenderingContext2D, viewer: Viewer): void {
+function drawBox(context: CanvasRenderingContext2D, viewer: Viewer, isOfAllRows: boolean): void {
   const box = viewer.box.value;
   if (!box) return;
-  const [{ x, y }, to] = box;
+  const [from, to] = box;
+  const [top, height] = isOfAllRows ? [0, viewer.canvas.value.height] : [from.y, to.y - from.y];
   for (const [colour, dash] of [
     ["#000", []],
     ["#fff", [5, 5]],
@@ -17,7 +18,7 @@ function drawBox(context: CanvasRenderingContext2D, viewer: Viewer): void {
     context.setLineDash([...dash]);
     context.lineWidth = 1.5;
     context.strokeStyle = colour;
-    context.strokeRect(x, y, to.x - x, to.y - y);
+    context.strokeRect(from.x, top, to.x - from.x, height);
   }
   context.setLineDash([]);
 }
@@ -58,5 +59,5 @@ export function cellsAndLayers(
   }
   viewer.tool.value?.draw(context, view);
   drawCross(context, viewer);
-  drawBox(context, viewer);
+  drawBox(context, viewer, view.rowScale !== undefined);
 }

@@ -32,24 +32,24 @@ export class Canvas2dRenderer implements Renderer {
     this.isColoured = false;
   }
 
-  draw({ left, top, dot, right, bottom }: Placement): void {
+  draw({ left, top, dot, rowDot, right, bottom }: Placement): void {
     this.clear();
     const { codes, context } = this;
     if (!codes || !this.lut) return;
     this.colour(codes, this.lut);
     // Only the visible dots: a large picture far outside of the canvas would lose precision.
     const first = Math.max(0, Math.floor(-left / dot));
-    const firstRow = Math.max(0, Math.floor(-top / dot));
+    const firstRow = Math.max(0, Math.floor(-top / rowDot));
     const columns = Math.min(codes.columns, Math.ceil((this.canvas.width - left) / dot)) - first;
-    const rows = Math.min(codes.rows, Math.ceil((this.canvas.height - top) / dot)) - firstRow;
+    const rows = Math.min(codes.rows, Math.ceil((this.canvas.height - top) / rowDot)) - firstRow;
     if (columns <= 0 || rows <= 0) return;
     context.save();
     context.beginPath();
     context.rect(left, top, right - left, bottom - top);
     context.clip();
     context.imageSmoothingEnabled = false;
-    const [x, y] = [left + first * dot, top + firstRow * dot];
-    context.drawImage(this.picture, first, firstRow, columns, rows, x, y, columns * dot, rows * dot);
+    const [x, y] = [left + first * dot, top + firstRow * rowDot];
+    context.drawImage(this.picture, first, firstRow, columns, rows, x, y, columns * dot, rows * rowDot);
     context.restore();
   }
 

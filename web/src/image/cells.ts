@@ -3,7 +3,7 @@
 import { isSpecial, type SpecialKind, specialKind } from "./code16";
 import type { Frame } from "./frame";
 import { numberText } from "./reading";
-import { type Size, toScreen, type View } from "./view";
+import { rowScaleOf, type Size, toScreen, type View } from "./view";
 
 /** Side of a pixel on the screen from which on it has a pattern, or its number. */
 const PATTERN_FROM = 10;
@@ -12,13 +12,15 @@ const NUMBER_FROM = 28;
 interface Cell {
   x: number;
   y: number;
-  side: number;
+  width: number;
+  height: number;
 }
 
 type Context = CanvasRenderingContext2D;
 
 /** A shape for each reason, so that they differ without colours too. */
-function pattern(context: Context, kind: SpecialKind, { x, y, side }: Cell): void {
+function pattern(context: Context, kind: SpecialKind, { x, y, width, height }: Cell): void {
+  const side = Math.min(width, height);
   const [near, far] = [side * 0.2, side * 0.8];
   context.moveTo(x + near, y + far);
   if (kind === "masked") context.lineTo(x + far, y + near);
@@ -40,25 +42,26 @@ function inkOn(colour: number): string {
   return 0.299 * red + 0.587 * green + 0.114 * blue > 128 ? "#000" : "#fff";
 }
 
-function numberIn(context: Context, text: string, ink: string, { x, y, side }: Cell): void {
-  const size = Math.min(16, (1.6 * side) / Math.max(2, text.length));
+function numberIn(context: Context, text: string, ink: string, { x, y, width, height }: Cell): void {
+  const size = Math.min(16, 0.8 * height, (1.6 * width) / Math.max(2, text.length));
   // Numbers that nobody can read only disturb.
   if (size < 8) return;
   context.font = `${size}px ui-monospace, monospace`;
   context.fillStyle = ink;
-  context.fillText(text, x + side / 2, y + side / 2);
+  context.fillText(text, x + width / 2, y + height / 2);
 }
 
 export function drawCells(context: Context, frame: Frame, view: View, canvas: Size, lut: Uint32Array): void {
   const { header, codes } = frame;
-  const side = header.bin * view.scale;
+  const [width, height] = [header.bin * view.scale, header.bin * rowScaleOf(view)];
+  const side = Math.min(width, height);
   if (side < PATTERN_FROM) return;
   const corner = toScreen(view, { x: header.region[0], y: header.region[1] });
-  const first = Math.max(0, Math.floor(-corner.x / side));
-  const firstRow = Math.max(0, Math.floor(-corner.y / side));
-  const end = Math.min(header.frame_columns, Math.ceil((canvas.width - corner.x) / side));
-  const endRow = Math.min(header.frame_rows, Math.ceil((canvas.height - corner.y) / side));
-  const hasNumbers = side >= NUMBER_FROM && header.bin === 1;
+  const first = Math.max(0, Math.floor(-corner.x / width));
+  const firstRow = Math.max(0, Math.floor(-corner.y / height));
+  const end = Math.min(header.frame_columns, Math.ceil((canvas.width - corner.x) / width));
+  const endRow = Math.min(header.frame_rows, Math.ceil((canvas.height - corner.y) / height));
+  const hasNumbers = width >= NUMBER_FROM && header.bin === 1;
   context.textAlign = "center";
   context.textBaseline = "middle";
   context.beginPath();
@@ -66,7 +69,7 @@ export function drawCells(context: Context, frame: Frame, view: View, canvas: Si
     for (let column = first; column < end; column++) {
       const index = row * header.frame_columns + column;
       const code = codes[index] as number;
-      const cell = { x: corner.x + column * side, y: corner.y + row * side, side };
+      const cell = { x: corner.x + column * width, y: corner.y + row * height, width, height };
       if (isSpecial(code)) pattern(context, specialKind(code), cell);
       else if (hasNumbers) {
         const value = frame.value(index);

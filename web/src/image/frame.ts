@@ -54,6 +54,8 @@ export interface FrameHeader {
   levels: [low: number, high: number] | null;
   geometry: Geometry | null;
   results: Results | null;
+  /** Why the results do not say which spots the image has; null if they do. */
+  no_spots?: string | null;
 }
 
 export interface Frame {

@@ -136,7 +136,8 @@ export function spotsOf(results: Results | null): Spots {
 
 function drawSpots(context: CanvasRenderingContext2D, on: Overlaid): void {
   const { points, isIndexed } = spotsOf(on.header.results);
-  const radius = Math.max(6, 3 * on.view.scale);
+  // Small where the image is small: else the markers of many spots hide them.
+  const radius = Math.max(3.5, 3 * on.view.scale);
   context.beginPath();
   for (const point of points) {
     const { x, y } = toScreen(on.view, point);
@@ -148,15 +149,16 @@ function drawSpots(context: CanvasRenderingContext2D, on: Overlaid): void {
       context.rect(x - radius, y - radius, 2 * radius, 2 * radius);
     }
   }
-  strokeTwice(context, isIndexed ? INDEXED : NOT_INDEXED, 1.5);
+  strokeTwice(context, isIndexed ? INDEXED : NOT_INDEXED, radius < 6 ? 1 : 1.5);
 }
 
 export function drawLayers(context: CanvasRenderingContext2D, on: Overlaid, cache: RingCache): void {
   context.lineJoin = "round";
   if (on.layers.modules) drawModules(context, on);
   if (on.marksSpecial) drawMask(context, on);
+  if (on.layers.spots) drawSpots(context, on);
+  // Above the spots, as these have names.
   drawRings(context, on, cache);
   if (on.layers.regions) drawRegions(context, on);
-  if (on.layers.spots) drawSpots(context, on);
   if (on.layers.beam) drawBeam(context, on);
 }

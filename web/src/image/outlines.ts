@@ -7,7 +7,7 @@ import { beamCentre } from "./geometry";
 import { LABEL_HEIGHT, strokeTwice, writeText } from "./labels";
 import { type ModuleMap, modulesOf } from "./modules";
 import { outline } from "./shapes";
-import { type Size, toScreen, type View } from "./view";
+import { rowScaleOf, type Size, toScreen, type View } from "./view";
 
 const MODULE = "#d0a2ff";
 export const REGION_COLOUR = "#ffe14d";
@@ -29,11 +29,11 @@ export function drawModules(context: CanvasRenderingContext2D, on: Outlined): vo
   context.beginPath();
   for (const { column, row, columns, rows } of modules) {
     const { x, y } = toScreen(view, { x: column, y: row });
-    context.rect(x, y, columns * view.scale, rows * view.scale);
+    context.rect(x, y, columns * view.scale, rows * rowScaleOf(view));
   }
   strokeTwice(context, MODULE, 1.5);
   for (const { index, column, row, columns, rows } of modules) {
-    if (Math.min(columns, rows) * view.scale < NAMED_FROM_PX) continue;
+    if (Math.min(columns * view.scale, rows * rowScaleOf(view)) < NAMED_FROM_PX) continue;
     const { x, y } = toScreen(view, { x: column, y: row });
     writeText(context, String(index), { x: x + 5, y: y + LABEL_HEIGHT / 2 + 4 }, MODULE);
   }

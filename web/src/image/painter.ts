@@ -1,6 +1,7 @@
 // Draws the frame and what lies above it, at most once for each picture of the screen.
 
 import { effect } from "@preact/signals";
+import { shade } from "../app/plot";
 import { cellsAndLayers } from "./above";
 import { makeRenderer } from "./choose";
 import { CODES } from "./code16";
@@ -9,7 +10,8 @@ import { RingCache } from "./layers";
 import { fillLut } from "./lut";
 import { type Codes, pooled, shrinkFactor } from "./pool";
 import type { Placement, Renderer, RendererKind } from "./renderer";
-import { toScreen, type View } from "./view";
+import { CURVES_LEFT_PX } from "./rowCurves";
+import { rowScaleOf, toScreen, type View } from "./view";
 import type { Viewer } from "./viewer";
 
 /** A graphics card that does not come back within this time is given up. */
@@ -26,6 +28,9 @@ function screenDot(begin: number, side: number, place: number): number {
   const middle = Math.floor(from + side / 2);
   return middle + 0.5 < from + side && middle + 0.5 >= from ? middle : Math.ceil(from - 0.5);
 }
+
+/** Rows that are stretched are never put together. */
+const rowFactor = (view: View, factor: number): number => (view.rowScale === undefined ? factor : 1);
 
 export class Painter {
   private readonly renderer: Renderer;
@@ -71,10 +76,10 @@ export class Painter {
     const { frame } = this.viewer;
     if (!view || !frame || !isInRegion(frame, column, row)) return null;
     this.drawFrame(view);
-    const { left, top, dot } = this.placement(frame, view, this.drawnFactor);
-    const side = frame.header.bin * this.drawnFactor;
-    const x = screenDot(left, dot, Math.floor((column - frame.header.region[0]) / side));
-    const y = screenDot(top, dot, Math.floor((row - frame.header.region[1]) / side));
+    const { left, top, dot, rowDot } = this.placement(frame, view, this.drawnFactor);
+    const { bin, region } = frame.header;
+    const x = screenDot(left, dot, Math.floor((column - region[0]) / (bin * this.drawnFactor)));
+    const y = screenDot(top, rowDot, Math.floor((row - region[1]) / (bin * rowFactor(view, this.drawnFactor))));
     if (x < 0 || y < 0 || x >= this.canvas.width || y >= this.canvas.height) return null;
     return this.renderer.readPixel(x, y);
   }
@@ -83,12 +88,20 @@ export class Painter {
   picture(): HTMLCanvasElement {
     const view = this.viewer.actualView();
     if (view) this.drawFrame(view);
+    const { curves } = this.viewer;
+    const [left, top] = curves ? [CURVES_LEFT_PX * this.viewer.pixelRatio.value, curves.height] : [0, 0];
     const picture = document.createElement("canvas");
-    picture.width = this.canvas.width;
-    picture.height = this.canvas.height;
+    picture.width = curves?.width ?? this.canvas.width;
+    picture.height = top + this.canvas.height;
     const context = picture.getContext("2d");
-    context?.drawImage(this.canvas, 0, 0);
-    context?.drawImage(this.overlay, 0, 0);
+    if (!context) return picture;
+    if (curves) {
+      context.fillStyle = shade("--surface")();
+      context.fillRect(0, 0, picture.width, picture.height);
+      context.drawImage(curves, 0, 0);
+    }
+    context.drawImage(this.canvas, left, top);
+    context.drawImage(this.overlay, left, top);
     return picture;
   }
 
@@ -156,7 +169,7 @@ export class Painter {
     this.renewLut(frame);
     const dot = frame.header.bin * view.scale * this.viewer.pixelRatio.value;
     const factor = shrinkFactor(dot);
-    this.renewCodes(frame, factor);
+    this.renewCodes(frame, factor, rowFactor(view, factor));
     this.renderer.draw(this.placement(frame, view, factor));
   }
 
@@ -166,9 +179,15 @@ export class Painter {
     const begin = toScreen(view, { x: column, y: row });
     const end = toScreen(view, { x: column + columns, y: row + rows });
     const dot = header.bin * factor * view.scale * ratio;
-    // The last square may be a part of one, and is still seen.
-    const whole = (place: number) => Math.ceil(place * ratio - 1e-6);
-    return { left: begin.x * ratio, top: begin.y * ratio, dot, right: whole(end.x), bottom: whole(end.y) };
+    const rowDot = header.bin * rowFactor(view, factor) * rowScaleOf(view) * ratio;
+    const [left, top] = [begin.x * ratio, begin.y * ratio];
+    const dots = (pixels: number, rowsOrColumns: number) => Math.ceil(pixels / (header.bin * rowsOrColumns));
+    // The last square may be a part of one, and is still seen: a dot of the screen has its middle within it.
+    const whole = (from: number, count: number, side: number, to: number) =>
+      Math.max(Math.ceil(to * ratio - 1e-6), Math.ceil(from + (count - 1) * side - 0.5) + 1);
+    const right = whole(left, dots(columns, factor), dot, end.x);
+    const bottom = whole(top, dots(rows, rowFactor(view, factor)), rowDot, end.y);
+    return { left, top, dot, rowDot, right, bottom };
   }
 
   private renewLut({ header }: Frame): void {
@@ -181,12 +200,12 @@ export class Painter {
     this.renderer.setLut(this.lut);
   }
 
-  private renewCodes(frame: Frame, factor: number): void {
+  private renewCodes(frame: Frame, factor: number, rows: number): void {
     if (frame === this.drawnFrame && factor === this.drawnFactor) return;
     const { codes, header } = frame;
     let drawn: Codes = { codes, columns: header.frame_columns, rows: header.frame_rows };
     if (factor > 1) {
-      drawn = pooled(drawn, factor, this.shrunk);
+      drawn = pooled(drawn, factor, this.shrunk, rows);
       this.shrunk = drawn.codes;
     }
     this.renderer.setCodes(drawn);

@@ -4,6 +4,7 @@ import { readShown, type Shown, writeShown } from "./permalink";
 
 test("what is written is read", () => {
   const shown: Shown = {
+    detector: "jf 1",
     image: 17,
     view: { x: 512.5, y: 100.25, scale: 4 },
     contrast: { low: -1, high: 12.5 },

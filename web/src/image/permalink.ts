@@ -7,6 +7,8 @@ import type { Viewer } from "./viewer";
 
 /** What an address can say; all of it may be absent. */
 export interface Shown {
+  /** Whose images they are. */
+  detector?: string;
   /** The master of a finished file. */
   file?: string;
   image?: number | "hit";
@@ -22,6 +24,7 @@ export interface Shown {
 
 export function writeShown(shown: Shown): string {
   const query = new URLSearchParams();
+  if (shown.detector !== undefined) query.set("detector", shown.detector);
   if (shown.file !== undefined) query.set("file", shown.file);
   if (shown.image !== undefined) query.set("image", String(shown.image));
   if (shown.stack) query.set("stack", writeStack(shown.stack));
@@ -44,6 +47,8 @@ function numbers(text: string | null, count: number): number[] | null {
 export function readShown(hash: string): Shown {
   const query = new URLSearchParams(hash.split("?")[1] ?? "");
   const shown: Shown = {};
+  const detector = query.get("detector");
+  if (detector) shown.detector = detector;
   const image = query.get("image");
   if (image === "hit") shown.image = image;
   else if (image && /^\d{1,15}$/.test(image)) shown.image = Number(image);
@@ -79,6 +84,8 @@ function lettersOf(viewer: Viewer): string {
 export function shownBy(viewer: Viewer): Shown {
   const { map, isInverted, scale } = viewer.look.value;
   const shown: Shown = { map, isInverted, scale, layers: lettersOf(viewer) };
+  const detector = viewer.header.value?.detector ?? viewer.connection.detector.value;
+  if (detector !== null) shown.detector = detector;
   const image = viewer.source.value === "latest" ? viewer.header.value?.image : viewer.source.value;
   if (image !== undefined) shown.image = image;
   if (viewer.file.value !== null) shown.file = viewer.file.value;
@@ -89,9 +96,11 @@ export function shownBy(viewer: Viewer): Shown {
   return shown;
 }
 
-/** A link without a file is one to the images of the runs. */
-function restoreSource(viewer: Viewer, { file, image, stack }: Shown): void {
+/** A link without a file is one to the images of the runs; one without a detector is to that which is shown. */
+function restoreSource(viewer: Viewer, { detector, file, image, stack }: Shown): void {
   viewer.playback.stop();
+  // First, as a file of the detector before is closed with it.
+  if (detector !== undefined) viewer.connection.showDetector(detector);
   if (file !== undefined) viewer.openFile(file, typeof image === "number" ? image : 0);
   else if (viewer.file.value !== null) viewer.closeFile();
   if (file === undefined && image !== undefined) viewer.source.value = image;

@@ -25,8 +25,9 @@ function levelled(viewer: Viewer, dx: number, dy: number): void {
   viewer.setContrast({ low: middle - width / 2, high: middle + width / 2 });
 }
 
-/** Follows the mouse until the function that it gives is called. */
-export function followPointer(element: HTMLElement, viewer: Viewer): () => void {
+/** Follows the mouse until the function that it gives is called. `onCanvas` says where a place of the element is on the
+ * canvas of the image. */
+export function followPointer(element: HTMLElement, viewer: Viewer, onCanvas = (at: Point): Point => at): () => void {
   let drag: Drag | null = null;
 
   const wheel = (event: WheelEvent) => {
@@ -40,7 +41,7 @@ export function followPointer(element: HTMLElement, viewer: Viewer): () => void 
   /** The place in the image, for the tool. */
   const inImage = (at: Point): Point | null => {
     const view = viewer.actualView();
-    return view && toImage(view, at);
+    return view && toImage(view, onCanvas(at));
   };
 
   const down = (event: PointerEvent) => {
@@ -55,7 +56,7 @@ export function followPointer(element: HTMLElement, viewer: Viewer): () => void 
 
   const move = (event: PointerEvent) => {
     const at = placeIn(element, event);
-    viewer.pointTo(at);
+    viewer.pointTo(onCanvas(at));
     const place = inImage(at);
     if (place && (!drag || drag.kind === "tool")) viewer.tool.value?.move(place, event);
     if (!drag) return;

@@ -22,6 +22,11 @@ test("special pixels: saturated wins, numbers hide the others, then missing, inv
   assert.equal(of(1, 1, 1, 1), 1);
 });
 
+test("rows can stay apart", () => {
+  const small = pooled({ codes: Uint16Array.of(20, 30, 40, 50, 60, 70), columns: 3, rows: 2 }, 2, null, 1);
+  assert.deepEqual([small.columns, small.rows, ...small.codes], [2, 2, 30, 40, 60, 70]);
+});
+
 test("memory of the right size is used again", () => {
   const from = { codes: new Uint16Array(16), columns: 4, rows: 4 };
   const memory = new Uint16Array(4);

@@ -21,14 +21,15 @@ function specialOf(from: Codes, left: number, top: number, right: number, bottom
   return isInvalid ? CODE_INVALID : CODE_MASKED;
 }
 
-/** Each square of `factor` times `factor` codes as its largest one, in `memory` if that has the right size. */
-export function pooled(from: Codes, factor: number, memory: Uint16Array | null): Codes {
+/** Each square of `factor` times `factor` codes, or of fewer rows, as its largest one; in `memory` if that has the right
+ * size. */
+export function pooled(from: Codes, factor: number, memory: Uint16Array | null, rowFactor = factor): Codes {
   const columns = Math.ceil(from.columns / factor);
-  const rows = Math.ceil(from.rows / factor);
+  const rows = Math.ceil(from.rows / rowFactor);
   const codes = memory?.length === columns * rows ? memory : new Uint16Array(columns * rows);
   for (let row = 0; row < rows; row++) {
-    const top = row * factor;
-    const bottom = Math.min(from.rows, top + factor);
+    const top = row * rowFactor;
+    const bottom = Math.min(from.rows, top + rowFactor);
     for (let column = 0; column < columns; column++) {
       const left = column * factor;
       const right = Math.min(from.columns, left + factor);

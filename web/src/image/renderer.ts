@@ -8,8 +8,10 @@ export type RendererKind = "webgl" | "2d";
 export interface Placement {
   left: number;
   top: number;
-  /** Side of one dot of the frame. */
+  /** Width of one dot of the frame. */
   dot: number;
+  /** Its height. */
+  rowDot: number;
   /** The part of the canvas that the image fills; dots beyond it are not drawn. */
   right: number;
   bottom: number;

@@ -2,6 +2,8 @@
 
 import { type Api, problemOf } from "../api/client";
 import { fileName } from "../app/format";
+import type { FrameHeader } from "./frame";
+import { imagesText, STACK_MOST } from "./stack";
 import type { Viewer } from "./viewer";
 
 export function offer(content: Blob, name: string): void {
@@ -13,34 +15,41 @@ export function offer(content: Blob, name: string): void {
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }
 
-function nameOf(viewer: Viewer, ending: string): string | null {
-  const header = viewer.header.value;
-  if (!header) return null;
-  const { detector, run, image, file, stack } = header;
+/** As its numbers say it. */
+function nameOf({ detector, run, image, file, stack }: FrameHeader, ending: string): string {
   const from = file ? fileName(file).replace(/(_master)?\.\w+$/, "") : `${detector}_run${run}`;
-  // The pixels are those of the image alone.
-  const images = stack && ending === "png" ? `${stack.by}_of_images${stack.first}-${image}` : `image${image}`;
+  const images = stack && stack.images > 1 ? `${stack.by}_of_images${stack.first}-${image}` : `image${image}`;
   return `${from}_${images}.${ending}`.replace(/[^\w.-]/g, "_");
 }
 
 export function savePicture(viewer: Viewer): void {
-  const name = nameOf(viewer, "png");
+  const header = viewer.header.value;
   const picture = viewer.picture?.();
-  if (!name || !picture) return;
+  if (!header || !picture) return;
+  const name = nameOf(header, "png");
   picture.toBlob((content) => {
     if (content) offer(content, name);
   }, "image/png");
 }
 
 export async function savePixels(api: Api, viewer: Viewer, format: "tiff" | "npy"): Promise<void> {
-  const name = nameOf(viewer, format);
   const header = viewer.header.value;
-  if (!name || !header) return;
-  const { image } = header;
+  if (!header) return;
+  const { detector, channel, image } = header;
+  const shown = header.stack && header.stack.images > 1 ? header.stack : null;
+  // Those between that are lost count too, when the service goes back from the last one.
+  const images = shown && Math.min(STACK_MOST, image - shown.first + 1);
   try {
-    offer(await api.pixels(image, format, { ...header, file: header.file ?? null }), name);
+    const stack = shown && images ? { by: shown.by, images } : null;
+    const saved = await api.pixels(image, format, { detector, channel, file: header.file ?? null, stack });
+    const ofSaved = { ...header, stack: shown ? { ...shown, ...saved.stack } : header.stack };
+    offer(saved.content, nameOf(ofSaved, format));
+    // Some of those that were shown may be gone meanwhile.
+    if (imagesText(ofSaved) !== imagesText(header)) {
+      viewer.note.value = `saved is the ${imagesText(ofSaved)}: others are not kept any more`;
+    }
   } catch (error) {
     const { detail, hint } = problemOf(error);
-    viewer.note.value = `${name} was not saved: ${detail}${hint ? ` (${hint})` : ""}`;
+    viewer.note.value = `${nameOf(header, format)} was not saved: ${detail}${hint ? ` (${hint})` : ""}`;
   }
 }

@@ -2,7 +2,7 @@
 
 import { centreOf, type Ring, type Sector, type Shape } from "../shapes/model";
 import type { Point } from "./geometry";
-import { toScreen, type View } from "./view";
+import { rowScaleOf, toScreen, type View } from "./view";
 
 interface Path {
   context: CanvasRenderingContext2D;
@@ -11,9 +11,10 @@ interface Path {
   beam: Point | null;
 }
 
-function circle(context: CanvasRenderingContext2D, { x, y }: Point, radius: number): void {
+/** Where rows are stretched, circles are, too. */
+function circle({ context, view }: Path, { x, y }: Point, radius: number): void {
   context.moveTo(x + radius, y);
-  context.arc(x, y, radius, 0, 2 * Math.PI);
+  context.ellipse(x, y, radius, (radius * rowScaleOf(view)) / view.scale, 0, 0, 2 * Math.PI);
 }
 
 function polygon(context: CanvasRenderingContext2D, points: readonly Point[]): Point | null {
@@ -31,21 +32,23 @@ function polygon(context: CanvasRenderingContext2D, points: readonly Point[]): P
 const radians = (degrees: number) => (degrees * Math.PI) / 180;
 
 /** Without its own centre, and without that of the beam, there is nothing to draw. */
-function round({ context, view, beam }: Path, shape: Ring | Sector): Point | null {
+function round(path: Path, shape: Ring | Sector): Point | null {
+  const { context, view, beam } = path;
   const place = centreOf(shape, beam);
   if (!place) return null;
   const centre = toScreen(view, place);
   const [inner, outer] = [shape.inner_radius_px * view.scale, shape.radius_px * view.scale];
   if (shape.form === "ring") {
-    circle(context, centre, outer);
-    if (inner > 0) circle(context, centre, inner);
+    circle(path, centre, outer);
+    if (inner > 0) circle(path, centre, inner);
     return { x: centre.x - outer * Math.SQRT1_2, y: centre.y - outer * Math.SQRT1_2 };
   }
   const [from, to] = [radians(shape.from_deg), radians(shape.from_deg + shape.width_deg)];
-  const begin = { x: centre.x + outer * Math.cos(from), y: centre.y + outer * Math.sin(from) };
+  const stretch = rowScaleOf(view) / view.scale;
+  const begin = { x: centre.x + outer * Math.cos(from), y: centre.y + stretch * outer * Math.sin(from) };
   context.moveTo(begin.x, begin.y);
-  context.arc(centre.x, centre.y, outer, from, to);
-  context.arc(centre.x, centre.y, inner, to, from, true);
+  context.ellipse(centre.x, centre.y, outer, stretch * outer, 0, from, to);
+  context.ellipse(centre.x, centre.y, inner, stretch * inner, 0, to, from, true);
   context.closePath();
   return begin;
 }
@@ -57,13 +60,13 @@ export function outline(path: Path, shape: Shape): Point | null {
   switch (shape.form) {
     case "rectangle": {
       const corner = toScreen(view, { x: shape.column, y: shape.row });
-      context.rect(corner.x, corner.y, shape.columns * view.scale, shape.rows * view.scale);
+      context.rect(corner.x, corner.y, shape.columns * view.scale, shape.rows * rowScaleOf(view));
       return corner;
     }
     case "circle": {
       const centre = toScreen(view, { x: shape.x_px, y: shape.y_px });
       const radius = shape.radius_px * view.scale;
-      circle(context, centre, radius);
+      circle(path, centre, radius);
       return { x: centre.x - radius * Math.SQRT1_2, y: centre.y - radius * Math.SQRT1_2 };
     }
     case "polygon":

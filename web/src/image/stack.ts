@@ -9,6 +9,8 @@ export interface StackChoice {
 }
 
 export const STACK_IMAGES = [1, 5, 10, 50];
+/** Most images that the service puts together. */
+export const STACK_MOST = 100;
 export const ONE_IMAGE: StackChoice = { by: "sum", images: 1 };
 
 /** More or fewer images; the ends stay. */

@@ -14,7 +14,25 @@ export interface View {
   y: number;
   /** CSS pixels for one pixel of the image. */
   scale: number;
+  /** The same from row to row, where rows are higher than columns are wide. */
+  rowScale?: number;
 }
+
+const STRIP_ROWS_MOST = 8;
+const STRIP_COLUMNS_LEAST = 16;
+
+/** Whether an image has so few rows that it would be a thin line: it is shown as curves, with its rows stretched. */
+export const isStrip = ({ width, height }: Size): boolean =>
+  height <= STRIP_ROWS_MOST && width >= STRIP_COLUMNS_LEAST * height;
+
+export const rowScaleOf = ({ scale, rowScale }: View): number => rowScale ?? scale;
+
+/** All rows on the canvas, whatever columns of them are seen. */
+export const stretched = (view: View, image: Size, canvas: Size): View => ({
+  ...view,
+  y: 0,
+  rowScale: canvas.height / image.height,
+});
 
 export const SCALE_MAX = 200;
 const SCALE_MIN = 1 / 256;
@@ -22,20 +40,25 @@ const SCALE_MIN = 1 / 256;
 const limited = (scale: number) => Math.min(SCALE_MAX, Math.max(SCALE_MIN, scale));
 
 export function toScreen(view: View, point: Point): Point {
-  return { x: (point.x - view.x) * view.scale, y: (point.y - view.y) * view.scale };
+  return { x: (point.x - view.x) * view.scale, y: (point.y - view.y) * rowScaleOf(view) };
 }
 
 export function toImage(view: View, point: Point): Point {
-  return { x: view.x + point.x / view.scale, y: view.y + point.y / view.scale };
+  return { x: view.x + point.x / view.scale, y: view.y + point.y / rowScaleOf(view) };
 }
 
 function about(canvas: Size, centre: Point, scale: number): View {
   return { x: centre.x - canvas.width / 2 / scale, y: centre.y - canvas.height / 2 / scale, scale };
 }
 
+/** So that the last dot of a strip, which may be a part of one, has a dot of the screen. */
+const EDGE_PX = 1;
+
 /** The whole image in the middle of the canvas. */
 export function fitted(image: Size, canvas: Size): View {
-  const scale = limited(Math.min(canvas.width / image.width, canvas.height / image.height));
+  const across = canvas.width / image.width;
+  const ofStrip = (canvas.width - EDGE_PX) / image.width;
+  const scale = limited(isStrip(image) ? ofStrip : Math.min(across, canvas.height / image.height));
   return about(canvas, { x: image.width / 2, y: image.height / 2 }, scale);
 }
 
@@ -67,12 +90,15 @@ export function panned(view: View, dx: number, dy: number): View {
   return { ...view, x: view.x - dx / view.scale, y: view.y - dy / view.scale };
 }
 
-/** The rectangle between two places of the screen, as large as possible. Unchanged if that is only a line. */
+/** The rectangle between two places of the screen, as large as possible. Unchanged if that is only a line; where all rows
+ * are seen, only its columns count. */
 export function boxed(view: View, canvas: Size, a: Point, b: Point): View {
-  const [width, height] = [Math.abs(a.x - b.x), Math.abs(a.y - b.y)];
+  const width = Math.abs(a.x - b.x);
+  const height = view.rowScale === undefined ? Math.abs(a.y - b.y) : canvas.height;
   if (width < 4 || height < 4) return view;
   const centre = toImage(view, { x: (a.x + b.x) / 2, y: (a.y + b.y) / 2 });
-  return about(canvas, centre, limited(view.scale * Math.min(canvas.width / width, canvas.height / height)));
+  const [across, down] = [canvas.width / width, canvas.height / height];
+  return about(canvas, centre, limited(view.scale * (view.rowScale === undefined ? Math.min(across, down) : across)));
 }
 
 /** Keeps at least an edge of the image on the canvas, so that nobody gets lost. */

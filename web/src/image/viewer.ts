@@ -16,11 +16,13 @@ import {
   centred,
   centreOf,
   fitted,
+  isStrip,
   kept,
   PIXELS_LEAST,
   PIXELS_MOST,
   type Size,
   snapped,
+  stretched,
   toImage,
   type View,
   wantedFrame,
@@ -101,6 +103,8 @@ export class Viewer {
   message: ArrayBuffer | null = null;
   /** What is seen, as one picture; null while there is no canvas. */
   picture: (() => HTMLCanvasElement) | null = null;
+  /** The curves that stand above the picture; null where there are none. */
+  curves: HTMLCanvasElement | null = null;
   private readonly shownHeader: Signal<FrameHeader | null> = signal(null);
   private readonly decoder = new FrameDecoder();
   private waiting: ArrayBuffer | null = null;
@@ -308,6 +312,8 @@ export class Viewer {
     const ratio = this.pixelRatio.value;
     const view = this.actualView();
     const { width, height } = this.canvas.value;
+    // Curves need each pixel.
+    if (this.image && isStrip(this.image)) return { ...what, region: null, pixels_max: PIXELS_MOST };
     if (view && this.image) {
       return { ...what, ...wantedFrame(view, this.canvas.value, this.image, ratio) };
     }
@@ -340,7 +346,8 @@ export class Viewer {
     if (this.main) return this.main.exactView();
     const canvas = this.canvas.value;
     if (!this.image || canvas.width === 0 || canvas.height === 0) return null;
-    return this.view.value ?? fitted(this.image, canvas);
+    const view = this.view.value ?? fitted(this.image, canvas);
+    return isStrip(this.image) ? stretched(view, this.image, canvas) : view;
   }
 
   private show(frame: Frame, message: ArrayBuffer): void {

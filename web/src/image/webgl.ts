@@ -16,12 +16,12 @@ precision highp usampler2D;
 uniform usampler2D codes;
 uniform sampler2D lut;
 uniform vec4 place;
-uniform float dotSide;
+uniform vec2 dotSides;
 uniform float canvasHeight;
 out vec4 colour;
 void main() {
   vec2 at = vec2(gl_FragCoord.x, canvasHeight - gl_FragCoord.y);
-  ivec2 cell = ivec2(floor((at - place.xy) / dotSide));
+  ivec2 cell = ivec2(floor((at - place.xy) / dotSides));
   ivec2 size = textureSize(codes, 0);
   bool outside = any(lessThan(cell, ivec2(0))) || any(greaterThanEqual(cell, size)) || any(greaterThan(at, place.zw));
   if (outside) {
@@ -37,7 +37,7 @@ interface Resources {
   codes: WebGLTexture;
   lut: WebGLTexture;
   place: WebGLUniformLocation | null;
-  dotSide: WebGLUniformLocation | null;
+  dotSides: WebGLUniformLocation | null;
   canvasHeight: WebGLUniformLocation | null;
 }
 
@@ -71,9 +71,9 @@ function makeResources(gl: WebGL2RenderingContext): Resources {
   gl.uniform1i(gl.getUniformLocation(program, "codes"), 0);
   gl.uniform1i(gl.getUniformLocation(program, "lut"), 1);
   const place = gl.getUniformLocation(program, "place");
-  const dotSide = gl.getUniformLocation(program, "dotSide");
+  const dotSides = gl.getUniformLocation(program, "dotSides");
   const canvasHeight = gl.getUniformLocation(program, "canvasHeight");
-  return { program, codes: texture(gl, 0), lut: texture(gl, 1), place, dotSide, canvasHeight };
+  return { program, codes: texture(gl, 0), lut: texture(gl, 1), place, dotSides, canvasHeight };
 }
 
 export class WebglRenderer implements Renderer {
@@ -110,7 +110,7 @@ export class WebglRenderer implements Renderer {
     this.hasLut = false;
   }
 
-  draw({ left, top, dot, right, bottom }: Placement): void {
+  draw({ left, top, dot, rowDot, right, bottom }: Placement): void {
     const { gl, canvas, codes, lut } = this;
     if (this.isLost) return;
     if (!codes || !lut) {
@@ -121,7 +121,7 @@ export class WebglRenderer implements Renderer {
     if (!this.hasLut) this.uploadLut(lut);
     gl.viewport(0, 0, canvas.width, canvas.height);
     gl.uniform4f(this.resources.place, left, top, right, bottom);
-    gl.uniform1f(this.resources.dotSide, dot);
+    gl.uniform2f(this.resources.dotSides, dot, rowDot);
     gl.uniform1f(this.resources.canvasHeight, canvas.height);
     gl.drawArrays(gl.TRIANGLES, 0, 3);
   }

@@ -24,8 +24,6 @@ type Drag =
   | { kind: "change"; place: Place; from: Point; shapeFor: (to: Point) => Shape }
   | { kind: "new"; form: DraggedForm; from: Point };
 
-const distance = (a: Point, b: Point) => Math.hypot(a.x - b.x, a.y - b.y);
-
 export class ShapeTool implements Tool {
   readonly version = computed(() => {
     const { editor } = this;
@@ -135,12 +133,18 @@ export class ShapeTool implements Tool {
     for (const { x, y } of corners) context.fillRect(x - 3, y - 3, 6, 6);
   }
 
-  private scale(): number {
-    return this.editor.viewer.actualView()?.scale ?? 1;
+  private view(): View {
+    return this.editor.viewer.actualView() ?? { x: 0, y: 0, scale: 1 };
+  }
+
+  /** On the screen. */
+  private distance(a: Point, b: Point): number {
+    const [{ x: x0, y: y0 }, { x: x1, y: y1 }] = [toScreen(this.view(), a), toScreen(this.view(), b)];
+    return Math.hypot(x0 - x1, y0 - y1);
   }
 
   private isDragged(from: Point, to: Point): boolean {
-    return distance(from, to) * this.scale() >= DRAG_LEAST_PX;
+    return this.distance(from, to) >= DRAG_LEAST_PX;
   }
 
   private abandon(): void {
@@ -154,7 +158,7 @@ export class ShapeTool implements Tool {
     const { selected: place, selectedShape: shape } = this.editor;
     if (!place || !shape) return false;
     const near = handlesOf(shape)
-      .map((handle) => ({ handle, far: distance(handle.at, at) * this.scale() }))
+      .map((handle) => ({ handle, far: this.distance(handle.at, at) }))
       .reduce<{ handle: ReturnType<typeof handlesOf>[number]; far: number } | null>(
         (best, one) => (best === null || one.far < best.far ? one : best),
         null,
@@ -166,7 +170,7 @@ export class ShapeTool implements Tool {
 
   private takeShape(at: Point): boolean {
     const { editor } = this;
-    const within = NEAR_PX / 2 / this.scale();
+    const within = NEAR_PX / 2 / this.view().scale;
     const place = hitAt(editor.shapes, editor.list.value, at, within, editor.beam());
     editor.select(place);
     const shape = place && shapeAt(editor.shapes, place);
@@ -179,7 +183,7 @@ export class ShapeTool implements Tool {
   /** The second press of two quick ones at one place, or one at the first corner, closes the polygon. */
   private addCorner(at: Point, time: number): void {
     const { editor, lastPress } = this;
-    const isAt = (other: Point) => distance(at, other) * this.scale() <= NEAR_PX;
+    const isAt = (other: Point) => this.distance(at, other) <= NEAR_PX;
     this.lastPress = { at, time };
     const corners = editor.corners.value;
     const first = corners[0];

@@ -2,12 +2,12 @@
 
 use super::indexing::Indexer;
 use super::model::Scorer;
-use super::pixels::Pixels;
 use super::{metadata, tasks};
 use crate::shapes::ShapeBoard;
 use konkordia_analysis::analyser::{Analyser, Results, Tasks};
 use konkordia_analysis::figures::{Decision, Decisions, Figures};
 use konkordia_analysis::geometry::Geometry;
+use konkordia_analysis::pixels::Pixels;
 use konkordia_config::image_metadata::ImageMetadataKeys;
 use konkordia_config::live_analysis::LiveAnalysis;
 use konkordia_config::recipe::{Recipe, RegionKeys};
@@ -197,7 +197,7 @@ impl OfSeries {
             let announced = (size, start.element.and_then(|element| element.pixel()));
             let before = known.behind(&start.results);
             let prepared = prepare(options, announced, &before, &drawing.regions, Box::new(facts_of));
-            let warn = |Failure { what, why, .. }| start.warnings.push(format!("images are not analysed: {what}: {why}"));
+            let warn = |failure: Failure| start.warnings.push(format!("images are not analysed: {}", failure.detail()));
             prepared.map_err(warn).ok()
         });
         with_metadata(known, analysis)

@@ -4,6 +4,5 @@ mod indexing;
 pub mod live;
 pub mod metadata;
 pub mod model;
-pub mod pixels;
 mod programs;
 pub mod tasks;

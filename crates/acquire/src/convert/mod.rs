@@ -12,6 +12,7 @@ mod verify;
 
 pub use request::{Request, Setting};
 pub use settings::folders;
+pub(crate) use settings::of_words;
 pub use verify::{Comparison, Verified};
 
 use crate::run::arm::{self, RunInputs};

@@ -66,6 +66,25 @@ pub fn settings(request: &Request, info: &InputInfo) -> Result<Settings, Failure
     Ok(Settings { config, placed, turned })
 }
 
+/// The configuration whose images are the words of this input, where the run of the input or the headers put its tiles;
+/// of an EIGER, its counts. Nothing is written with it.
+pub fn of_words(info: &InputInfo) -> Result<Config, Failure> {
+    let mut root = Table::new();
+    detector(&mut root, info)?;
+    place(table(&mut root, "detector")?, &Request::default(), info)?;
+    if info.format.kind == DetectorKind::Jungfrau {
+        table(&mut root, "processing")?.insert("dtype".into(), Value::String("raw".into()));
+    }
+    root.insert(
+        "output".into(),
+        Table::from_iter([("directory", "."), ("prefix", "words")].map(|(k, v)| (k.into(), v.into()))).into(),
+    );
+    let text = toml::to_string(&root).map_err(|e| bug(&e.to_string()))?;
+    let config = konkordia_config::parse(&text, Path::new("(words)"))?;
+    fits(&config, info)?;
+    Ok(config)
+}
+
 /// Metadata of the file. Values of the options and of the configuration come first, then those of the converted run,
 /// then the assumptions for such a detector. Angles are those at which the first image of the conversion begins;
 /// `first_frame` is the first frame of the input. Also returns a note if these angles are not known.

@@ -1,17 +1,19 @@
 //! What all detector actors share: one command at a time, programs of the user with a time limit, arms that are given
 //! up, and the end of the service. What is particular to a kind of detector is in its [`Driver`].
 
-use super::status::{Machine, StatusMessage, age};
+use super::base::Base;
+use super::driven::{Armed, Told, remark_warnings};
+use super::pending::{Pending, Verb};
+use super::status::{StatusMessage, age};
 use super::{Request, STACK_BYTES, SendRequest, TICK};
 use crate::alarms::{Alarms, News};
-use crate::fanout::Fanout;
+use crate::control_driver::{Action as Drive, Answer, Expected, Order};
 use crate::fanout::held_back::{Change, HeldBack};
 use crate::handle::{ArmRequest, Command, DetectorStatus, PedestalRequest, Refusal, RefusalCode, Reply, Severity};
 use crate::hooks::{self, About};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, never};
-use konkordia_config::service::DetectorConfig;
-use konkordia_config::settings::ServiceSettings;
 use konkordia_core::failure::{Exit, Failure, reason};
+use konkordia_core::series::Ended;
 use konkordia_core::state::{Action, Event, Refused, State};
 use konkordia_engine::contain::{Panic, contain};
 use konkordia_engine::output_queue::ImageObserver;
@@ -34,19 +36,30 @@ const GRACE: Duration = Duration::from_secs(10);
 /// Everything that can fail before the first data. It runs in a thread of its own.
 pub type Preparation<R> = Box<dyn FnOnce() -> Result<R, Failure> + Send>;
 
+/// An arm with checked parameters.
+pub struct Prepare<R> {
+    /// What programs of the user get to know about the run.
+    pub about: About,
+    /// What the driver gets to know about it.
+    pub order: Order,
+    /// The rest.
+    pub work: Preparation<R>,
+}
+
 /// One kind of detector. Its methods run in the thread of the actor and must not take long.
 pub trait Driver: Sized + Send + 'static {
     /// A run that is ready.
     type Ready: Send + 'static;
     /// What its threads report.
     type Report: Send + 'static;
+    /// The run is launched before the driver arms the detector, which sends its first message then.
+    const LISTENS_FIRST: bool = false;
 
-    /// Returns the preparation of an arm with these parameters, and what programs of the user get to know about the
-    /// run.
+    /// Returns the preparation of an arm with these parameters.
     ///
     /// # Errors
     /// The parameters cannot be used.
-    fn prepare(&self, base: &Base, request: &ArmRequest) -> Result<(About, Preparation<Self::Ready>), Failure>;
+    fn prepare(&self, base: &Base, request: &ArmRequest) -> Result<Prepare<Self::Ready>, Failure>;
     /// Releases a run that is not wanted any more.
     fn discard(ready: Self::Ready);
     /// Makes the run wait for its data, and publishes that it is armed.
@@ -54,6 +67,12 @@ pub trait Driver: Sized + Send + 'static {
     /// # Errors
     /// The run cannot be started.
     fn launch(&mut self, base: &mut Base, ready: Self::Ready) -> Result<(), Failure>;
+    /// The first message of the run must say this.
+    fn expect(&mut self, _: Expected) {}
+    /// What it says otherwise, in words; once.
+    fn differences(&mut self) -> Option<Vec<String>> {
+        None
+    }
     /// Starts the time limit for the first data.
     fn begin_clock(&mut self);
     /// Ends the run; everything that has arrived is kept.
@@ -76,6 +95,12 @@ pub trait Driver: Sized + Send + 'static {
     fn tick(&mut self, base: &mut Base, now: Instant);
     /// True while a run is armed, in progress or being closed.
     fn is_busy(&self) -> bool;
+    /// Closes the file that stays open behind its runs, if there is one and no run adds to it.
+    fn close_file(&mut self, _: &mut Base) {}
+    /// True while such a file is being closed.
+    fn is_closing(&self) -> bool {
+        false
+    }
     /// What programs of the user get to know about the run.
     fn about(&self, base: &Base) -> About;
     /// The service ends: ends the threads that are left.
@@ -87,79 +112,13 @@ pub enum Message<D: Driver> {
     /// A request from outside.
     Request(Request),
     /// The outcome of an arm.
-    Prepared(u64, Box<Result<D::Ready, Failure>>),
+    Prepared(u64, Told, Box<Result<(D::Ready, Answer), Failure>>),
+    /// The driver has armed the detector, or not.
+    DetectorArmed(u64, Box<Result<Answer, Failure>>),
     /// A program has ended.
     Hooked(u64, Result<(), Failure>),
     /// From a thread of the driver.
     Report(D::Report),
-}
-
-/// What every driver needs.
-pub struct Base {
-    /// The state machine, with the published status and the events.
-    pub machine: Machine,
-    /// The configuration.
-    pub config: Arc<DetectorConfig>,
-    /// The settings of the service.
-    pub settings: Arc<ServiceSettings>,
-    /// Preview buffer and consumers.
-    pub fanout: Arc<Fanout>,
-    /// Runs so far.
-    pub runs: u64,
-}
-
-impl Base {
-    /// Runs the program for the end of a run. If it fails, this is only reported as an event.
-    pub fn run_on_stop(&self, about: About) {
-        let hooks = &self.config.hooks;
-        if hooks.on_stop.is_empty() {
-            return;
-        }
-        let (program, timeout, events, name) =
-            (hooks.on_stop.clone(), hooks.timeout, self.machine.events.clone(), self.config.name.clone());
-        let work = move || {
-            let result = contain(|| hooks::run("on_stop", &program, timeout, &about));
-            if let Err(failure) = result.unwrap_or_else(|panic| Err((&panic).into())) {
-                let data = json!({ "why": failure.why, "fix": failure.fix });
-                events.remark(Some(&name), Severity::Warning, failure.what, data);
-            }
-        };
-        let _ = Builder::new().name("hook".into()).stack_size(STACK_BYTES).spawn(work);
-    }
-}
-
-/// A command that is being carried out.
-struct Pending {
-    ticket: u64,
-    verb: Verb,
-    /// Who sent it.
-    by: String,
-    reply: Sender<Reply>,
-    begun: Instant,
-    /// The command counts as failed after this time.
-    limit: Duration,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Verb {
-    Arm,
-    ArmAndStart,
-    Start,
-    Trigger,
-}
-
-impl Verb {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Arm => "arm",
-            Self::ArmAndStart | Self::Start => "start",
-            Self::Trigger => "trigger",
-        }
-    }
-
-    const fn arms(self) -> bool {
-        matches!(self, Self::Arm | Self::ArmAndStart)
-    }
 }
 
 /// Owns everything of one detector.
@@ -171,7 +130,11 @@ struct Actor<D: Driver> {
     pending: Option<Pending>,
     /// The ticket of an arm that was given up and still holds its resources.
     abandoned: Option<u64>,
-    /// The senders of a cancel who wait for the answer, each with the run and the latest time of the answer.
+    /// The detector as its driver has armed it for the run.
+    armed: Option<Armed>,
+    /// What the status says once the run that was broken off is closed, and whether that is an error.
+    after_run: Option<(StatusMessage, bool)>,
+    /// The senders of a cancel or close who wait for the answer, each with the run and the latest time of the answer.
     cancels: Vec<(Sender<Reply>, u64, Instant)>,
     tickets: u64,
     /// Since when the service is stopping.
@@ -225,6 +188,8 @@ pub fn spawn<D: Driver>(
         outbox,
         pending: None,
         abandoned: None,
+        armed: None,
+        after_run: None,
         cancels,
         tickets: 0,
         going_down: None,
@@ -251,6 +216,9 @@ impl<D: Driver> Actor<D> {
         // The driver waits for its threads. Those that wait for a place in the inbox are refused from now on.
         self.inbox = never();
         let _ = contain(|| self.driver.end());
+        if let Some(driven) = &self.base.driven {
+            driven.control.end();
+        }
         self.base.fanout.close();
     }
 
@@ -267,7 +235,8 @@ impl<D: Driver> Actor<D> {
         loop {
             // Nothing is in progress, so the thread sleeps until a message comes.
             let is_alarmed = self.alarms.as_ref().is_some_and(Alarms::is_alarmed);
-            let is_quiet = !self.driver.is_busy() && self.pending.is_none() && self.cancels.is_empty() && !is_alarmed;
+            let is_busy = self.driver.is_busy() || self.pending.is_some() || self.armed.is_some();
+            let is_quiet = !is_busy && self.cancels.is_empty() && !is_alarmed;
             let received = if is_quiet {
                 self.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected)
             } else {
@@ -281,6 +250,8 @@ impl<D: Driver> Actor<D> {
             let now = Instant::now();
             self.expire(now);
             self.driver.tick(&mut self.base, now);
+            self.look_at_header();
+            self.stop_what_is_over();
             self.report_who_holds_back(now);
             self.report_alarms(now);
             self.answer_cancels(now);
@@ -328,7 +299,8 @@ impl<D: Driver> Actor<D> {
         match message {
             Message::Request(Request::Command { command, by, reply }) => self.command(command, by, &reply),
             Message::Request(Request::Shutdown) => self.shut_down(),
-            Message::Prepared(ticket, result) => self.prepared(ticket, *result),
+            Message::Prepared(ticket, told, result) => self.prepared(ticket, told, *result),
+            Message::DetectorArmed(ticket, result) => self.detector_armed(ticket, *result),
             Message::Hooked(ticket, result) => self.hooked(ticket, result),
             Message::Report(report) => self.driver.report(&mut self.base, report),
         }
@@ -343,6 +315,7 @@ impl<D: Driver> Actor<D> {
             _ if self.going_down.is_some() => Some(Err(self.base.machine.refuse_busy("command", "the service is going down"))),
             Command::Cancel => self.cancel(reply).err().map(Err),
             Command::Stop => Some(self.stop()),
+            Command::Close => self.close(reply).err().map(Err),
             Command::Pedestal(request) => Some(self.pedestal(&request, &by)),
             other => self.begin(other, by, reply).err().map(Err),
         };
@@ -360,7 +333,7 @@ impl<D: Driver> Actor<D> {
             _ => (Verb::Trigger, Box::default()),
         };
         self.is_free_for(verb.name())?;
-        if verb == Verb::Trigger && self.base.config.hooks.on_trigger.is_empty() {
+        if verb == Verb::Trigger && self.base.config.hooks.on_trigger.is_empty() && self.base.driven.is_none() {
             let what = format!("'{}' cannot be triggered from here", machine.shared.name);
             let fix = "set [control] on_trigger = [\"PROGRAM\", \"ARGUMENT\"], or trigger the detector itself";
             let why = "the configuration names no program that does it".into();
@@ -404,6 +377,8 @@ impl<D: Driver> Actor<D> {
             "the previous series has not ended"
         } else if self.abandoned.is_some() {
             "an earlier arm, which was given up, is still releasing its files and ports"
+        } else if self.driver.is_closing() {
+            "the file of the runs before is being closed"
         } else {
             return Ok(());
         };
@@ -430,22 +405,29 @@ impl<D: Driver> Actor<D> {
         let machine = &self.base.machine;
         let refuse = |code, failure: &Failure| machine.refuse(Refusal::of(code, failure));
         let prepared = self.driver.prepare(&self.base, request);
-        let (about, preparation) = prepared.map_err(|failure| refuse(RefusalCode::BadRequest, &failure))?;
+        let Prepare { about, order, work } = prepared.map_err(|failure| refuse(RefusalCode::BadRequest, &failure))?;
         self.base.fanout.check_required().map_err(|failure| refuse(RefusalCode::ArmFailed, &failure))?;
         self.tickets += 1;
         let (ticket, outbox, hooks) = (self.tickets, self.outbox.clone(), self.base.config.hooks.clone());
+        let driven = self.base.driven.clone().filter(|_| !D::LISTENS_FIRST);
+        let told = Told { order, about };
         let prepare = move || {
-            let prepare = || {
-                preparation().and_then(|ready| match hooks::run("on_arm", &hooks.on_arm, hooks.timeout, &about) {
-                    Ok(()) => Ok(ready),
+            let drive = || {
+                hooks::run("on_arm", &hooks.on_arm, hooks.timeout, &told.about)?;
+                driven.as_ref().map_or(Ok(Answer::default()), |driven| driven.arm(&told))
+            };
+            let all = || {
+                let ready = work()?;
+                match drive() {
+                    Ok(answer) => Ok((ready, answer)),
                     Err(failure) => {
                         D::discard(ready);
                         Err(failure)
                     }
-                })
+                }
             };
-            let result = contain(prepare).unwrap_or_else(|panic| Err((&panic).into()));
-            let _ = outbox.send(Message::Prepared(ticket, Box::new(result)));
+            let result = contain(all).unwrap_or_else(|panic| Err((&panic).into()));
+            let _ = outbox.send(Message::Prepared(ticket, told, Box::new(result)));
         };
         let spawned = Builder::new().name("arm".into()).spawn(prepare);
         spawned.map_err(|error| {
@@ -454,31 +436,25 @@ impl<D: Driver> Actor<D> {
         })?;
         machine.set_message(StatusMessage::info("getting ready"));
         let (begun, limit) = (Instant::now(), self.base.settings.arm_timeout);
-        self.pending = Some(Pending { ticket, verb, by, reply: reply.clone(), begun, limit });
+        self.pending = Some(Pending { ticket, verb, by, reply: reply.clone(), begun, limit, is_launched: false });
         Ok(())
     }
 
     /// Handles the outcome of an arm.
-    fn prepared(&mut self, ticket: u64, result: Result<D::Ready, Failure>) {
-        if self.abandoned == Some(ticket) {
-            self.abandoned = None;
-            let _ = result.map(D::discard);
-            return;
-        }
-        let Some(pending) = self.pending.take_if(|pending| pending.ticket == ticket) else {
-            let _ = result.map(D::discard);
-            return;
-        };
+    fn prepared(&mut self, ticket: u64, told: Told, result: Result<(D::Ready, Answer), Failure>) {
+        let is_abandoned = self.abandoned.take_if(|abandoned| *abandoned == ticket).is_some();
+        let pending = self.pending.take_if(|pending| pending.ticket == ticket && !is_abandoned);
+        let Some(mut pending) = pending else { return self.give_up(&told, result) };
         let launched = match (result, self.base.machine.may(Event::Arm)) {
             // A sender has begun a series by itself meanwhile.
             (Ok(ready), Err(refused)) => {
-                D::discard(ready);
+                self.give_up(&told, Ok(ready));
                 let _ = pending.reply.send(Err(self.base.machine.refuse_state(pending.verb.name(), refused)));
                 return;
             }
             (result, _) => {
                 self.base.machine.hold(&pending.by, pending.verb.name());
-                result.and_then(|ready| self.driver.launch(&mut self.base, ready))
+                result.and_then(|(ready, answer)| self.launch(told, ready, &answer))
             }
         };
         if let Err(failure) = launched {
@@ -487,10 +463,119 @@ impl<D: Driver> Actor<D> {
             let _ = pending.reply.send(Err(self.base.machine.refuse(Refusal::of(RefusalCode::ArmFailed, &failure))));
             return;
         }
+        let Some((driven, armed)) = self.base.driven.as_ref().zip(self.armed.as_ref()).filter(|_| D::LISTENS_FIRST) else {
+            return self.has_armed(pending);
+        };
+        let outbox = self.outbox.clone();
+        let then = move |result| drop(outbox.send(Message::DetectorArmed(ticket, Box::new(result))));
+        driven.control.send(Drive::Arm, armed.told.order.clone(), armed.told.about.clone(), Box::new(then));
+        pending.is_launched = true;
+        self.pending = Some(pending);
+    }
+
+    /// Releases a run that is not wanted any more, with its detector.
+    fn give_up(&self, told: &Told, result: Result<(D::Ready, Answer), Failure>) {
+        let Ok((ready, _)) = result else { return };
+        D::discard(ready);
+        if let Some(driven) = self.base.driven.as_ref().filter(|_| !D::LISTENS_FIRST) {
+            driven.stop(told, Ended::Cancelled.name());
+        }
+    }
+
+    fn launch(&mut self, told: Told, ready: D::Ready, answer: &Answer) -> Result<(), Failure> {
+        let launched = self.driver.launch(&mut self.base, ready);
+        if let Some(driven) = &self.base.driven {
+            remark_warnings(&driven.events, &told.about, answer);
+            match &launched {
+                Ok(()) => self.armed = Some(Armed { told, ending: None }),
+                Err(_) if D::LISTENS_FIRST => {}
+                Err(_) => driven.stop(&told, Ended::Failed.name()),
+            }
+        }
+        launched
+    }
+
+    /// Handles the outcome of the driver's arm, for which the run was listening already.
+    fn detector_armed(&mut self, ticket: u64, result: Result<Answer, Failure>) {
+        if self.abandoned.take_if(|abandoned| *abandoned == ticket).is_some() {
+            return;
+        }
+        let Some(pending) = self.pending.take_if(|pending| pending.ticket == ticket) else { return };
+        match result {
+            Ok(answer) => {
+                if let (Some(driven), Some(armed)) = (&self.base.driven, &self.armed) {
+                    remark_warnings(&driven.events, &armed.told.about, &answer);
+                }
+                if let Some(expected) = answer.expected {
+                    self.driver.expect(expected);
+                }
+                self.has_armed(pending);
+            }
+            Err(failure) => {
+                self.break_off(StatusMessage::failure(&failure), false);
+                let _ = pending.reply.send(Err(self.base.machine.refuse(Refusal::of(RefusalCode::ArmFailed, &failure))));
+            }
+        }
+    }
+
+    /// Everything is armed: answers the command, or goes on with the start.
+    fn has_armed(&mut self, pending: Pending) {
         if pending.verb == Verb::Arm {
             let _ = pending.reply.send(Ok(self.status()));
         } else if let Err(refusal) = self.hook(Verb::Start, pending.by, &pending.reply) {
             let _ = pending.reply.send(Err(refusal));
+        }
+    }
+
+    /// Ends a run because of its detector; `message` stands in the status afterwards.
+    fn break_off(&mut self, message: StatusMessage, is_error: bool) {
+        self.end_detector(Ended::Failed);
+        let action = self.base.machine.step(Event::Cancel, None).unwrap_or_default();
+        self.carry_out(action);
+        self.after_run = Some((message, is_error));
+    }
+
+    /// A command ends the run, so the detector need not go on until its files are closed.
+    fn end_detector(&mut self, ending: Ended) {
+        if let Some(armed) = &mut self.armed {
+            armed.ending.get_or_insert(ending);
+        }
+    }
+
+    /// Has the detector stopped when its run is over, in whatever way.
+    fn stop_what_is_over(&mut self) {
+        if let Some((message, is_error)) = self.after_run.take_if(|_| !self.driver.is_busy()) {
+            match is_error {
+                true => self.base.machine.apply(Event::Fault, Some(message)),
+                false => self.base.machine.set_message(message),
+            }
+        }
+        let (Some(armed), Some(driven)) = (&self.armed, &self.base.driven) else { return };
+        let status = self.status();
+        let is_its = status.run == armed.told.about.run;
+        let is_over = !is_its || !status.state.has_run();
+        let ended = match armed.ending {
+            Some(ending) if is_over || status.state == State::Draining => ending.name().to_string(),
+            None if is_over => status.ended.filter(|_| is_its).unwrap_or_else(|| Ended::Superseded.name().into()),
+            _ => return,
+        };
+        driven.stop(&armed.told, &ended);
+        self.armed = None;
+    }
+
+    /// Says what the sender announces otherwise than the driver has asked for, or ends the run because of it.
+    fn look_at_header(&mut self) {
+        let Some(differences) = self.driver.differences() else { return };
+        let run = self.base.runs;
+        let message =
+            format!("run {run}: the detector announces something else than it was asked for: {}", differences.join("; "));
+        self.base.machine.report("setup", Severity::Warning, message.clone(), json!({ "run": run, "differences": differences }));
+        let hint =
+            Some("find out who has set the detector since, or what it rounds; control.mismatch says what follows".to_string());
+        if self.base.config.hooks.driver.as_ref().is_some_and(|driver| driver.refuses_mismatch) {
+            self.break_off(StatusMessage { message, severity: Severity::Error, hint }, true);
+        } else {
+            self.base.machine.set_message(StatusMessage { message, severity: Severity::Warning, hint });
         }
     }
 
@@ -503,16 +588,23 @@ impl<D: Driver> Actor<D> {
         };
         self.tickets += 1;
         let (ticket, timeout, outbox) = (self.tickets, hooks.timeout, self.outbox.clone());
-        // The program itself is ended after its timeout.
-        let (begun, limit) = (Instant::now(), 2 * timeout + TICK);
-        self.pending = Some(Pending { ticket, verb, by, reply: reply.clone(), begun, limit });
-        if program.is_empty() {
+        // Program and driver are ended after their timeout; the driver may have something to do before.
+        let (begun, limit) = (Instant::now(), 4 * timeout + TICK);
+        self.pending = Some(Pending { ticket, verb, by, reply: reply.clone(), begun, limit, is_launched: false });
+        let driven = self.base.driven.clone().zip(self.armed.as_ref().map(|armed| armed.told.clone()));
+        if program.is_empty() && driven.is_none() {
             self.hooked(ticket, Ok(()));
             return Ok(());
         }
         let about = self.driver.about(&self.base);
+        let action = if verb == Verb::Trigger { Drive::Trigger } else { Drive::Start };
+        let drive = move || {
+            hooks::run(name, &program, timeout, &about)?;
+            let Some((driven, told)) = driven else { return Ok(()) };
+            driven.call(action, &told).map(|answer| remark_warnings(&driven.events, &about, &answer))
+        };
         let work = move || {
-            let result = contain(|| hooks::run(name, &program, timeout, &about)).unwrap_or_else(|panic| Err((&panic).into()));
+            let result = contain(drive).unwrap_or_else(|panic| Err((&panic).into()));
             let _ = outbox.send(Message::Hooked(ticket, result));
         };
         let spawned = Builder::new().name("hook".into()).stack_size(STACK_BYTES).spawn(work);
@@ -529,6 +621,8 @@ impl<D: Driver> Actor<D> {
         let machine = &mut self.base.machine;
         let answer = match result {
             Err(failure) => Err(machine.refuse(Refusal::of(RefusalCode::Refused, &failure))),
+            // Its last data have come before the program said that it has started.
+            Ok(()) if event == Event::Start && !matches!(machine.state(), State::Armed | State::Receiving) => Ok(self.status()),
             // The run may have ended meanwhile.
             Ok(()) => match machine.step(event, None) {
                 Err(refused) => Err(machine.refuse_state(pending.verb.name(), refused)),
@@ -565,6 +659,7 @@ impl<D: Driver> Actor<D> {
         let is_running = matches!(machine.state(), State::Armed | State::Receiving);
         let status_message = is_running.then(|| StatusMessage::info(format!("run {run} is being stopped")));
         let action = machine.step(Event::Stop, status_message).map_err(|refused| machine.refuse_state("stop", refused))?;
+        self.end_detector(Ended::Stopped);
         self.carry_out(action);
         Ok(self.status())
     }
@@ -588,8 +683,29 @@ impl<D: Driver> Actor<D> {
             _ => is_running.then(|| StatusMessage::info(format!("run {run} is being cancelled"))),
         };
         let action = machine.step(Event::Cancel, status_message).map_err(|refused| machine.refuse_state("cancel", refused))?;
+        self.end_detector(Ended::Cancelled);
+        // A detector that goes on although nothing is armed, for example since the service was killed, is stopped too.
+        let driven = self.base.driven.as_ref().filter(|_| !is_running && self.armed.is_none() && self.abandoned.is_none());
+        if let Some(driven) = driven {
+            let about = About { detector: self.base.config.name.clone(), run, ..About::default() };
+            driven.stop(&Told { about, ..Told::default() }, Ended::Cancelled.name());
+        }
         self.carry_out(action);
+        self.driver.close_file(&mut self.base);
         self.cancels.push((reply.clone(), run, Instant::now() + CANCEL_PATIENCE));
+        Ok(())
+    }
+
+    /// Closes the file that stays open behind its runs; the answer comes when that is done, as that of a cancel.
+    fn close(&mut self, reply: &Sender<Reply>) -> Result<(), Refusal> {
+        const VERB: &str = "close the file of";
+        self.is_free_for(VERB)?;
+        if self.base.machine.state().has_run() {
+            let refused = Refused { why: "a run is in progress", fix: "wait for its end, or stop it, then close" };
+            return Err(self.base.machine.refuse_state(VERB, refused));
+        }
+        self.driver.close_file(&mut self.base);
+        self.cancels.push((reply.clone(), self.base.runs, Instant::now() + CANCEL_PATIENCE));
         Ok(())
     }
 
@@ -599,7 +715,7 @@ impl<D: Driver> Actor<D> {
         if self.cancels.is_empty() {
             return;
         }
-        let is_free = !self.driver.is_busy() && self.abandoned.is_none();
+        let is_free = !self.driver.is_busy() && self.abandoned.is_none() && !self.driver.is_closing();
         let (status, runs) = (self.status(), self.base.runs);
         for (reply, ..) in self.cancels.extract_if(.., |(_, run, latest)| is_free || runs > *run || now >= *latest) {
             let _ = reply.send(Ok(status.clone()));
@@ -620,6 +736,7 @@ impl<D: Driver> Actor<D> {
             let status_message =
                 StatusMessage::info(format!("run {} is being stopped: the service is going down", self.base.runs));
             let action = machine.step(Event::Stop, Some(status_message)).unwrap_or_default();
+            self.end_detector(Ended::Stopped);
             self.carry_out(action);
         } else if self.driver.is_busy() && machine.state() != State::Draining {
             self.driver.stop();
@@ -638,6 +755,9 @@ impl<D: Driver> Actor<D> {
         if pending.verb.arms() {
             self.abandoned = Some(pending.ticket);
             self.base.machine.set_message(StatusMessage::failure(&failure));
+            if pending.is_launched {
+                self.break_off(StatusMessage::failure(&failure), false);
+            }
         }
         let code = if pending.verb.arms() { RefusalCode::ArmFailed } else { RefusalCode::Refused };
         let _ = pending.reply.send(Err(self.base.machine.refuse(Refusal::of(code, &failure))));
@@ -645,7 +765,11 @@ impl<D: Driver> Actor<D> {
 }
 
 fn is_plain(request: &ArmRequest) -> bool {
-    request.images.is_none() && request.prefix.is_none() && request.write.is_none() && request.metadata.is_empty()
+    request.images.is_none()
+        && request.prefix.is_none()
+        && request.write.is_none()
+        && request.metadata.is_empty()
+        && !request.append
 }
 
 #[cfg(test)]

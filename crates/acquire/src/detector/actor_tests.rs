@@ -1,11 +1,13 @@
 //! Panics in a driver, which cost the command or the run; and arms that come too late.
 
 use super::*;
-use crate::detector::status::Shared;
+use crate::detector::status::{Machine, Shared};
 use crate::events::EventLog;
+use crate::fanout::Fanout;
 use crate::handle::DetectorState;
 use crossbeam_channel::bounded;
 use konkordia_config::service;
+use konkordia_config::settings::ServiceSettings;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const CONFIG: &str = "[detector]\ntype = \"eiger\"\n[output]\ndirectory = \"out\"\nprefix = \"a\"\n";
@@ -31,7 +33,7 @@ impl Driver for Breaks {
     type Ready = u64;
     type Report = ();
 
-    fn prepare(&self, base: &Base, request: &ArmRequest) -> Result<(About, Preparation<u64>), Failure> {
+    fn prepare(&self, base: &Base, request: &ArmRequest) -> Result<Prepare<u64>, Failure> {
         let images = request.images.unwrap_or_default();
         assert!(images != IN_PREPARE, "the test says so");
         let outbox = self.outbox.clone();
@@ -40,7 +42,7 @@ impl Driver for Breaks {
             assert!(images != SERIES_BEGINS || outbox.report(()), "the actor is there");
             Ok(images)
         };
-        Ok((self.about(base), Box::new(work)))
+        Ok(Prepare { about: self.about(base), order: Order::new(), work: Box::new(work) })
     }
 
     fn discard(_: u64) {
@@ -100,7 +102,7 @@ impl Bench {
         let fanout = Arc::new(Fanout::open(&config, &settings, &events).unwrap());
         let shared = Arc::new(Shared::new(&config, "udp", Arc::clone(&fanout)));
         let machine = Machine::new(Arc::clone(&shared), events.clone());
-        let base = Base { machine, config, settings, fanout, runs: 0 };
+        let base = Base { machine, config, settings, fanout, driven: None, runs: 0 };
         let (send, thread) = spawn(base, |_, outbox| Ok(Breaks { outbox, images: None, is_running: false })).unwrap();
         Self { shared, events, send, thread }
     }

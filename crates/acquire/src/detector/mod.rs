@@ -3,7 +3,12 @@
 //! [`actor`], then [`udp`] and [`stream`].
 
 pub mod actor;
+pub mod base;
+mod driven;
+mod expected;
 pub mod file_names;
+mod open_file;
+mod pending;
 pub mod status;
 pub mod stream;
 pub mod stream_parts;
@@ -20,6 +25,7 @@ use crate::shapes::ShapeBoard;
 use crossbeam_channel::{Sender, bounded};
 use konkordia_config::service::DetectorConfig;
 use konkordia_config::settings::ServiceSettings;
+use konkordia_core::experiment::Metadata;
 use serde_json::Value;
 use status::Shared;
 use std::path::PathBuf;
@@ -121,6 +127,10 @@ impl Detector for Handle {
         self.shared.configuration.clone()
     }
 
+    fn facts(&self) -> Metadata {
+        self.config.metadata().clone()
+    }
+
     fn calibration(&self) -> Option<Arc<UsedCalibration>> {
         self.calibration.clone()
     }
@@ -137,9 +147,8 @@ impl Detector for Handle {
         if !(self.send)(Request::Command { command, by: by.into(), reply: sender }) {
             return Err(gone("the service is going down"));
         }
-        // Longer than any answer takes.
         // Longest time that an answer to a command may take.
-        let patience = self.settings.arm_timeout + 2 * self.config.hooks.timeout + Duration::from_secs(5);
+        let patience = self.settings.arm_timeout + 4 * self.config.hooks.timeout + Duration::from_secs(5);
         receiver.recv_timeout(patience).unwrap_or_else(|_| Err(gone("the detector did not answer in time")))
     }
 
@@ -149,6 +158,7 @@ impl Detector for Handle {
             config: &self.config,
             data_root: self.settings.data_root.as_ref(),
             next_run: status.run + 1,
+            open_file: status.open_file.as_ref().map(|open| open.file.as_str()),
             has_run: status.state.has_run(),
             packed_bytes: packed_bytes(&self.shared.files()),
             newest_bytes: self.ring.newest_bytes(),

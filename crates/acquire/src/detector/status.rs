@@ -5,7 +5,8 @@ use crate::alarms::watch::Measured;
 use crate::events::EventLog;
 use crate::fanout::Fanout;
 use crate::handle::{
-    DetectorStatistics, DetectorStatus, FileEntry, ModulePackets, Operator, PublicState, Refusal, RefusalCode, Severity,
+    DetectorStatistics, DetectorStatus, FileEntry, ModulePackets, OpenFileStatus, Operator, PublicState, Refusal, RefusalCode,
+    Severity,
 };
 use crate::hit_rate::HitTally;
 use crate::result_history::ResultHistory;
@@ -213,6 +214,7 @@ impl Shared {
             images_not_received: 0,
             file: None,
             ended: None,
+            open_file: None,
             state_age_s: 0.0,
             listens: Vec::new(),
             alarms: Vec::new(),
@@ -423,7 +425,7 @@ impl Shared {
     }
 
     /// Enters closed files. False while some of them are in the spool: then they are entered when all have moved.
-    fn enter_closed(&self, entry: &FileEntry) -> bool {
+    pub(super) fn enter_closed(&self, entry: &FileEntry) -> bool {
         let mut spooled = lock(&self.spooled);
         if self.spool().is_some_and(|spool| spool.has(Path::new(&entry.master))) {
             spooled.push(entry.clone());
@@ -459,8 +461,19 @@ impl StatusMessage {
 
     /// A problem: what happened, why, and what to do.
     pub fn failure(failure: &konkordia_core::failure::Failure) -> Self {
-        let message = if failure.why.is_empty() { failure.what.clone() } else { format!("{}: {}", failure.what, failure.why) };
-        Self { message, severity: Severity::Error, hint: Some(failure.fix.clone()).filter(|fix| !fix.is_empty()) }
+        Self {
+            message: failure.detail(),
+            severity: Severity::Error,
+            hint: Some(failure.fix.clone()).filter(|fix| !fix.is_empty()),
+        }
+    }
+
+    /// Adds a warning.
+    pub fn warn(&mut self, warning: &str) {
+        self.message = format!("{}; {warning}", self.message);
+        if matches!(self.severity, Severity::Info | Severity::Success) {
+            self.severity = Severity::Warning;
+        }
     }
 
     fn put_into(self, status: &mut DetectorStatus) {
@@ -612,10 +625,13 @@ impl Machine {
     }
 
     /// The files of the newest run are closed. A cancel also clears its failure; the message and the events keep it.
-    pub fn close(&mut self, ended: &str, has_failed: bool, status_message: StatusMessage) {
+    /// `open_file` stays open behind the run.
+    pub fn close(&mut self, ended: &str, has_failed: bool, status_message: StatusMessage, open_file: Option<OpenFileStatus>) {
         self.publish(|status| status.ended = Some(ended.into()));
         let is_fault = has_failed && ended != Ended::Cancelled.name();
-        self.apply(if is_fault { Event::Fault } else { Event::Closed }, Some(status_message));
+        // Who adds the images of a run in progress to those of the file must not count them twice.
+        let event = if is_fault { Event::Fault } else { Event::Closed };
+        self.apply_with(event, Some(status_message), |status| status.open_file = open_file);
     }
 
     /// Refuses a command, and reports that.

@@ -2,7 +2,10 @@
 //! they are begun by the sender, or after an arm. The stream path reports the progress of a series, and the file thread
 //! reports when its files are closed.
 
-use super::actor::{self, Base, Driver, Outbox, Preparation};
+use super::actor::{self, Driver, Outbox, Prepare};
+use super::base::Base;
+use super::driven::Driven;
+use super::expected::differences;
 use super::file_names::{Namer, main_file};
 use super::status::{Machine, Shared, StatusMessage};
 use super::stream_parts::{
@@ -11,6 +14,8 @@ use super::stream_parts::{
 };
 use super::{FILE, Handle};
 use crate::analysis::live;
+use crate::control_driver::Expected;
+use crate::control_order::of_stream;
 use crate::events::EventLog;
 use crate::fanout::{Fanout, NumberedRun, Ring};
 use crate::handle::{ArmRequest, FileEntry, FileTotals, Severity};
@@ -90,6 +95,8 @@ struct Open {
     in_file: Option<InFile>,
     has_data: bool,
     waited_for: Option<String>,
+    /// What its first message says otherwise than the driver has asked for.
+    differs: Option<String>,
     /// How long its images took.
     meter: Meter,
     /// What became of them at their analysis.
@@ -154,6 +161,10 @@ pub struct Stream {
     file_reports: VecDeque<FileReport>,
     /// When it was armed, and when the time limit for the first data began.
     armed: Option<(Instant, Option<Instant>)>,
+    /// The first message of the series that followed the arm.
+    header: Option<Arc<SeriesStart>>,
+    /// What it must say.
+    expected: Option<Expected>,
     waited_for: Option<String>,
     file_thread: Option<JoinHandle<()>>,
 }
@@ -205,7 +216,8 @@ pub fn open(config: Arc<DetectorConfig>, settings: Arc<ServiceSettings>, events:
     shared.shapes.report(&events);
     let checks = (Arc::clone(&config), Arc::clone(&settings));
     let machine = Machine::new(Arc::clone(&shared), events);
-    let base = Base { machine, config, settings, fanout: Arc::clone(&fanout), runs: 0 };
+    let driven = Driven::open(&config, &machine.events)?;
+    let base = Base { machine, config, settings, fanout: Arc::clone(&fanout), driven, runs: 0 };
     let (send, thread) = actor::spawn(base, |base, outbox| {
         let stream = Stream::open(base, outbox)?;
         let control = Arc::clone(&stream.control);
@@ -282,6 +294,8 @@ impl Stream {
             open: VecDeque::new(),
             file_reports: VecDeque::new(),
             armed: None,
+            header: None,
+            expected: None,
             waited_for: None,
             file_thread: Some(sink),
         })
@@ -371,6 +385,8 @@ impl Stream {
         if self.armed.take().is_none() {
             base.runs += 1;
             base.machine.release();
+        } else {
+            self.header = Some(Arc::clone(start));
         }
         let (run, parameters) = (base.runs, self.next_parameters());
         let facts = Some(Arc::new(facts_of_series(&parameters.metadata, start)));
@@ -386,6 +402,7 @@ impl Stream {
             in_file: None,
             has_data: false,
             waited_for: None,
+            differs: None,
             meter: meter.clone(),
             analysis: start.analysis.clone(),
         });
@@ -494,7 +511,10 @@ impl Stream {
             let Some(open) = self.open.pop_front() else { return };
             let (Some(end), Some(in_file)) = (&open.end, open.in_file) else { return };
             let written = (in_file.images, in_file.unwritten);
-            let (status_message, failed) = sum_up(open.run, end, open.waited_for.as_deref(), open.error.as_ref(), written);
+            let (mut status_message, failed) = sum_up(open.run, end, open.waited_for.as_deref(), open.error.as_ref(), written);
+            if let Some(differs) = &open.differs {
+                status_message.warn(&format!("the detector announced something else than it was asked for: {differs}"));
+            }
             let machine = &mut base.machine;
             machine.shared.add("images_unwritten", in_file.unwritten);
             let ended = end.ended.name();
@@ -532,7 +552,7 @@ impl Stream {
             // If another series has begun already, the end of this one is only reported as an event.
             if self.open.is_empty() {
                 base.machine.shared.amend(|look| look.file_has(in_file.images, in_file.unwritten, in_file.durable));
-                base.machine.close(ended, failed, status_message);
+                base.machine.close(ended, failed, status_message, None);
                 self.set_parameters(default_parameters(&base.config, &self.config));
             }
         }
@@ -558,8 +578,9 @@ fn in_spool(target: SeriesTarget, spool: &Spool, current: &CurrentRun) -> Result
 impl Driver for Stream {
     type Ready = ArmParameters;
     type Report = Report;
+    const LISTENS_FIRST: bool = true;
 
-    fn prepare(&self, base: &Base, request: &ArmRequest) -> Result<(About, Preparation<ArmParameters>), Failure> {
+    fn prepare(&self, base: &Base, request: &ArmRequest) -> Result<Prepare<ArmParameters>, Failure> {
         let parameters = parameters(&base.config, &self.config, &self.place, request)?;
         let file = parameters.target.as_ref().map(|target| main_file(&self.config, target));
         let about = About {
@@ -568,6 +589,7 @@ impl Driver for Stream {
             images: parameters.images,
             file: file.as_ref().map(|file| file.display().to_string()),
         };
+        let order = of_stream(&self.config, parameters.images, &parameters.metadata, &request.metadata);
         let config = Arc::clone(&self.config);
         let check = move || {
             if parameters.write {
@@ -575,7 +597,7 @@ impl Driver for Stream {
             }
             file.as_deref().map_or(Ok(()), |file| check_file(&config, file)).map(|()| parameters)
         };
-        Ok((about, Box::new(check)))
+        Ok(Prepare { about, order, work: Box::new(check) })
     }
 
     fn discard(_: ArmParameters) {}
@@ -589,6 +611,7 @@ impl Driver for Stream {
         let images_requested = parameters.images;
         self.set_parameters(ArmParameters { arm: base.runs, ..parameters });
         self.armed = Some((Instant::now(), None));
+        (self.header, self.expected) = (None, None);
         self.control.load().arm(order);
         let run = base.runs;
         base.machine.shared.expect(images_requested);
@@ -599,6 +622,22 @@ impl Driver for Stream {
         base.machine
             .apply_with(Event::Arm, Some(status_message), |status| (status.run, status.file, status.ended) = (run, None, None));
         Ok(())
+    }
+
+    fn expect(&mut self, expected: Expected) {
+        self.expected = Some(expected);
+    }
+
+    fn differences(&mut self) -> Option<Vec<String>> {
+        let expected = self.expected.take_if(|_| self.header.is_some())?;
+        let differences = differences(&expected, self.header.take()?.as_ref());
+        if differences.is_empty() {
+            return None;
+        }
+        if let Some(open) = self.current() {
+            open.differs = Some(differences.join("; "));
+        }
+        Some(differences)
     }
 
     fn begin_clock(&mut self) {

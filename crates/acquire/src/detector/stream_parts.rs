@@ -52,6 +52,11 @@ pub fn parameters(
     place: &Place,
     request: &ArmRequest,
 ) -> Result<ArmParameters, Failure> {
+    if request.append {
+        let why = "its sender begins and ends series, and each has a file of its own";
+        let fix = "arm without `append`; several triggers of one arm of the detector are one series";
+        return Err(Failure::new(Exit::Configuration, "a series cannot be appended", why, fix));
+    }
     let write = request.write.unwrap_or(base.write);
     let images = match request.images {
         Some(0) => None,

@@ -5,10 +5,16 @@
 //! ([`Control::expect_stragglers`]).
 
 use super::Handle;
-use super::actor::{self, Base, Driver, Outbox, Preparation};
+use super::actor::{self, Driver, Outbox, Prepare};
+use super::base::Base;
+use super::driven::Driven;
+use super::open_file::OpenFile;
 use super::status::{Live, Machine, Shared, StatusMessage};
 use super::udp_dark::{Dark, DarkEnd};
-use super::udp_parts::{ArmedSources, Closing, Finished, Ready, Reason, broken_off, discard, finish, parameters, ready};
+use super::udp_parts::{
+    ArmParameters, ArmedSources, Closing, Finished, Ready, Reason, broken_off, discard, finish, parameters, ready,
+};
+use crate::control_order::of_packets;
 use crate::events::EventLog;
 use crate::fanout::{Fanout, NumberedRun, Ring};
 use crate::handle::{ArmRequest, FileEntry, PedestalRequest, Severity};
@@ -30,12 +36,14 @@ use konkordia_core::state::{Event, State};
 use konkordia_engine::contain::contain;
 use konkordia_engine::control::Control;
 use konkordia_repack::archive_copy;
+use konkordia_sinks::hdf5::RunFiles;
 use konkordia_sources::backend::Receiving;
 use serde_json::{Value, json};
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::Builder;
+use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// How often the packets of a run are compared with its set-up.
@@ -49,6 +57,8 @@ pub enum Report {
     Closed(u64, Box<Finished>),
     /// The outcome of taking dark frames.
     Dark(u64, Box<DarkEnd>),
+    /// The file that stayed open behind its runs is closed.
+    FileClosed,
 }
 
 /// The run that is armed or in progress.
@@ -93,6 +103,12 @@ pub struct Udp {
     dark: Option<Dark>,
     /// Last frames of the previous run.
     stragglers: Option<Range<u64>>,
+    /// The file that stays open behind its runs, while no run adds to it.
+    open_file: Option<OpenFile>,
+    /// Closes such a file.
+    closer: Option<JoinHandle<()>>,
+    shared: Arc<Shared>,
+    events: EventLog,
 }
 
 /// Starts the actor of a detector.
@@ -107,8 +123,9 @@ pub fn open(config: Arc<DetectorConfig>, settings: Arc<ServiceSettings>, events:
     let ring = Ring::new(Arc::clone(&fanout.preview), Box::new(|start| Some(NumberedRun { run: start.series, facts: None })));
     let checks = (Arc::clone(&config), Arc::clone(&settings));
     let machine = Machine::new(Arc::clone(&shared), events);
-    let base = Base { machine, config, settings, fanout, runs: 0 };
-    let (send, thread) = actor::spawn(base, |_, outbox| Ok(Udp { outbox, current: None, dark: None, stragglers: None }))?;
+    let driven = Driven::open(&config, &machine.events)?;
+    let base = Base { machine, config, settings, fanout, driven, runs: 0 };
+    let (send, thread) = actor::spawn(base, |base, outbox| Ok(Udp::new(base, outbox)))?;
     Ok(Handle::new(shared, send, Arc::new(ring), checks, thread))
 }
 
@@ -116,22 +133,24 @@ impl Driver for Udp {
     type Ready = Ready;
     type Report = Report;
 
-    fn prepare(&self, base: &Base, request: &ArmRequest) -> Result<(About, Preparation<Ready>), Failure> {
+    fn prepare(&self, base: &Base, request: &ArmRequest) -> Result<Prepare<Ready>, Failure> {
         let (run, fanout, spool) = (base.runs + 1, Arc::clone(&base.fanout), base.machine.shared.spool().cloned());
         let drawing = base.machine.shared.shapes.drawing();
         let DetectorKindConfig::Udp(own) = &base.config.kind else {
             return Err(Failure::new(Exit::Bug, "a stream has no run over UDP", "", "please report this"));
         };
         let place = Place::of(&base.config, &own.directory, base.settings.data_root.as_ref());
-        let parameters = parameters(&base.config, (&place, own), run, request)?;
+        let parameters = parameters(&base.config, (&place, own), (run, self.open_file.as_ref()), request)?;
         let about =
             About { detector: base.config.name.clone(), run, images: parameters.config.images, file: parameters.master() };
+        let order = of_packets(&parameters.config);
         let (events, detector) = (base.machine.events.clone(), base.config.name.clone());
         let note = move || -> Note {
             let (events, detector) = (events.clone(), detector.clone());
             Box::new(move |note| events.remark(Some(&detector), Severity::Warning, note.into(), json!({ "run": run })))
         };
-        Ok((about, Box::new(move || ready(parameters, &fanout, spool.as_ref(), &drawing, run, &note))))
+        let work = Box::new(move || ready(parameters, &fanout, spool.as_ref(), &drawing, run, &note));
+        Ok(Prepare { about, order, work })
     }
 
     fn discard(ready: Ready) {
@@ -166,8 +185,9 @@ impl Driver for Udp {
         };
         let stray = crate::machine::datagrams_to_closed_ports();
         let through = through(&parameters.config, &opened.receiving, &plan);
-        let (config, writes) = (parameters.config, parameters.write);
-        let closing = Closing { config, opened, run, writes, stray };
+        let (open_file, is_appended) = self.take_file(base, &parameters, &opened.files);
+        let (config, writes, detector) = (parameters.config, parameters.write, base.config.name.clone());
+        let mut closing = Closing { detector, config, opened, run, writes, stray, open_file };
         let (outbox, output_queues) = (self.outbox.clone(), Arc::clone(&base.fanout.output_queues));
         let (events, detector) = (base.machine.events.clone(), base.config.name.clone());
         let of_actor = Arc::clone(&live);
@@ -176,12 +196,12 @@ impl Driver for Udp {
                 let outcome = armed.run();
                 outbox.report(Report::DataEnded(run));
                 let reason = reason.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                finish(&closing, &outcome, control.progress().images_seen, &reason)
+                finish(&mut closing, &outcome, control.progress().images_seen, &reason)
             };
             // A panic while closing must not affect the other detectors. What it leaves behind can be repaired.
             let finished = contain(to_its_end).unwrap_or_else(|panic| broken_off(&closing, live.look(), &panic));
             output_queues.end(&finished.end);
-            let master = finished.file.as_ref().map(|(master, ..)| master.clone());
+            let master = finished.file.as_ref().map(|file| PathBuf::from(&file.master));
             outbox.report(Report::Closed(run, Box::new(finished)));
             // The copy is made of the files where they belong. What stays in a spool gets none.
             let is_there = || closing.opened.spooled.as_ref().is_none_or(|run| run.wait_till_moved());
@@ -202,7 +222,7 @@ impl Driver for Udp {
         let early = current.sources.wait_until_drained(current.names.len());
         base.machine.shared.begin(of_actor);
         base.machine.shared.shapes.begin(mask);
-        announce(base, &current, &notes, early, &through);
+        announce(base, &current, &notes, (early, is_appended), &through);
         self.current = Some(current);
         Ok(())
     }
@@ -258,6 +278,11 @@ impl Driver for Udp {
                     dark.end(base, *end);
                 }
             }
+            Report::FileClosed => {
+                // It has nothing left to do.
+                self.closer.take().into_iter().for_each(|closer| drop(closer.join()));
+                self.publish_open_file(base);
+            }
         }
     }
 
@@ -289,6 +314,31 @@ impl Driver for Udp {
         self.current.is_some() || self.dark.is_some()
     }
 
+    fn close_file(&mut self, base: &mut Base) {
+        let Some(open) = self.open_file.take() else { return };
+        let (shared, events, outbox) = (Arc::clone(&self.shared), self.events.clone(), self.outbox.clone());
+        let close = move || {
+            let _ = contain(|| close_and_report(&open, &shared, &events));
+            outbox.report(Report::FileClosed);
+        };
+        // Without a thread the file is closed when it is dropped, as after a crash: `konkordia repair` completes it.
+        self.closer = Builder::new().name("close-file".into()).spawn(close).ok();
+        self.publish_open_file(base);
+    }
+
+    fn is_closing(&self) -> bool {
+        self.closer.is_some()
+    }
+
+    fn end(&mut self) {
+        if let Some(open) = self.open_file.take() {
+            close_and_report(&open, &self.shared, &self.events);
+        }
+        if let Some(closer) = self.closer.take() {
+            let _ = closer.join();
+        }
+    }
+
     fn about(&self, base: &Base) -> About {
         let current = self.current.as_ref();
         About {
@@ -308,12 +358,12 @@ fn through(config: &Config, receiving: &Receiving, plan: &Plan) -> String {
 }
 
 /// Publishes that a run is armed.
-fn announce(base: &mut Base, current: &Current, notes: &[String], early: u64, through: &str) {
+fn announce(base: &mut Base, current: &Current, notes: &[String], (early, is_appended): (u64, bool), through: &str) {
     let (run, machine) = (current.run, &mut base.machine);
     let listens = current.names.clone();
     machine
         .publish(|status| (status.run, status.file, status.ended, status.listens) = (run, current.file.clone(), None, listens));
-    if let Some(file) = &current.file {
+    if let Some(file) = current.file.as_ref().filter(|_| !is_appended) {
         machine.shared.enter_file(FileEntry::writing(&base.config.name, run, file));
     }
     for note in notes {
@@ -328,7 +378,46 @@ fn announce(base: &mut Base, current: &Current, notes: &[String], early: u64, th
     machine.apply(Event::Arm, Some(StatusMessage::info(format!("armed for {images}{through}"))));
 }
 
+/// Closes a file that stayed open behind its runs.
+fn close_and_report(open: &OpenFile, shared: &Shared, events: &EventLog) {
+    let (report, failure) = match open.finish() {
+        None => return,
+        Some(Ok(report)) => (Some(report), None),
+        Some(Err(error)) => (None, Some(Failure::from(error))),
+    };
+    let entry = open.entry(&shared.name, report.as_ref(), failure.is_some());
+    shared.enter_closed(&entry);
+    let name = Some(shared.name.as_str());
+    match failure {
+        None => events.add(name, "file", Severity::Info, format!("{} is closed", entry.master), json!(entry)),
+        Some(failure) => {
+            let data = json!({ "why": failure.why, "fix": failure.fix, "file": entry.master });
+            events.add(name, "error", Severity::Error, failure.what, data)
+        }
+    };
+}
+
 impl Udp {
+    fn new(base: &Base, outbox: Outbox<Self>) -> Self {
+        let (shared, events) = (Arc::clone(&base.machine.shared), base.machine.events.clone());
+        Self { outbox, current: None, dark: None, stragglers: None, open_file: None, closer: None, shared, events }
+    }
+
+    /// The file that is to stay open behind the next run, and whether it is one that is open already.
+    fn take_file(&mut self, base: &mut Base, parameters: &ArmParameters, files: &RunFiles) -> (Option<OpenFile>, bool) {
+        let Some(append) = &parameters.append else {
+            self.close_file(base);
+            return (None, false);
+        };
+        let first = || OpenFile::new(&parameters.config, parameters.asked.clone(), base.runs + 1, files.clone());
+        (Some(self.open_file.take().unwrap_or_else(first)), append.behind.is_some())
+    }
+
+    fn publish_open_file(&self, base: &mut Base) {
+        let open_file = self.open_file.as_ref().map(OpenFile::status);
+        base.machine.publish(|status| status.open_file = open_file);
+    }
+
     /// If the first packet has arrived, publishes that.
     fn note_data(&mut self, base: &mut Base) {
         let Some(current) = &self.current else { return };
@@ -352,23 +441,20 @@ impl Udp {
 
     fn closed(&mut self, base: &mut Base, run: u64, finished: Finished) {
         let Some(mut current) = self.current.take_if(|current| current.run == run) else { return };
-        let Finished { look, ended, status_message, failed, file, is_complete, findings, analysis, frames, .. } = finished;
+        let Finished { look, ended, status_message, failed, file: entry, open_file, findings, analysis, frames, .. } = finished;
         self.stragglers = frames.map(|frames| stragglers(frames, current.packets_per_image));
         let machine = &mut base.machine;
         current.report_setup(machine, &findings);
         if let Some(warning) = analysis {
             machine.remark(Severity::Warning, format!("run {run}: {warning}"), json!({ "run": run }));
         }
-        let entry = file.map(|(master, totals)| {
-            let writing = FileEntry::writing(&base.config.name, run, &master.display().to_string());
-            writing.closed(failed, is_complete, totals, ended)
-        });
-        if entry.is_none() {
+        if entry.is_none() && open_file.is_none() {
             machine.shared.forget_file(run);
         }
+        self.open_file = open_file;
         machine.report_end(run, ended, entry, &look.ledger, &status_message);
         machine.shared.end(look);
-        machine.close(ended, failed, status_message);
+        machine.close(ended, failed, status_message, self.open_file.as_ref().map(OpenFile::status));
         if matches!(ended, "stopped" | "cancelled") {
             let about = About { detector: base.config.name.clone(), run, images: current.images, file: current.file.clone() };
             base.run_on_stop(about);

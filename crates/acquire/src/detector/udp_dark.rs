@@ -1,8 +1,9 @@
 //! Pedestals of a detector that sends packets: a run in a thread of its own, which makes a calibration file instead of
 //! images.
 
-use super::actor::Base;
+use super::base::Base;
 use super::status::{Live, Look, StatusMessage};
+use crate::control_driver::ControlDriver;
 use crate::dark::{DarkOptions, Listener, StageChoice, frames_of_stage, from_detector};
 use crate::handle::{DarkFrames, PedestalRequest, Severity};
 use crate::hooks::About;
@@ -75,7 +76,9 @@ impl Dark {
         let frames = frames_of_stage(&options).saturating_mul(options.stage.wanted().len() as u64);
         let taking = Arc::new(Taking { stopper: stopper.clone(), frames });
         let (of_run, force) = (stopper.clone(), request.force);
+        let control = base.driven.as_ref().map(|driven| Arc::clone(&driven.control));
         let work = move || {
+            let detector = (detector, run, control);
             let taken = contain(|| take(&options, detector, &file, force, &of_run)).unwrap_or_else(|panic| Err((&panic).into()));
             let dark_file = |made: Made| DarkFile {
                 path: made.path().to_owned(),
@@ -193,7 +196,7 @@ impl DarkFile {
 /// written then.
 fn take(
     options: &DarkOptions,
-    detector: DetectorConfig,
+    (detector, run, control): (DetectorConfig, u64, Option<Arc<ControlDriver>>),
     file: &Path,
     force: bool,
     stopper: &Stopper,
@@ -202,7 +205,7 @@ fn take(
     let target = Target::open(output, into, false)?;
     // The status shows the progress, and a program sets the gain.
     let silent = Listener { ask: &|_| (), note: &|_| (), progress: Arc::new(|_, _| ()) };
-    let taken = from_detector(options, detector, stopper, &silent)?;
+    let taken = from_detector(options, (detector, run, control), stopper, &silent)?;
     make(&MakeOptions { force, ..MakeOptions::default() }, target, taken)
 }
 
@@ -218,9 +221,9 @@ fn arguments(base: &Base, request: &PedestalRequest) -> Result<(DarkOptions, Pat
         }
         value => Ok(value),
     };
-    if request.stage == StageChoice::All && base.config.hooks.on_stage.is_empty() {
+    if request.stage == StageChoice::All && base.config.hooks.on_stage.is_empty() && base.driven.is_none() {
         let why = "no program that sets the gain of the detector is configured";
-        let fix = "set [control] on_stage and on_trigger, or take one stage after the other (\"stage\": \"g0\") and set the detector yourself";
+        let fix = "set [control] driver, or on_stage and on_trigger, or take one stage after the other (\"stage\": \"g0\") and set the detector yourself";
         return Err(Failure::new(Exit::Configuration, "all gain stages cannot be taken in one go", why, fix));
     }
     let file = file(base, own, request)?;

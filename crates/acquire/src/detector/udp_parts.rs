@@ -1,12 +1,13 @@
 //! The parts of a UDP run: its configuration from the parameters of a command, its sockets from arm to
 //! cancel, the preparation with everything that can fail, and the end with its files.
 
+use super::open_file::OpenFile;
 use super::status::{Live, Look, StatusMessage, image_totals, not_complete, totals_of};
 use crate::fanout::Fanout;
-use crate::handle::{ArmRequest, FileTotals, ModulePackets, Severity};
+use crate::handle::{ArmRequest, FileEntry, FileTotals, ModulePackets, Severity};
 use crate::paths::Place;
 use crate::readiness::{self, Demand};
-use crate::run::arm::{Additions, Ports, Prepared, prepare_with};
+use crate::run::arm::{Additions, Append, Ports, Prepared, prepare_with};
 use crate::run::opened::{ClosingLedger, Opened};
 use crate::run::raw_copy::RawCopy;
 use crate::run::report::Report;
@@ -35,7 +36,6 @@ use konkordia_sinks::clock;
 use konkordia_sinks::hdf5::{FileReport, LedgerRecord, Metadata, RunFiles, master_path};
 use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -206,6 +206,10 @@ pub struct ArmParameters {
     pub start_timeout_ns: u64,
     /// Files are written.
     pub write: bool,
+    /// The prefix that the command gave.
+    pub asked: Option<String>,
+    /// The file stays open behind the run.
+    pub append: Option<Append>,
     /// Notes for the user.
     pub notes: Vec<String>,
 }
@@ -217,11 +221,11 @@ impl ArmParameters {
     }
 }
 
-/// The configuration of this run, from the parameters of a command.
+/// The configuration of this run, from the parameters of a command. `open` is the file that is still open.
 pub fn parameters(
     base: &DetectorConfig,
     (place, own): (&Place, &Config),
-    run: u64,
+    (run, open): (u64, Option<&OpenFile>),
     request: &ArmRequest,
 ) -> Result<ArmParameters, Failure> {
     let mut config = own.clone();
@@ -238,7 +242,12 @@ pub fn parameters(
     config.metadata = metadata.over(config.metadata);
     config.given.clone_from(&request.metadata);
     let write = request.write.unwrap_or(base.write);
-    if write {
+    let append = request.append.then(|| append(own, write, open, request)).transpose()?;
+    if let Some((directory, prefix, given)) = open.filter(|_| append.is_some()).map(OpenFile::place) {
+        (config.directory, config.prefix) = (directory, prefix);
+        config.metadata = overrides::metadata(&given)?.over(own.metadata.clone());
+        config.given = given;
+    } else if write {
         let target = match &request.prefix {
             Some(name) => place.target(name)?,
             None => place.numbered(&own.prefix, run, own.overwrite)?.1,
@@ -252,7 +261,21 @@ pub fn parameters(
     }
     let notes = refuse_types(base, config.pixel)?;
     let start_timeout_ns = std::mem::replace(&mut config.start_timeout_ns, u64::MAX);
-    Ok(ArmParameters { config, start_timeout_ns, write, notes })
+    Ok(ArmParameters { config, start_timeout_ns, write, asked: request.prefix.clone(), append, notes })
+}
+
+/// Appends a run to the file that is open, or to the one that its own run opens.
+fn append(own: &Config, write: bool, open: Option<&OpenFile>, request: &ArmRequest) -> Result<Append, Failure> {
+    let what = "the file of a run cannot stay open for the next one";
+    let refuse = |why: &str, fix: &str| Err(Failure::new(Exit::Configuration, what, why, fix));
+    if !write {
+        return refuse("no file is written", "leave out `write` = false, or `append`");
+    }
+    if own.keep_raw || own.archive_copy.is_some() || own.spool.is_some() {
+        let why = "raw frames, an archive copy and a spool belong to one run each";
+        return refuse(why, "remove keep_raw, [archive_copy] and the spool from the configuration, or arm without `append`");
+    }
+    open.map_or_else(|| Ok(Append::default()), |open| open.append(request.prefix.as_ref(), &request.metadata))
 }
 
 /// Refuses pixel types that a consumer's protocol cannot carry. Returns notes about types that the usual clients of a
@@ -323,6 +346,7 @@ pub fn ready(
         write: parameters.write,
         spool,
         drawing: Some(drawing),
+        append: parameters.append.as_ref(),
         disk: parameters.write.then_some(&disk as _),
         note,
         consumers: &consumers,
@@ -368,16 +392,16 @@ pub struct Finished {
     pub status_message: StatusMessage,
     /// The detector is in error.
     pub failed: bool,
-    /// Master file and what is in it, if there is a file.
-    pub file: Option<(PathBuf, FileTotals)>,
-    /// Every image is complete and in the file.
-    pub is_complete: bool,
+    /// The closed files of this run, or of several runs.
+    pub file: Option<FileEntry>,
     /// What was wrong with the set-up.
     pub findings: Vec<Finding>,
     /// What should be known of the analysis of its images.
     pub analysis: Option<String>,
     /// Frames that the run had, by their numbers.
     pub frames: Option<std::ops::Range<u64>>,
+    /// The file of the run, if it stays open.
+    pub open_file: Option<OpenFile>,
     /// For consumers.
     pub end: Arc<SeriesEnd>,
 }
@@ -393,6 +417,8 @@ pub struct Reason {
 
 /// What is needed to end a run.
 pub struct Closing {
+    /// Name of the detector.
+    pub detector: String,
     /// Configuration of the run.
     pub config: Config,
     /// Its files and streams.
@@ -403,33 +429,55 @@ pub struct Closing {
     pub writes: bool,
     /// The system's count of datagrams to closed ports when the run began.
     pub stray: Option<u64>,
+    /// The file that is to stay open behind the run.
+    pub open_file: Option<OpenFile>,
+}
+
+impl Closing {
+    /// The entry in the list of files, of the closed ones of this run.
+    fn entry(&self, file: &FileReport, has_failed: bool, is_complete: bool, ended: &str) -> FileEntry {
+        let (images_expected, unpacked_bytes) = (self.config.images, self.opened.files.shared().unpacked_bytes());
+        let totals = FileTotals { images: file.images, images_expected, bytes: file.chunk_bytes, unpacked_bytes };
+        let writing = FileEntry::writing(&self.detector, self.run, &file.master.display().to_string());
+        writing.closed(has_failed, is_complete, totals, ended)
+    }
 }
 
 /// Closes the files and sums up.
-pub fn finish(closing: &Closing, outcome: &RunOutcome, images_seen: u64, reason: &Reason) -> Finished {
+pub fn finish(closing: &mut Closing, outcome: &RunOutcome, images_seen: u64, reason: &Reason) -> Finished {
     let is_cancelled = reason.cancelled && outcome.ended == Ended::Stopped;
     let ended = if is_cancelled { Ended::Cancelled.name() } else { outcome.ended_name() };
     let ClosingLedger { names, mut record, host } = closing.opened.closing_ledger(&closing.config, outcome);
     if reason.cancelled {
         record.ended = ended.into();
     }
-    let is_nothing = reason.cancelled && outcome.images == 0;
+    let (_, mut failure) = exit_of(outcome, closing.config.images.is_some(), false);
+    let mut open_file = closing.open_file.take();
+    if let Some(open) = &mut open_file {
+        open.add(record.clone(), outcome, closing.config.images);
+    }
+    let is_nothing = reason.cancelled && outcome.images == 0 && open_file.as_ref().is_none_or(|open| open.runs() == 1);
+    let stays_open = open_file.is_some() && !reason.cancelled && failure.is_none() && closing.opened.files.pause().is_ok();
     let spooled = closing.opened.spooled.as_ref();
-    let closed = if is_nothing { closing.opened.files.finish(&record) } else { closing.opened.finish(&record) };
+    let closed = match &open_file {
+        Some(_) if stays_open => None,
+        Some(open) if !is_nothing => open.finish(),
+        _ if is_nothing => closing.opened.files.finish(&record),
+        _ => closing.opened.finish(&record),
+    };
     let file = closed.transpose();
     // A raw copy without frames removes its files when it is dropped unfinished.
     let copy = closing.opened.raw_copy.as_ref().filter(|_| !is_nothing);
     let raw = copy.and_then(RawCopy::finish).transpose();
-    let (_, mut failure) = exit_of(outcome, closing.config.images.is_some(), false);
     let file = file.map_err(|error| failure.get_or_insert_with(|| error.into()).clone()).unwrap_or_default();
     if let Err(error) = raw {
         failure.get_or_insert(error);
     }
     let report = Report::new(&closing.config, &names, outcome, file);
     let report = report.with_receiving(&closing.opened.receiving).with_host(host).with_stray(closing.stray, outcome);
-    let mut kept = report.file().map(|file| {
-        let (images_expected, unpacked_bytes) = (closing.config.images, closing.opened.files.shared().unpacked_bytes());
-        (file.master.clone(), FileTotals { images: file.images, images_expected, bytes: file.chunk_bytes, unpacked_bytes })
+    let mut kept = report.file().map(|file| match &open_file {
+        Some(open) => open.entry(&closing.detector, Some(file), failure.is_some()),
+        None => closing.entry(file, failure.is_some(), failure.is_none() && outcome.is_complete() && outcome.images > 0, ended),
     });
     if is_nothing && failure.is_none() {
         report.file().into_iter().for_each(remove);
@@ -451,7 +499,7 @@ pub fn finish(closing: &Closing, outcome: &RunOutcome, images_seen: u64, reason:
         status_message: sum_up(closing.run, outcome, ended, &report, failure.as_ref(), reason),
         failed: failure.is_some(),
         file: kept,
-        is_complete: failure.is_none() && outcome.is_complete() && outcome.images > 0,
+        open_file: open_file.filter(|_| stays_open),
         findings: outcome.findings.clone(),
         analysis: outcome.analysis.warning(),
         frames: first.map(|first| first..first + images_seen),
@@ -470,8 +518,16 @@ pub fn broken_off(closing: &Closing, mut look: Look, panic: &Panic) -> Finished 
         ended: "program error",
         status_message: StatusMessage::failure(&panic.into()),
         failed: true,
-        file: closing.writes.then_some((master, FileTotals { images: look.written, ..FileTotals::default() })),
-        is_complete: false,
+        file: closing.writes.then(|| {
+            let totals = FileTotals { images: look.written, ..FileTotals::default() };
+            FileEntry::writing(&closing.detector, closing.run, &master.display().to_string()).closed(
+                true,
+                false,
+                totals,
+                "program error",
+            )
+        }),
+        open_file: None,
         findings: Vec::new(),
         analysis: None,
         frames: None,
@@ -496,6 +552,9 @@ pub fn discard(ready: Ready) {
     let Prepared { armed, opened, .. } = ready.prepared;
     // The sockets close first, because the next arm may need them.
     drop(armed);
+    if ready.parameters.append.is_some_and(|append| append.behind.is_some()) {
+        return;
+    }
     let record = LedgerRecord { ended: "cancelled".into(), ..LedgerRecord::default() };
     if let Some(Ok(file)) = opened.files.finish(&record) {
         remove(&file);

@@ -9,6 +9,9 @@ use utoipa::ToSchema;
 /// Most chunks that an index has: those of 2 million images with two channels.
 pub const CHUNKS_MAX: usize = 4 << 20;
 
+/// Most chunks of results that an index has: those of 2 million images with lists of 300 spots, and more.
+pub const RESULT_CHUNKS_MAX: usize = 1 << 20;
+
 /// Tells a file from another one of its name, and from itself before it was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileIdentity {
@@ -52,6 +55,30 @@ pub struct PartIndex {
     pub plain: Vec<u64>,
 }
 
+/// Where the numbers of one result of all images lie in the master.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ResultColumn {
+    /// Name of the result.
+    pub name: String,
+    /// Type of its numbers, as numpy writes it.
+    pub number: String,
+    /// Numbers of an image.
+    pub length: usize,
+    /// Images of a chunk, also of the last one.
+    pub images_per_chunk: u64,
+    /// Where each chunk begins; 0 = it was never written.
+    pub addresses: Vec<u64>,
+}
+
+/// Where the results of the images lie in the master.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ResultIndex {
+    /// Images that have results.
+    pub images: u64,
+    /// Each result.
+    pub columns: Vec<ResultColumn>,
+}
+
 /// What the process that looks at a file says about it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FileIndex {
@@ -77,6 +104,8 @@ pub struct FileIndex {
     pub missing: Vec<u8>,
     /// States of the images by number ([`konkordia_core::ledger::ImageStatus`]); empty if the file has none.
     pub states: Vec<u8>,
+    /// Where the results of the images lie, or why there are none, in words.
+    pub results: Result<ResultIndex, String>,
     /// The files with the images, in their order.
     pub parts: Vec<PartIndex>,
     /// Data files that are missing or cannot be read, with the reason.

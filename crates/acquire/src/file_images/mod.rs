@@ -6,8 +6,9 @@
 mod ask;
 mod index;
 mod pixels;
+mod results;
 mod ring;
 
 pub use ask::{FileCheck, check};
-pub use index::{CHUNKS_MAX, FileIdentity, FileIndex, PartIndex, TreeEntry};
+pub use index::{CHUNKS_MAX, FileIdentity, FileIndex, PartIndex, RESULT_CHUNKS_MAX, ResultColumn, ResultIndex, TreeEntry};
 pub use ring::FileImages;

@@ -3,6 +3,7 @@
 use super::ask;
 use super::index::{CHUNKS_MAX, FileIdentity, FileIndex, PartIndex};
 use super::pixels::{Chunk, Form};
+use super::results::StoredRows;
 use crate::image_ring::{ImageRing, RingImage};
 use konkordia_core::array::{Element, Packing, Shape};
 use konkordia_core::failure::{Exit, Failure};
@@ -33,6 +34,8 @@ pub struct FileImages {
     packing: Packing,
     start: Arc<SeriesStart>,
     names: Vec<Arc<str>>,
+    /// The results of the images, or why there are none.
+    results: Result<StoredRows, String>,
     /// Largest image: packed bytes, and unpacked ones.
     most: (u64, u64),
     /// A file was found to be another one than that which was looked at.
@@ -75,8 +78,12 @@ impl FileImages {
         let most = (packed, unpacked.saturating_mul(index.channels.len() as u64));
         let start = Arc::new(start_of(&index, element));
         let names = index.channels.iter().map(|name| name.as_str().into()).collect();
+        let results = std::mem::replace(&mut index.results, Err(String::new()));
+        let results = results.and_then(|found| {
+            StoredRows::new(found, index.identity.bytes).map_err(|why| format!("the results in the file cannot be used: {why}"))
+        });
         let (is_outdated, last) = (AtomicBool::new(false), Mutex::new((0, Weak::new())));
-        Ok(Self { index, form, packing, start, names, most, is_outdated, last })
+        Ok(Self { index, form, packing, start, names, results, most, is_outdated, last })
     }
 
     /// What is known of the file.
@@ -101,7 +108,16 @@ impl FileImages {
 
     /// Chunks that the index has.
     pub fn chunks(&self) -> usize {
-        self.index.parts.iter().map(|part| part.lengths.len()).sum()
+        let of_results = self.results.as_ref().map_or(0, StoredRows::chunks);
+        self.index.parts.iter().map(|part| part.lengths.len()).sum::<usize>() + of_results
+    }
+
+    /// Names of the results that its images have, or why they have none, in words.
+    ///
+    /// # Errors
+    /// They have none.
+    pub fn results(&self) -> Result<Vec<&str>, &str> {
+        self.results.as_ref().map(|rows| rows.names().collect()).map_err(String::as_str)
     }
 
     /// Bytes of all chunks, and of the pixels in them.
@@ -143,7 +159,17 @@ impl FileImages {
         });
         let channels = channels.collect::<Result<_, String>>()?;
         let status = state.unwrap_or(ImageStatus::Complete);
-        Ok(CommittedImage { status, channels, ..lost })
+        Ok(CommittedImage { status, channels, results: self.results_of(number), ..lost })
+    }
+
+    /// Without them the image is given all the same.
+    fn results_of(&self, number: u64) -> ImageResults {
+        let Ok(rows) = &self.results else { return ImageResults::default() };
+        let found = open_as(&self.index.master, &self.index.identity).and_then(|file| rows.read(&file, number));
+        found.unwrap_or_else(|_| {
+            self.is_outdated.store(true, Ordering::Release);
+            ImageResults::default()
+        })
     }
 
     fn chunks_of(&self, part: &PartIndex, local: u64) -> Result<Vec<Chunk>, String> {
@@ -255,6 +281,14 @@ impl ImageRing for FileImages {
     fn numbers(&self) -> (Vec<u64>, Option<u64>) {
         ((0..self.index.images).collect(), None)
     }
+
+    fn no_analysis(&self) -> &str {
+        match &self.results {
+            Err(why) => why,
+            Ok(_) if self.is_outdated() => "the file was changed since it was looked at; open it again",
+            Ok(_) => "the images of the file were not analysed",
+        }
+    }
 }
 
 #[cfg(test)]
@@ -288,6 +322,7 @@ mod tests {
             pieces: 1,
             missing: vec![0xFF, 0xFF],
             states: vec![1, 0, 1],
+            results: Err("there are none".into()),
             parts: vec![part("a.h5", 0, 2, &[8, 0]), part("gone.h5", 2, 1, &[8])],
             problems: Vec::new(),
             tree: Vec::new(),

@@ -21,10 +21,12 @@ use konkordia_engine::run::{Armed, Consumers, RunParts, WorkerKind, arm};
 use konkordia_kernels::isa::Isa;
 use konkordia_sinks::clock;
 use konkordia_sinks::durable::ToDisk;
-use konkordia_sinks::hdf5::{ExtraColumn, FileSpec, RunFiles, TileInfo, Writer, unknown};
+use konkordia_sinks::hdf5::{ExtraColumn, FileSpec, Positions, RunFiles, TileInfo, Writer, unknown};
 use konkordia_sources::backend::{self, Streams};
+use konkordia_sources::shared_port::SharedPort;
 use konkordia_sources::udp::kernel_receive_buffer_bytes_max;
 use konkordia_wire::formats::PacketFormat;
+use konkordia_wire::roce_frames;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -86,6 +88,29 @@ pub type Sinks = (Box<dyn Sink>, Vec<Box<dyn FrameSink>>);
 /// Refuses a plan for which the disk is too small or too slow; risks come back as notes.
 pub type CheckDisk<'a> = dyn Fn(&Plan) -> Result<Vec<String>, Failure> + 'a;
 
+/// A run that is appended, or whose file stays open behind it.
+#[derive(Clone, Default)]
+pub struct Append {
+    /// The files of the runs before, and what they hold; `None`: this is the first one.
+    pub behind: Option<(RunFiles, Positions)>,
+}
+
+impl Append {
+    /// The open files, and what they hold. Refuses a run whose images would differ from what they say of theirs. (How
+    /// many images they will have in the end is not known, and not planned.)
+    ///
+    /// # Errors
+    /// They would.
+    pub fn checked(&self, config: &Config, plan: &Plan, loaded: &Loaded) -> Result<Option<&(RunFiles, Positions)>, Failure> {
+        let differs = self.behind.as_ref().and_then(|(files, _)| files.differs(&file_spec(config, plan, loaded)));
+        differs.map_or(Ok(self.behind.as_ref()), |what| {
+            let why = format!("{what} has changed since its first run, and a file says it once for all its images");
+            let fix = "close it (`konkordia close`), and arm with another prefix";
+            Err(Failure::new(Exit::Configuration, "the run cannot be appended to the open file", why, fix))
+        })
+    }
+}
+
 /// What a service changes about a run: whether files are written, consumers, wrapped sources.
 pub struct Additions<'a> {
     /// Whether files are written.
@@ -94,6 +119,8 @@ pub struct Additions<'a> {
     pub spool: Option<&'a Arc<Spool>>,
     /// The mask and the regions that people have drawn.
     pub drawing: Option<&'a Drawing>,
+    /// Its file stays open behind it, and perhaps it is appended to one that is.
+    pub append: Option<&'a Append>,
     /// Checks the disk before anything is made. `None`: only its free space is compared with the images.
     pub disk: Option<&'a CheckDisk<'a>>,
     /// Gets remarks on the images while the run goes on.
@@ -117,6 +144,7 @@ pub fn prepare(config: &Config, ports: Ports, note: fn(&str)) -> Result<Prepared
         write: true,
         spool: spool.as_ref(),
         drawing: None,
+        append: None,
         disk: None,
         note: &|| Box::new(note),
         consumers: &Consumers::default,
@@ -149,6 +177,7 @@ pub fn prepare_with(config: &Config, ports: Ports, additions: &Additions<'_>) ->
     if let Some(disk) = additions.disk {
         notes.extend(disk(&plan)?);
     }
+    let behind = additions.append.map_or(Ok(None), |append| append.checked(config, &plan, &loaded))?;
     let plan = Arc::new(plan);
     let ring_bytes = backend::memory_bytes(config.receive, config.address, plan.streams(), config.receive_buffer_bytes);
     memory_limit::check(&plan, ring_bytes)?;
@@ -164,8 +193,11 @@ pub fn prepare_with(config: &Config, ports: Ports, additions: &Additions<'_>) ->
     let raw = (config.keep_raw && additions.write).then(|| RawSpec::of(config, &plan, begin.clone()));
     let raw_copy = raw.clone().map(RawCopy::create).transpose()?;
     let mut spooled = None;
-    let files = if additions.write {
+    let files = if let Some((files, _)) = behind {
+        files.clone()
+    } else if additions.write {
         let mut spec = file_spec(config, &plan, &loaded);
+        spec.images_planned = spec.images_planned.filter(|_| additions.append.is_none());
         spec.conversion.push(("received_through".into(), receiving.line()));
         spec.conversion.extend(analysis_texts);
         spec.conversion.extend(mask.note().cloned());
@@ -191,15 +223,14 @@ pub fn prepare_with(config: &Config, ports: Ports, additions: &Additions<'_>) ->
         RunFiles::default()
     };
     let sink: Box<dyn Sink> = match &spooled {
-        None => Box::new(files.sink()),
+        None => Box::new(files.sink_behind(behind.map_or_else(Positions::default, |(_, before)| *before))),
         Some(run) => Box::new(SpooledSink { inner: files.sink(), current: CurrentRun::of(Arc::clone(run)), closes: false }),
     };
     let sources = streams.into_iter().map(|stream| (additions.wrap)(stream.source)).collect();
     let frame_sinks = raw_copy.iter().map(|copy| Box::new(copy.clone()) as Box<dyn FrameSink>).collect();
     let parts = Parts { sources, sinks: (sink, frame_sinks), consumers, isa: Isa::detect() };
     let armed = arm_all(&plan, loaded, parts, (additions.note)()).inspect_err(|_| abandon(spooled.as_ref()))?;
-    let host = super::host::counters(&addresses);
-    let opened = Opened { files, spool: None, spooled, raw_copy, addresses, receiving, host };
+    let opened = Opened { host: super::host::counters(&addresses), files, spool: None, spooled, raw_copy, addresses, receiving };
     Ok(Prepared { armed, plan, opened, mask, receive_buffer_bytes: given, notes })
 }
 
@@ -207,7 +238,7 @@ pub fn prepare_with(config: &Config, ports: Ports, additions: &Additions<'_>) ->
 fn analysis(config: &Config, plan: &Plan, loaded: &Loaded, drawing: Option<&Drawing>) -> Result<Option<live::Prepared>, Failure> {
     let goniometer = config.metadata.experiment.goniometer;
     let goniometer = angles::in_steps_of(goniometer, angles::step(&config.options.processing.selection));
-    let columns = PacketFormat::of(plan.geometry.format().kind).description().columns;
+    let columns = PacketFormat::of(plan.geometry.format()).description().columns;
     let known = metadata::of(&config.image_metadata, &goniometer, Some(columns)).map_err(|why| {
         let what = "images cannot have the values of [image_metadata]";
         Failure::new(Exit::Configuration, what, why, "correct [image_metadata] in the configuration")
@@ -299,7 +330,11 @@ fn auto_offset(loaded: &Loaded) -> Result<i32, Failure> {
 /// # Errors
 /// An address or port cannot be used, for example because another program has it, or a right is missing.
 pub fn open(config: &Config, streams: usize, ports: Ports) -> Result<Streams, Failure> {
-    let port = |stream: usize| if ports == Ports::Free { 0 } else { config.first_port + stream as u16 };
+    let port = |stream: usize| if ports == Ports::Free { 0 } else { config.port(stream) };
+    if let Some(pages) = config.geometry.format().remote {
+        let shared = SharedPort { end_byte: roce_frames::QUEUE_PAIR_END, first: pages.queue_pair };
+        return backend::open_shared(shared, SocketAddr::new(config.address, port(0)), streams, config.receive_buffer_bytes);
+    }
     let addresses: Vec<SocketAddr> = (0..streams).map(|stream| SocketAddr::new(config.address, port(stream))).collect();
     backend::open(config.receive, &addresses, config.receive_buffer_bytes)
 }
@@ -381,7 +416,7 @@ pub fn file_spec(config: &Config, plan: &Plan, loaded: &Loaded) -> FileSpec {
         software: konkordia_core::SOFTWARE.into(),
         configuration: config.text.clone(),
         conversion: recorded::conversion(config, plan),
-        frame_columns: PacketFormat::of(format.kind).description().columns.to_vec(),
+        frame_columns: PacketFormat::of(format).description().columns.to_vec(),
         extra_columns: extra_columns(plan, !plan.processing.selection.is_plain()),
         series: None,
         scale: recorded::scale(config, plan),

@@ -7,9 +7,11 @@ use super::pixel::{ImagePlace, ModuleList, PixelFacts};
 use super::run_mask::RunMask;
 use crate::events::{EventLog, Severity};
 use arc_swap::{ArcSwap, ArcSwapOption};
+use konkordia_calibration::reasons::NXMX_USER;
 use konkordia_config::recipe::Recipe;
 use konkordia_config::service::DetectorConfig;
 use konkordia_core::failure::Failure;
+use konkordia_core::xds::readable_bits;
 use konkordia_sinks::clock;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -98,7 +100,7 @@ impl ShapeBoard {
 
     /// For a detector with images of so many rows and columns and without a configuration: nothing is kept.
     pub fn in_memory(name: &str, size: [usize; 2]) -> Self {
-        Self::of(name, ImagePlace::Whole(Some(size)))
+        Self::of(name, ImagePlace::Whole(Some(size), None))
     }
 
     fn of(name: &str, place: ImagePlace) -> Self {
@@ -222,6 +224,23 @@ impl ShapeBoard {
     /// The modules of the detector in the image.
     pub fn modules(&self, newest: Option<[usize; 2]>) -> ModuleList {
         self.place.modules(&self.name, self.size(newest))
+    }
+
+    /// The bits of NXmx of every pixel in the newest run, row by row, with what people had masked; `None` before the
+    /// first run. May take long.
+    pub fn mask(&self, newest: Option<[usize; 2]>) -> Option<Vec<u32>> {
+        let (run, size) = (self.run.load_full()?, self.size(newest)?);
+        let [rows, columns] = size.map(|edge| edge as u64);
+        let bits = |row: u64, column: u64| {
+            let user = if run.is_user(column, row) { NXMX_USER } else { 0 };
+            readable_bits(run.bits(column, row, size).0 | user)
+        };
+        Some(
+            (0..rows)
+                .flat_map(|row| (0..columns).map(move |column| (row, column)))
+                .map(|(row, column)| bits(row, column))
+                .collect(),
+        )
     }
 
     /// Where a pixel of the image is on the detector, and why it is masked. Cheap.

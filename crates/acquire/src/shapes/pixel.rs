@@ -4,6 +4,7 @@ use super::drawing::Drawing;
 use super::run_mask::RunMask;
 use konkordia_calibration::reasons::{NXMX_GAP, NXMX_USER, REASONS};
 use konkordia_config::service::{DetectorConfig, DetectorKindConfig};
+use konkordia_config::transform::TransformOptions;
 use konkordia_core::geometry::{DoublePixels, ImageGeometry, Part, TilePlace, modules_of};
 use konkordia_core::tile::{DetectorKind, TileFormat};
 use konkordia_core::xds::readable_bits;
@@ -134,8 +135,29 @@ impl UserMaskState {
 pub(super) enum ImagePlace {
     /// Of tiles, which are those of these modules.
     Tiles(Box<ImageGeometry>, Vec<ModulePlace>),
-    /// Whole images, whose rows and columns may be known.
-    Whole(Option<[usize; 2]>),
+    /// Whole images, whose rows and columns may be known, and a part of them that the configuration masks.
+    Whole(Option<[usize; 2]>, Option<MaskedRectangle>),
+}
+
+/// `[transform] mask_rectangle` in images that are binned afterwards.
+pub(super) struct MaskedRectangle {
+    /// First row, first column, rows, columns.
+    rectangle: [u64; 4],
+    /// Rows and columns that are binned into one: a square with one masked pixel is masked.
+    bin: [u64; 2],
+}
+
+impl MaskedRectangle {
+    fn of(options: &TransformOptions) -> Option<Self> {
+        let bin = options.bin.unwrap_or([1, 1]).map(u64::from);
+        options.mask_rectangle.map(|rectangle| Self { rectangle: rectangle.map(u64::from), bin })
+    }
+
+    fn has(&self, [column, row]: [u64; 2]) -> bool {
+        let [first_row, first_column, rows, columns] = self.rectangle;
+        let meets = |at: u64, bin: u64, first: u64, many: u64| at * bin < first + many && (at + 1) * bin > first;
+        meets(row, self.bin[0], first_row, rows) && meets(column, self.bin[1], first_column, columns)
+    }
 }
 
 impl ImagePlace {
@@ -143,7 +165,8 @@ impl ImagePlace {
         match &config.kind {
             DetectorKindConfig::Udp(config) => Self::Tiles(Box::new(config.geometry.clone()), modules(&config.geometry)),
             DetectorKindConfig::Stream(config) => {
-                Self::Whole(config.modules.as_ref().map(|modules| [modules.rows as usize, modules.columns as usize]))
+                let size = config.modules.as_ref().map(|modules| [modules.rows as usize, modules.columns as usize]);
+                Self::Whole(size, MaskedRectangle::of(&config.transform))
             }
         }
     }
@@ -151,7 +174,7 @@ impl ImagePlace {
     pub(super) fn size(&self) -> Option<[usize; 2]> {
         match self {
             Self::Tiles(geometry, _) => Some([geometry.rows() as usize, geometry.columns() as usize]),
-            Self::Whole(size) => *size,
+            Self::Whole(size, _) => *size,
         }
     }
 
@@ -159,7 +182,7 @@ impl ImagePlace {
         let size = size.map(|size| size.map(|edge| edge as u64));
         let modules = match self {
             Self::Tiles(_, modules) => modules.clone(),
-            Self::Whole(_) => size.map_or_else(Vec::new, |[rows, columns]| {
+            Self::Whole(..) => size.map_or_else(Vec::new, |[rows, columns]| {
                 vec![ModulePlace { name: "image".into(), rows, columns, ..ModulePlace::default() }]
             }),
         };
@@ -198,6 +221,9 @@ impl ImagePlace {
         let (bits, of_calibration) = known.unwrap_or((if is_gap { NXMX_GAP } else { 0 }, 0));
         facts.user_mask = UserMaskState::of(run, drawing, at);
         facts.reasons = reasons(bits, of_calibration, is_masked_double, facts.user_mask);
+        if matches!(self, Self::Whole(_, Some(masked)) if masked.has(at)) {
+            facts.reasons.push("mask_rectangle of the configuration".into());
+        }
         let is_user = matches!(facts.user_mask, Some(UserMaskState::InForce | UserMaskState::UntilNextRun));
         facts.mask = known.map(|(bits, _)| readable_bits(bits | if is_user { NXMX_USER } else { 0 }));
         Ok(facts)

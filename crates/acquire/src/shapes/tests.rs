@@ -115,7 +115,7 @@ fn a_run_keeps_the_mask_that_it_was_armed_with() {
     let run = RunMask::of_run(&mut of_run, [2, 3], Some(&before), false);
     assert_eq!(of_run.mask, [NXMX_USER, NXMX_USER | NXMX_NOISY, NXMX_GAP, NXMX_USER, 0, 0], "the file and the analysis have it");
     assert!(run.note().is_some_and(|(name, text)| name == "drawn_shapes" && text.contains("\"columns\":2.0")));
-    let place = ImagePlace::Whole(Some([2, 3]));
+    let place = ImagePlace::Whole(Some([2, 3]), None);
     let said = |column, row| {
         let facts = place.pixel("d", [column, row], place.size(), Some(&run), &after).unwrap();
         (facts.mask.unwrap(), facts.reasons.join("; "))
@@ -145,7 +145,7 @@ fn a_series_says_what_its_sender_masks() {
         let bits: Vec<u32> = (0..6).map(|at| run.bits(at % 3, at / 3, [2, 3]).0).collect();
         assert_eq!(bits, if is_whole { [0, 2, 0, 256, 512, 0] } else { [0; 6] });
         assert_eq!(run.bits(1, 0, [3, 2]).0, 0, "of another size");
-        let place = ImagePlace::Whole(None);
+        let place = ImagePlace::Whole(None, None);
         let facts = place.pixel("d", [0, 1], Some([2, 3]), Some(&run), &Drawing::default()).unwrap();
         assert_eq!(facts.reasons, if is_whole { vec!["user, says the sender"] } else { vec![] });
     }
@@ -206,6 +206,22 @@ fn chips_are_those_of_the_module() {
     assert_eq!((list.modules.len(), list.modules[1].row, list.modules[1].rows), (2, 551, 512));
     let between = jungfrau.pixel("d", [7, 530], jungfrau.size(), None, &Drawing::default()).unwrap();
     assert_eq!((between.module, between.reasons), (None, vec!["gap".to_string()]));
-    let unknown = ImagePlace::Whole(None).modules("d", None);
+    let unknown = ImagePlace::Whole(None, None).modules("d", None);
     assert_eq!((unknown.rows, unknown.modules.len()), (None, 0));
+}
+
+#[test]
+fn a_rectangle_of_the_configuration_has_its_reason() {
+    let masked = |bin: &str| {
+        let output = "[output]\ndirectory = \"out\"\nprefix = \"a\"\n";
+        let text = format!("{STREAM}{output}[transform]\nmask_rectangle = [4, 6, 2, 3]\n{bin}\n");
+        let place = ImagePlace::of(&service::load_text(&text, Path::new("/x/run.toml")).unwrap().detectors[0]);
+        let pixel = |column, row| place.pixel("d", [column, row], Some([10, 12]), None, &Drawing::default()).unwrap();
+        let all = (0..10).flat_map(|row| (0..12).map(move |column| [column, row]));
+        all.filter(|[column, row]| pixel(*column, *row).reasons == ["mask_rectangle of the configuration"])
+            .collect::<Vec<[u64; 2]>>()
+    };
+    assert_eq!(masked(""), [[6, 4], [7, 4], [8, 4], [6, 5], [7, 5], [8, 5]]);
+    // Two rows are one, and four columns.
+    assert_eq!(masked("bin = [2, 4]"), [[1, 2], [2, 2]]);
 }

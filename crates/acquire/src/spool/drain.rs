@@ -212,7 +212,7 @@ impl Spool {
             limit_bytes: settings.limit_bytes,
             files_waiting: state.files_waiting,
             drain_bytes_per_s: state.bytes_per_s,
-            problem: state.runs.iter().find_map(|entry| entry.failure.as_ref()).map(|f| format!("{}: {}", f.what, f.why)),
+            problem: state.runs.iter().find_map(|entry| entry.failure.as_ref()).map(Failure::detail),
         }
     }
 
@@ -333,7 +333,7 @@ impl SpoolRun {
         match state.entry(self) {
             None => Ok(true),
             Some(Entry { failure: Some(failure), .. }) => {
-                let why = format!("{}: {}", failure.what, failure.why);
+                let why = failure.detail();
                 Err(self.left(why))
             }
             Some(_) if self.common.stop.load(Ordering::Acquire) => Err(self.left("the program ends")),
@@ -441,7 +441,7 @@ impl Common {
         let is_moving = state.is_moving;
         let idle = state.moved.map_or(began.elapsed(), |moved| moved.elapsed().min(began.elapsed()));
         if let Some(failure) = state.entry(run).and_then(|entry| entry.failure.as_ref()) {
-            return Some(full(format!("{}: {}", failure.what, failure.why), &failure.fix));
+            return Some(full(failure.detail(), &failure.fix));
         }
         let why = format!("nothing has left it for {} s", STUCK.as_secs());
         (!is_moving && idle > STUCK).then(|| full(why, "set a larger [output] spool_gib, or a smaller images_per_file"))

@@ -30,6 +30,10 @@ pub fn is_dry_run(path: &str, query: Option<&str>) -> bool {
     path == "/api/v1/arm" && query.is_some_and(|query| query.split('&').any(|pair| pair == "dry_run=true"))
 }
 
+/// Mark of a request that changes nothing although its method could, left in its extensions.
+#[derive(Clone, Copy, Debug)]
+pub struct OnlyReads;
+
 /// True for methods that change nothing.
 pub fn only_reads(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
@@ -42,7 +46,8 @@ pub async fn record(
     request: Request,
     next: Next,
 ) -> Response {
-    if only_reads(request.method()) || is_dry_run(request.uri().path(), request.uri().query()) {
+    let is_marked = request.extensions().get::<OnlyReads>().is_some();
+    if is_marked || only_reads(request.method()) || is_dry_run(request.uri().path(), request.uri().query()) {
         return next.run(request).await;
     }
     let (method, path) = (request.method().to_string(), request.uri().path().to_string());

@@ -13,30 +13,50 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::Response;
 use konkordia_acquire::handle::{
-    CalibrationMap, CalibrationReport, Detector, MapRequest, MapValues, NotShown, Quantity, UsedCalibration,
+    CalibrationMap, CalibrationProblem, CalibrationReport, Detector, MapRequest, MapValues, NotShown, Quantity, UsedCalibration,
 };
 use konkordia_core::array::Element;
-use konkordia_core::failure::Failure;
 use konkordia_core::pixel::Pixel;
 use konkordia_picture::frame::{Region, frame, mean_frame};
 use konkordia_picture::image::Pixels;
 use konkordia_picture::{HeatMap, heat_map, marked_map};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::OwnedSemaphorePermit;
 use utoipa::{IntoParams, ToSchema};
 
-/// What the calibration of the next run is like, module by module.
-#[utoipa::path(get, path = "/api/v1/calibration", tag = "data", params(DetectorQuery), responses((status = 200, description = "Of a JUNGFRAU", body = CalibrationReport)))]
+/// The calibration that the next run uses, or why there is none.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub struct NextCalibration {
+    /// Detector.
+    detector: String,
+    /// What it is like; null if there is none.
+    calibration: Option<CalibrationReport>,
+    /// Why there is none, and what to do about it; null if there is one.
+    none: Option<CalibrationProblem>,
+}
+
+/// What the calibration of the next run is like, module by module, or why there is none.
+#[utoipa::path(get, path = "/api/v1/calibration", tag = "data", params(DetectorQuery), responses((status = 200, description = "Of the next run", body = NextCalibration)))]
 pub async fn calibration(
     State(shared): State<Arc<Shared>>,
     Query(query): Query<DetectorQuery>,
-) -> Result<Json<CalibrationReport>, Problem> {
+) -> Result<Json<NextCalibration>, Problem> {
     let detector = shared.detector(query.detector.as_deref())?;
-    let (report, _memory) = looked(&shared, &*detector, |used| used.report().map_err(problem)).await?;
-    Ok(Json(report))
+    let found = match detector.calibration() {
+        None => Err(none(&*detector)),
+        Some(used) => {
+            let report = |used: &UsedCalibration| match used.report() {
+                Err(NotShown::Missing(failure)) => Ok(Err(CalibrationProblem::from(&failure))),
+                found => found.map(Ok).map_err(problem),
+            };
+            looked(&shared, used, report).await?.0
+        }
+    };
+    let (calibration, none) = found.map_or_else(|none| (None, Some(none)), |report| (Some(report), None));
+    Ok(Json(NextCalibration { detector: detector.name().into(), calibration, none }))
 }
 
 /// What a map shows.
@@ -139,7 +159,9 @@ pub async fn map(State(shared): State<Arc<Shared>>, Query(query): Query<MapQuery
     let detector = shared.detector(query.detector.as_deref())?;
     let (request, region, pixels_max) = (query.request()?, query.region()?, query.pixels_max()?);
     let (format, name) = (query.format.unwrap_or(MapFormat::Png), detector.name().to_owned());
-    let made = looked(&shared, &*detector, move |used| {
+    let no_map = |CalibrationProblem { detail, hint }| Problem::new("no_calibration", detail, hint);
+    let used = detector.calibration().ok_or_else(|| no_map(none(&*detector)))?;
+    let made = looked(&shared, used, move |used| {
         let map = used.map(request).map_err(problem)?;
         let shown = Shown { map: &map, request, region: inside(&map, region)? };
         match format {
@@ -162,14 +184,13 @@ pub async fn map(State(shared): State<Arc<Shared>>, Query(query): Query<MapQuery
     builder.body(body).map_err(|_| Problem::bug("the headers of the map do not fit"))
 }
 
-/// Looks at the calibration of a detector on a thread where that may take a while, when it is the turn of this request.
-/// Gives the memory that is reserved for the answer.
+/// Looks at a calibration on a thread where that may take a while, when it is the turn of this request. Gives the
+/// memory that is reserved for the answer.
 async fn looked<T: Send + 'static>(
     shared: &Shared,
-    detector: &dyn Detector,
+    used: Arc<UsedCalibration>,
     look: impl FnOnce(&UsedCalibration) -> Result<T, Problem> + Send + 'static,
 ) -> Result<(T, OwnedSemaphorePermit), Problem> {
-    let used = detector.calibration().ok_or_else(|| none(detector))?;
     let memory = turns::memory(shared, (used.bytes() / 2, 0)).await?;
     let turn = turns::turn(&shared.calibrations, 1).await?;
     let made = tokio::task::spawn_blocking(move || {
@@ -180,24 +201,25 @@ async fn looked<T: Send + 'static>(
     made.map(|made| (made, memory))
 }
 
-/// Says that a detector has no calibration.
-fn none(detector: &dyn Detector) -> Problem {
+/// Why a detector has no calibration.
+fn none(detector: &dyn Detector) -> CalibrationProblem {
     let name = detector.name();
-    if detector.status().kind == "stream" {
+    let (detail, hint) = if detector.status().kind == "stream" {
         let detail = format!("'{name}' has no calibration: it sends whole images, which its own software has corrected");
-        return Problem::new("no_calibration", detail, "ask for a JUNGFRAU that sends packets");
-    }
-    let hint = "for a JUNGFRAU: set [calibration] kind and file in its configuration, and restart the service";
-    Problem::new("no_calibration", format!("the configuration of '{name}' names no calibration"), hint)
+        (detail, "nothing: only a JUNGFRAU that sends packets needs one")
+    } else {
+        let hint = "for a JUNGFRAU: set [calibration] kind and file in its configuration, and restart the service";
+        (format!("the configuration of '{name}' names no calibration"), hint)
+    };
+    CalibrationProblem { detail, hint: hint.into() }
 }
 
 fn problem(not_shown: NotShown) -> Problem {
-    let (code, Failure { what, why, fix, .. }) = match not_shown {
+    let (code, failure) = match not_shown {
         NotShown::Missing(failure) => ("no_calibration", failure),
         NotShown::Broken(failure) => ("bad_file", failure),
     };
-    let detail = if why.is_empty() { what } else { format!("{what}: {why}") };
-    Problem::new(code, detail, fix)
+    Problem::new(code, failure.detail(), failure.fix)
 }
 
 /// The part of a map that is shown.

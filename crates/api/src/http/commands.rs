@@ -12,7 +12,7 @@ use axum::http::header::USER_AGENT;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use konkordia_acquire::handle::{ArmRequest, Command, DetectorStatus, DryRun, PedestalRequest};
+use konkordia_acquire::handle::{ArmRequest, Command, Detector, DetectorStatus, DryRun, PedestalRequest};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::convert::Infallible;
@@ -60,7 +60,7 @@ pub struct ArmQuery {
 #[serde(untagged)]
 pub enum ArmAnswer {
     /// With `dry_run`: whether it would be accepted, and what its run needs.
-    Asked(DryRun),
+    Asked(Box<DryRun>),
     /// The state after the command.
     Armed(Box<DetectorStatus>),
 }
@@ -80,7 +80,7 @@ pub async fn arm(
     if dry_run == Some(true) {
         let audit = Extension(AuditBody { detector: detector.clone(), request: summary });
         let asked = ask(&shared, detector.as_deref(), wait_s, request).await;
-        return asked.map(|asked| (audit, Json(ArmAnswer::Asked(asked)))).map_err(IntoResponse::into_response);
+        return asked.map(|asked| (audit, Json(ArmAnswer::Asked(Box::new(asked))))).map_err(IntoResponse::into_response);
     }
     let query = CommandQuery { detector, wait_s };
     let (audit, Json(status)) = carry_out(State(shared), by, Query(query), Command::Arm(Box::new(request)), summary).await?;
@@ -167,12 +167,19 @@ pub async fn cancel(shared: State<Arc<Shared>>, by: By, query: Query<CommandQuer
     carry_out(shared, by, query, Command::Cancel, Value::Null).await
 }
 
+/// Closes the file that stays open behind its runs (`append`). Nothing happens if there is none.
+#[utoipa::path(post, path = "/api/v1/close", tag = "commands", params(CommandQuery), request_body(content = Nothing, example = json!({})),
+    responses((status = 200, description = "The state after the command", body = DetectorStatus)))]
+pub async fn close(shared: State<Arc<Shared>>, by: By, query: Query<CommandQuery>, Body(Nothing {}): Body<Nothing>) -> Answer {
+    carry_out(shared, by, query, Command::Close, Value::Null).await
+}
+
 type Answer = Result<(Extension<AuditBody>, Json<DetectorStatus>), Response>;
 
 /// What the audit log keeps of a request: of the metadata only the names.
-fn summary(request: &ArmRequest) -> Value {
+pub fn summary(request: &ArmRequest) -> Value {
     let names: Vec<&String> = request.metadata.keys().collect();
-    json!({"images": request.images, "prefix": request.prefix, "write": request.write, "metadata": names})
+    json!({"images": request.images, "prefix": request.prefix, "write": request.write, "metadata": names, "append": request.append})
 }
 
 async fn carry_out(
@@ -197,14 +204,30 @@ async fn command_and_wait(
 ) -> Result<DetectorStatus, Problem> {
     let wait = query.wait_s.map(|wait| seconds("wait_s", wait)).transpose()?;
     let detector = shared.detector(query.detector.as_deref())?;
-    let ends = matches!(command, Command::Stop | Command::Cancel);
+    let status = order(shared, Arc::clone(&detector), command, by).await?;
+    match wait {
+        Some(longest) => Ok((*shared.wait_idle(&*detector, status.run, longest).await.0).clone()),
+        None => Ok(status),
+    }
+}
+
+/// Gives a command of `by` to a detector, and returns the state after it.
+///
+/// # Errors
+/// It was refused, or too many others wait.
+pub async fn order(
+    shared: &Shared,
+    detector: Arc<dyn Detector>,
+    command: Command,
+    by: String,
+) -> Result<DetectorStatus, Problem> {
+    let ends = matches!(command, Command::Stop | Command::Cancel | Command::Close);
     let places = if ends { &shared.endings } else { &shared.commands };
     let place = Arc::clone(places).try_acquire_owned().map_err(|_| {
         Problem::new("busy", "too many commands are waiting for their detectors", "try again when they are done").retry_after(1)
     })?;
-    let commanded = Arc::clone(&detector);
     let running = tokio::task::spawn_blocking(move || {
-        let reply = commanded.command(command, &by);
+        let reply = detector.command(command, &by);
         drop(place);
         reply
     });
@@ -212,9 +235,5 @@ async fn command_and_wait(
         let detail = format!("the detector has not answered within {} s", COMMAND_LONGEST.as_secs());
         Problem::new("busy", detail, "look at GET /api/v1/status and the log; `cancel` may help").retry_after(10)
     })?;
-    let status = reply.map_err(|_| Problem::bug("the service made a mistake with this command"))??;
-    match wait {
-        Some(longest) => Ok((*shared.wait_idle(&*detector, status.run, longest).await.0).clone()),
-        None => Ok(status),
-    }
+    Ok(reply.map_err(|_| Problem::bug("the service made a mistake with this command"))??)
 }

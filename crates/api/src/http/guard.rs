@@ -69,8 +69,13 @@ pub async fn rate(
 }
 
 /// Finds out who sends a request. A connection whose sender has a role keeps its place.
-pub async fn identify(State(shared): State<Arc<Shared>>, mut request: Request, next: Next) -> Response {
+pub async fn identify(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
     let identity = shared.identify(request.headers());
+    identified(identity, request, next).await
+}
+
+/// Goes on with a request of `identity`.
+pub async fn identified(identity: Identity, mut request: Request, next: Next) -> Response {
     let seat = request.extensions().get::<Arc<Seat>>().cloned();
     if let Some(seat) = &seat {
         seat.asks(identity.role().is_some());

@@ -4,14 +4,19 @@ use super::extract::{DetectorQuery, Query, Segment};
 use super::files;
 use super::problem::Problem;
 use super::render::{self, Format, Rendered, Selection};
+use super::stacks::{self, StackName, StackRequest, Stacked};
 use super::state::Shared;
 use super::turns;
+use super::unseen::Seen;
 use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::http::{HeaderName, HeaderValue, header};
-use axum::response::Response;
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
 use konkordia_acquire::handle::{Detector, ImageRing, RingImage};
+use konkordia_core::image::CommittedImage;
+use konkordia_core::results::ResultKind;
+use konkordia_core::results::analysis::{IS_ANALYSED, STORED_SPOTS};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::sync::Arc;
@@ -43,7 +48,7 @@ pub async fn numbers(State(shared): State<Arc<Shared>>, Query(query): Query<Dete
 }
 
 /// Which image, and how.
-#[derive(Debug, Deserialize, IntoParams)]
+#[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ImageQuery {
@@ -63,13 +68,108 @@ pub struct ImageQuery {
     /// Longest side of a PNG in pixels.
     #[param(minimum = 16, maximum = 8192, default = 1024, example = 1024)]
     max_size: Option<u32>,
+    /// The sum or the maximum of the image and those before it, pixel by pixel, as `npy`, `tiff` or `png`: whole
+    /// numbers of 64 bits, or floats.
+    #[param(inline, example = "sum")]
+    stack: Option<StackName>,
+    /// How many images the stack has, if so many are there.
+    #[param(minimum = 2, maximum = 100, example = 10)]
+    images: Option<usize>,
+    /// With `latest` and `next`: number of the image that was seen last. The answer is one that was not seen.
+    #[param(example = 7)]
+    after: Option<u64>,
+    /// The run that the image seen last is of: any image of another run was not seen.
+    #[param(example = 3)]
+    run: Option<u64>,
+    /// Longest time to wait for an image that was not seen, in seconds; at most 600. The wait ends when the run does.
+    #[param(minimum = 0, maximum = 600, default = 0, example = 10)]
+    wait_s: Option<f64>,
+    /// The header `X-Konkordia-Facts` has, as JSON in ASCII, what `json` has, without lists and what the sender says.
+    #[param(default = false, example = true)]
+    facts: Option<bool>,
+}
+
+/// Which image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Which {
+    Latest,
+    Next,
+    Number(u64),
+}
+
+impl Which {
+    fn number(self) -> Option<u64> {
+        if let Self::Number(number) = self { Some(number) } else { None }
+    }
+
+    fn of(text: &str) -> Result<Self, Problem> {
+        let wrong =
+            || Problem::new("bad_path", format!("{text:?} is no number of an image"), "ask for a number, `latest` or `next`");
+        match text {
+            "latest" => Ok(Self::Latest),
+            "next" => Ok(Self::Next),
+            text => text.parse().map(Self::Number).map_err(|_| wrong()),
+        }
+    }
+}
+
+impl ImageQuery {
+    /// What the client has seen, if it asks for an image that it has not.
+    fn seen(&self, which: Which) -> Result<Option<Seen>, Problem> {
+        let wrong =
+            |detail: &str| Problem::new("bad_query", detail, "for example images/next?format=npy&after=7&run=3&wait_s=10");
+        let seen = Seen::of(self.after, self.run, self.wait_s)?;
+        match (which, &seen) {
+            (Which::Number(_), Some(_)) => Err(wrong("after, run, wait_s: they go with `latest` and `next`")),
+            (Which::Next, None) => Err(wrong("after: it is not said after which image the next one is")),
+            (_, Some(_)) if self.file.is_some() => Err(wrong("after, run, wait_s: nobody waits for images of a finished file")),
+            _ => Ok(seen),
+        }
+    }
+
+    fn format(&self) -> Format {
+        self.format.unwrap_or(Format::Png)
+    }
+
+    fn size(&self) -> Result<u32, Problem> {
+        let size = self.max_size.unwrap_or(1024);
+        let wrong = || Problem::new("bad_query", format!("max_size: {size} is not between 16 and 8192"), "");
+        if (16..=8192).contains(&size) { Ok(size) } else { Err(wrong()) }
+    }
+
+    fn stack(&self) -> Result<Option<StackRequest>, Problem> {
+        let wrong = |detail: String| Problem::new("bad_query", detail, "for example stack=sum&images=10&format=npy");
+        match (self.stack, self.images) {
+            (None, None) => Ok(None),
+            (Some(_), _) if !matches!(self.format(), Format::Npy | Format::Tiff | Format::Png) => {
+                Err(wrong("stack: it comes as npy, tiff or png".into()))
+            }
+            (Some(by), Some(images)) => {
+                let request = StackRequest { by, images };
+                request.mistake().map_or(Ok(Some(request)), |mistake| Err(wrong(format!("images: {mistake}"))))
+            }
+            (Some(_), None) => Err(wrong("images: it is not said how many images the stack has".into())),
+            (None, Some(_)) => Err(wrong("images: without stack it is not said how they are put together".into())),
+        }
+    }
+}
+
+/// One of the last images of a detector; without a number the newest.
+///
+/// # Errors
+/// As of the path `images/{image}`.
+pub async fn image_as(shared: &Arc<Shared>, detector: &str, number: Option<u64>, format: Format) -> Result<Response, Problem> {
+    let which = number.map_or("latest".into(), |number| number.to_string());
+    let query = ImageQuery { detector: Some(detector.into()), format: Some(format), ..ImageQuery::default() };
+    image(State(Arc::clone(shared)), Segment(which), Query(query)).await
 }
 
 /// One of the last images, or one of a finished file (`file`). `npy` and `tiff`: its numbers in their own type. `png`:
 /// a picture with a logarithmic scale (grey: no number). `cbor`: the image message of DECTRIS Stream V2. `raw`: the
-/// bytes that a file would hold. `json`: what is known of it, without pixels.
+/// bytes that a file would hold. `json`: what is known of it, without pixels. With `stack`, a sum or a maximum. With
+/// `after`, `latest` is the newest image after that one and `next` the oldest one that is kept; who asks waits for it.
 #[utoipa::path(get, path = "/api/v1/images/{image}", tag = "data",
-    params(("image" = String, Path, description = "`latest`, or the number of the image", pattern = "^(latest|[0-9]{1,18})$", example = "latest"), ImageQuery),
+    params(("image" = String, Path, description = "`latest`, `next` (after the one seen last), or the number of the image", pattern = "^(latest|next|[0-9]{1,18})$", example = "latest"), ImageQuery),
     responses((status = 200, description = "The image", content(
         (Vec<u8> = "image/png"), (Vec<u8> = "image/tiff"), (Vec<u8> = "application/x-npy"), (Vec<u8> = "application/cbor"), (Vec<u8> = "application/octet-stream"),
         (ImageHeader = "application/json")),
@@ -77,40 +177,46 @@ pub struct ImageQuery {
             ("X-Konkordia-Run" = u64, description = "The run that the image is of; not of a file"), ("X-Konkordia-Shape" = String, description = "`raw`: dimensions, slowest first, with commas"),
             ("X-Konkordia-Dtype" = String, description = "`raw`: type of a pixel as numpy writes it"),
             ("X-Konkordia-Compression" = String, description = "`raw`: none, lz4-block, lz4, bslz4, bszstd, zstd or gzip"),
-            ("X-Konkordia-Piece-Bytes" = String, description = "`raw`: lengths of the pieces, each packed by itself, if there are several")))))]
+            ("X-Konkordia-Piece-Bytes" = String, description = "`raw`: lengths of the pieces, each packed by itself, if there are several"),
+            ("X-Konkordia-Stack-Images" = u64, description = "`stack`: images that were put together"),
+            ("X-Konkordia-Stack-First" = u64, description = "`stack`: number of the first of them"),
+            ("X-Konkordia-Facts" = String, description = "`facts`: what is known of the image"))),
+        (status = 204, description = "No image that was not seen came in time, or before the end of the run")))]
 pub async fn image(
     State(shared): State<Arc<Shared>>,
     Segment(which): Segment,
     Query(query): Query<ImageQuery>,
 ) -> Result<Response, Problem> {
-    let number = match which.as_str() {
-        "latest" => None,
-        text => Some(text.parse::<u64>().map_err(|_| {
-            Problem::new("bad_path", format!("{text:?} is no number of an image"), "ask for a number or for `latest`")
-        })?),
-    };
-    let size = query.max_size.unwrap_or(1024);
-    if !(16..=8192).contains(&size) {
-        return Err(Problem::new("bad_query", format!("max_size: {size} is not between 16 and 8192"), ""));
-    }
+    let which = Which::of(&which)?;
+    let (size, stack, format, with_facts) = (query.size()?, query.stack()?, query.format(), query.facts == Some(true));
+    let seen = query.seen(which)?;
     let detector = shared.detector(query.detector.as_deref())?;
-    let (asked, format, file) = (Instant::now(), query.format.unwrap_or(Format::Png), query.file);
+    let Some(which) = chosen(&shared, &detector, which, seen).await else { return Ok(StatusCode::NO_CONTENT.into_response()) };
+    let (asked, file) = (Instant::now(), query.file);
     let ring = match &file {
         Some(path) => files::open(&shared, &detector, path).await?,
         None => detector.images(),
     };
-    let from = Origin { detector, ring, number, asked, file };
+    let from = Arc::new(Origin { detector, ring, number: which.number(), asked, file });
     // The newest image is chosen when it is the turn of this request: who waits then shares what another one unpacks.
     // Files are read where that may take a while.
-    let is_chosen_now = from.file.is_none() && (number.is_some() || format == Format::Json);
-    let chosen = if is_chosen_now { Some(from.get()?) } else { None };
+    let is_chosen_now = from.file.is_none() && (from.number.is_some() || format == Format::Json || stack.is_some());
+    let chosen = match stack {
+        _ if is_chosen_now => Some(from.get()?),
+        // How much memory a stack takes is known by its image.
+        Some(_) => Some(read(&shared, &from).await?),
+        None => None,
+    };
     if let (Some(found), Format::Json) = (&chosen, format) {
         let facts = from.facts(found);
         let rendered = facts.rendered()?;
-        return respond(&facts, rendered, None);
+        return respond(&facts, (rendered, None), None, with_facts);
     }
     let bytes = match &chosen {
-        Some(found) => (found.planes.image().packed_bytes(), found.planes.image().unpacked_bytes()),
+        Some(found) => {
+            let image = found.planes.image();
+            (image.packed_bytes(), image.unpacked_bytes().saturating_add(stack.map_or(0, |_| stacks::bytes(image))))
+        }
         None => from.ring.newest_bytes().ok_or_else(|| from.none())?,
     };
     let memory = turns::memory(&shared, bytes).await?;
@@ -123,11 +229,35 @@ pub async fn image(
             return Err(Problem::new("busy", "the images have just become larger", "ask again").retry_after(1));
         }
         let facts = from.facts(&found);
-        let rendered = if format == Format::Json { facts.rendered() } else { render::render(&found.planes, &selection) };
-        rendered.map(|rendered| (facts, rendered))
+        let rendered = match stack {
+            Some(request) => {
+                let (rendered, stacked) = stacks::render(request, &found.planes, &*from.ring, &selection)?;
+                (rendered, Some(stacked))
+            }
+            None if format == Format::Json => (facts.rendered()?, None),
+            None => (render::render(&found.planes, &selection)?, None),
+        };
+        Ok((facts, rendered))
     });
     let (facts, rendered) = rendered.await.map_err(|_| Problem::bug("the service made a mistake with this image"))??;
-    respond(&facts, rendered, Some(memory))
+    respond(&facts, rendered, Some(memory), with_facts)
+}
+
+/// Which image is wanted, after a wait for one that was not seen if the client asks for it; `None` if there is none.
+async fn chosen(shared: &Shared, detector: &Arc<dyn Detector>, which: Which, seen: Option<Seen>) -> Option<Which> {
+    let Some(seen) = seen else { return Some(which) };
+    let oldest = seen.wait(shared, detector).await?;
+    Some(if which == Which::Next { Which::Number(oldest) } else { Which::Latest })
+}
+
+/// The image, read from its file where that may take a while.
+async fn read(shared: &Shared, from: &Arc<Origin>) -> Result<RingImage, Problem> {
+    let (looking, from) = (turns::turn(&shared.files.looks, 1).await?, Arc::clone(from));
+    let found = tokio::task::spawn_blocking(move || {
+        let _looking = looking;
+        from.get()
+    });
+    found.await.map_err(|_| Problem::bug("the service made a mistake with this image"))?
 }
 
 /// Where an image comes from.
@@ -188,6 +318,10 @@ pub struct ImageHeader {
     pub missing_parts: u128,
     /// False if the sender wanted it passed on, but not stored.
     pub store: bool,
+    /// When its series was armed or its first image began, ISO 8601; null if that is not known.
+    pub series_start: Option<String>,
+    /// Photon energy; null if it is not known.
+    pub energy_kev: Option<f64>,
     /// Its channels.
     pub channels: Vec<ChannelHeader>,
     /// Beginning of the exposure in ns since the start of the series, by the clock of the detector.
@@ -202,6 +336,21 @@ pub struct ImageHeader {
     /// What was computed from its pixels, by name; empty if nothing was.
     #[schema(value_type = Object, example = json!({"valid_pixels": 524000, "missing_pixels": 0, "saturated_pixels": 3, "min_value": -2, "max_value": 8190, "sum_value": 1234567}))]
     pub results: serde_json::Map<String, serde_json::Value>,
+    /// Why the results do not say which spots the image has; null if they do.
+    pub no_spots: Option<String>,
+}
+
+/// Why the results of an image do not say which spots it has, in words; `None` if they do.
+pub fn no_spots(image: &CommittedImage, ring: &dyn ImageRing) -> Option<String> {
+    let result = |kind: ResultKind| image.results.iter().find(|(other, _)| other.name == kind.name).map(|(_, bits)| bits[0]);
+    let why = match (result(IS_ANALYSED), result(STORED_SPOTS)) {
+        (Some(1), Some(_)) => return None,
+        _ if !image.status.has_pixels() => "the image has no pixels",
+        (Some(1), None) => "the recipe of the analysis does not look for spots",
+        (Some(_), _) => "the image was not analysed",
+        (None, _) => ring.no_analysis(),
+    };
+    Some(why.into())
 }
 
 /// One channel of an image.
@@ -238,12 +387,15 @@ impl ImageHeader {
             age_ms: ring.age(image.number).map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
             missing_parts: image.packets.as_ref().map_or(image.missing_parts.into(), |packets| packets.missing_tiles()),
             store: image.store,
+            series_start: found.facts().start_time.clone(),
+            energy_kev: found.facts().energy_kev,
             channels: channels.collect(),
             start_ns: image.times.map(|times| times.start_ns),
             stop_ns: image.times.map(|times| times.stop_ns),
             real_ns: image.times.map(|times| times.real_ns),
             header: serde_json::from_slice(&image.header_json).unwrap_or(json!({})),
             results: image.results.to_json(),
+            no_spots: no_spots(image, ring),
         }
     }
 
@@ -251,10 +403,36 @@ impl ImageHeader {
         let body = serde_json::to_vec(self).map_err(|_| Problem::bug("the facts of the image are no JSON"))?;
         Ok(Rendered::new("application/json", body))
     }
+
+    /// As JSON in ASCII for a header of an answer: without what may be long (lists of results, what the sender says).
+    fn in_ascii(&self) -> Result<String, Problem> {
+        let bug = |_| Problem::bug("the facts of the image are no JSON");
+        let mut facts = serde_json::to_value(self).map_err(bug)?;
+        facts["header"].take();
+        if let Some(results) = facts["results"].as_object_mut() {
+            results.retain(|_, value| !value.is_array());
+        }
+        let text = serde_json::to_string(&facts).map_err(bug)?;
+        let mut ascii = String::with_capacity(text.len());
+        for character in text.chars() {
+            if character.is_ascii() {
+                ascii.push(character);
+            } else {
+                let escaped = character.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect::<String>();
+                ascii.push_str(&escaped);
+            }
+        }
+        Ok(ascii)
+    }
 }
 
 /// The answer. `memory` is given back when the last byte was sent or the client has disconnected.
-fn respond(facts: &ImageHeader, rendered: Rendered, memory: Option<OwnedSemaphorePermit>) -> Result<Response, Problem> {
+fn respond(
+    facts: &ImageHeader,
+    (rendered, stacked): (Rendered, Option<Stacked>),
+    memory: Option<OwnedSemaphorePermit>,
+    with_facts: bool,
+) -> Result<Response, Problem> {
     let mut builder = Response::builder()
         .header(header::CONTENT_TYPE, rendered.media_type)
         .header(header::CONTENT_LENGTH, rendered.bytes.len())
@@ -266,8 +444,17 @@ fn respond(facts: &ImageHeader, rendered: Rendered, memory: Option<OwnedSemaphor
         builder = builder.header("x-konkordia-age-ms", age_ms);
     }
     if let Some(ending) = rendered.ending {
-        let name = format!("inline; filename=\"image_{}.{ending}\"", facts.image);
-        builder = builder.header(header::CONTENT_DISPOSITION, name);
+        let name = match &stacked {
+            Some(Stacked { by, first, .. }) => format!("{}_of_images_{first}-{}", by.name(), facts.image),
+            None => format!("image_{}", facts.image),
+        };
+        builder = builder.header(header::CONTENT_DISPOSITION, format!("inline; filename=\"{name}.{ending}\""));
+    }
+    if let Some(Stacked { stack, first, .. }) = &stacked {
+        builder = builder.header("x-konkordia-stack-images", stack.images()).header("x-konkordia-stack-first", *first);
+    }
+    if with_facts {
+        builder = builder.header("x-konkordia-facts", facts.in_ascii()?);
     }
     for (name, value) in rendered.headers {
         let value = HeaderValue::from_str(&value).map_err(|_| Problem::bug("a header of the image has odd characters"))?;

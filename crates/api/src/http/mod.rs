@@ -3,32 +3,35 @@
 //! Nothing here touches the data path: states are snapshots, commands go through the queues of the actors, images come
 //! from the preview buffer. Read [`spawn`] first, then `routes`.
 
-mod audit;
+pub(crate) mod audit;
 mod calibration;
-mod commands;
+pub(crate) mod commands;
 pub mod connection;
 pub mod connection_slots;
 mod events;
 pub mod extract;
 pub mod files;
-mod guard;
-mod images;
+pub(crate) mod guard;
+pub(crate) mod images;
 pub mod live;
-mod machine;
+pub(crate) mod machine;
 pub mod openapi;
 mod page;
 pub mod problem;
-mod render;
+pub(crate) mod render;
 mod routes;
 mod settings;
-mod shapes;
+pub(crate) mod shapes;
+mod stacks;
 pub mod state;
 mod status;
 #[cfg(test)]
 mod tests;
-mod turns;
+pub(crate) mod turns;
+mod unseen;
 mod watch;
 
+use super::adapters::Adapters;
 use super::security::tls;
 use axum_server::Handle;
 use axum_server::accept::DefaultAcceptor;
@@ -165,8 +168,22 @@ pub(super) fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
 }
 
 impl Server {
+    /// What its requests share with the servers beside it.
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// What gives other systems access.
+    pub fn adapters(&self) -> &Arc<Adapters> {
+        &self.shared.adapters
+    }
+
+    /// True if requests need a token.
+    pub fn has_tokens(&self) -> bool {
+        self.shared.tokens.is_some()
+    }
+
     /// Where it listens, with the port that the kernel chose.
-    #[cfg(test)]
     pub fn address(&self) -> SocketAddr {
         self.address
     }

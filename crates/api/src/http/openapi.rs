@@ -17,7 +17,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 /// Time for the body of a request, which has a few kilobytes.
-const REQUEST_BODY: Duration = Duration::from_secs(10);
+pub const REQUEST_BODY: Duration = Duration::from_secs(10);
 /// Time for a whole answer that has an end: the largest image over a slow line.
 const RESPONSE_BODY: Duration = Duration::from_secs(300);
 
@@ -69,6 +69,7 @@ pub(super) fn looking(metrics_open: bool) -> Routes {
         .routes(routes!(calibration::calibration))
         .routes(routes!(calibration::map))
         .routes(routes!(status::version))
+        .routes(routes!(status::adapters))
         .routes(routes!(machine::machine))
         .routes(routes!(status::wait))
         .routes(routes!(openapi))
@@ -96,6 +97,7 @@ pub(super) fn operating() -> Routes {
         .routes(routes!(commands::pedestal))
         .routes(routes!(commands::stop))
         .routes(routes!(commands::cancel))
+        .routes(routes!(commands::close))
         .layer(RequestBodyDeadlineLayer::new(REQUEST_BODY))
         .route_layer(from_fn(guard::operate))
 }

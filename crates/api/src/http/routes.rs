@@ -52,6 +52,7 @@ fn cross_origin(pages: &[String]) -> CorsLayer {
         "x-konkordia-shape",
         "x-konkordia-dtype",
         "x-konkordia-compression",
+        "x-konkordia-facts",
     ];
     CorsLayer::new()
         .allow_origin(AllowOrigin::list(origins))

@@ -75,7 +75,7 @@ async fn replace(
             format!("{by} changed the shapes at {at}"),
             "ask for the shapes again and repeat your change, or send it without If-Match to replace theirs",
         ),
-        NotDrawn::NotKept(failure) => Problem::new("refused", format!("{}: {}", failure.what, failure.why), failure.fix),
+        NotDrawn::NotKept(failure) => Problem::new("refused", failure.detail(), failure.fix),
     })?;
     state(shared, detector).await
 }
@@ -107,7 +107,7 @@ async fn state(shared: &Arc<Shared>, detector: Arc<dyn Detector>) -> Result<Resp
 }
 
 /// Rows and columns of the newest image.
-fn newest_size(detector: &dyn Detector) -> Option<[usize; 2]> {
+pub fn newest_size(detector: &dyn Detector) -> Option<[usize; 2]> {
     let found = detector.images().get(None, Instant::now())?;
     let size = found.planes.image().channels.first()?.array.shape.dimensions().to_vec();
     let edge = |back: usize| size.len().checked_sub(back).and_then(|at| usize::try_from(size[at]).ok());

@@ -4,6 +4,7 @@ use super::files::cache::Cache;
 use super::live::hub::Hub;
 use super::problem::Problem;
 use super::settings::{Settings, wrong_settings};
+use crate::adapters::Adapters;
 use crate::security::audit::AuditLog;
 use crate::security::origin::Origins;
 use crate::security::rate::RateLimit;
@@ -38,6 +39,8 @@ pub struct Shared {
     pub settings: Settings,
     /// `None` = no tokens are needed.
     pub tokens: Option<ArcSwap<Tokens>>,
+    /// What gives other systems access.
+    pub adapters: Arc<Adapters>,
     /// The host names and web pages that are accepted.
     pub origins: Origins,
     /// Requests by address, of senders with a role.
@@ -95,6 +98,7 @@ impl Shared {
             rate_of_unknown: Mutex::new(RateLimit::new(limits.requests_per_s, limits.requests_burst)),
             image_mib: Arc::new(Semaphore::new(limits.image_memory_mib as usize)),
             tokens: tokens.map(ArcSwap::from_pointee),
+            adapters: Arc::new(Adapters::new(fleet.events.clone())),
             origins,
             audit,
             audit_failed: false.into(),
@@ -130,7 +134,10 @@ impl Shared {
         match (&self.tokens, token) {
             (None, _) => Identity::Known { name: "local".into(), role: Role::Configure },
             (Some(_), None) => Identity::Anonymous,
-            (Some(tokens), Some(token)) => tokens.load().identify(token),
+            (Some(tokens), Some(token)) => match tokens.load().identify(token) {
+                Identity::BadToken => self.adapters.identify(token),
+                known => known,
+            },
         }
     }
 
@@ -142,21 +149,38 @@ impl Shared {
         self.fleet.find(name).map_err(Problem::from)
     }
 
+    /// What the live connections to this detector share.
+    pub fn hub(&self, detector: &dyn Detector) -> &Arc<Hub> {
+        let place = self.fleet.detectors.iter().position(|other| other.name() == detector.name());
+        &self.live[place.unwrap_or_default()]
+    }
+
     /// True once the service or this server is stopping.
     pub fn is_stopping(&self) -> bool {
         *self.stopping.borrow() || self.fleet.is_stopping()
     }
 
-    /// Waits until a detector is neither armed nor running, or has begun another run than `run`; at most `longest`. No
-    /// thread is blocked meanwhile. Returns the newest state, and whether the wait was successful.
+    /// Waits until a detector is neither armed nor running, or has begun another run than `run`; else as
+    /// [`Self::wait_for`].
     pub async fn wait_idle(&self, detector: &dyn Detector, run: u64, longest: Duration) -> (Arc<DetectorStatus>, bool) {
+        self.wait_for(detector, longest, |status| status.has_ended(run)).await
+    }
+
+    /// Waits until `is_reached` is true of the status of a detector; at most `longest`. No thread is blocked meanwhile.
+    /// Returns the newest state, and whether the wait was successful.
+    pub async fn wait_for(
+        &self,
+        detector: &dyn Detector,
+        longest: Duration,
+        is_reached: impl Fn(&DetectorStatus) -> bool,
+    ) -> (Arc<DetectorStatus>, bool) {
         let until = tokio::time::Instant::now() + longest;
         // Before the first look, so that no change is missed in between.
         let (mut stopping, mut events) = (self.stopping.subscribe(), self.fleet.events.subscribe());
         loop {
             let is_over = tokio::time::Instant::now() >= until;
             let status = detector.status();
-            let done = status.has_ended(run);
+            let done = is_reached(&status);
             if done || is_over || self.is_stopping() {
                 return (status, done);
             }

@@ -3,6 +3,7 @@
 use super::extract::{DetectorQuery, NoQuery, Query};
 use super::problem::Problem;
 use super::state::{Shared, WAIT_S_MAX};
+use crate::adapters::AdapterStatus;
 use axum::Json;
 use axum::extract::State;
 use konkordia_acquire::handle::{DetectorState, DetectorStatistics, DetectorStatus, FileEntry, HitRate, ResultPlot};
@@ -156,6 +157,22 @@ pub async fn version(State(shared): State<Arc<Shared>>, Query(NoQuery {}): Query
         instruction_set: konkordia_kernels::isa::Isa::detect().name().into(),
         uptime_s: shared.began.elapsed().as_secs_f64(),
     })
+}
+
+/// What gives other systems access.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub struct AdapterList {
+    /// In the order of the configuration.
+    pub adapters: Vec<AdapterStatus>,
+}
+
+/// The adapters (`[adapters.NAME]`) with their states: since when they run, how often they were restarted, and why.
+#[utoipa::path(get, path = "/api/v1/adapters", tag = "state", responses((status = 200, description = "Servers first, then programs", body = AdapterList, example = json!({"adapters": [{
+    "name": "epics", "kind": "program", "detector": "eiger", "role": "operate", "address": null, "pid": 4711, "state": "running",
+    "since": "2026-11-28T05:44:19+01:00", "restarts": 0, "last_failure": null
+}]}))))]
+pub async fn adapters(State(shared): State<Arc<Shared>>, Query(NoQuery {}): Query<NoQuery>) -> Json<AdapterList> {
+    Json(AdapterList { adapters: shared.adapters.status() })
 }
 
 /// How long to wait, and for which detector.

@@ -117,6 +117,14 @@ impl Tokens {
         if self.entries.len() >= TOKENS_MAX {
             return Err(refuse(format!("a file holds at most {TOKENS_MAX} tokens"), "remove those that nobody uses"));
         }
+        self.mint(name, role)
+    }
+
+    /// As [`Self::create`], for a name that no file could hold. The entry is never stored.
+    ///
+    /// # Errors
+    /// The system gives no random bytes.
+    pub fn mint(&mut self, name: &str, role: Role) -> Result<String, Failure> {
         let random = Path::new("/dev/urandom");
         let mut bytes = [0u8; TOKEN_BYTES];
         let read = fs::File::open(random).and_then(|mut file| file.read_exact(&mut bytes));

@@ -51,26 +51,41 @@ pub fn make(options: &MakeOptions, target: Target, mut taken: Vec<Taken>) -> Res
         return Ok(None);
     }
     let (path, mut file) = target.into_file();
+    let (rows, step) = add(options, &path, &mut file, &mut taken)?;
+    let hash = store::write(&mut file, &path, step, Keep::Previous)?;
+    // Missing packets hardly change a mean, so the file is written in any case. The exit code says whether all frames
+    // arrived.
+    let exit = taken.iter().map(|taken| taken.exit).find(|exit| *exit != Exit::Complete).unwrap_or(Exit::Complete);
+    Ok(Some(Made { path, file, hash, taken, rows, exit }))
+}
+
+/// Makes pedestals of dark runs and adds them to a calibration file in memory, which `path` names in messages; with the
+/// gains of the options. Returns the results by module, and a line for the history of the file.
+///
+/// # Errors
+/// As of [`make`].
+pub fn add(
+    options: &MakeOptions,
+    path: &Path,
+    file: &mut CalibrationFile,
+    taken: &mut [Taken],
+) -> Result<(Vec<ModuleRow>, String), Failure> {
     let (mut rows, mut what) = (Vec::new(), Vec::new());
-    for taken in &mut taken {
+    for taken in &mut *taken {
         let (planes, judged) = judge::judge(taken, &options.thresholds, options.force)?;
         let serial = options.serial.as_deref().or(taken.serial.as_deref());
-        store::identify(&mut file, &path, taken.collector.module_ids.len(), serial, &taken.collector.module_ids)?;
+        store::identify(file, path, taken.collector.module_ids.len(), serial, &taken.collector.module_ids)?;
         what.extend(planes.iter().map(|((cell, stage), p)| format!("{} of cell {cell} ({} frames)", stage.name(), p.frames)));
         file.pedestals.extend(planes);
         rows.extend(judged);
     }
     if !options.gain.is_empty() {
-        store::add_gains(&mut file, &options.gain)?;
+        store::add_gains(file, &options.gain)?;
     }
+    store::mark(file);
+    count_masks(&mut rows, file);
     let source = taken.first().map_or("", |taken| &taken.source);
-    let step = format!("pedestals of {} from {source}", what.join(", "));
-    let hash = store::write(&mut file, &path, step, Keep::Previous)?;
-    count_masks(&mut rows, &file);
-    // Missing packets hardly change a mean, so the file is written in any case. The exit code says whether all frames
-    // arrived.
-    let exit = taken.iter().map(|taken| taken.exit).find(|exit| *exit != Exit::Complete).unwrap_or(Exit::Complete);
-    Ok(Some(Made { path, file, hash, taken, rows, exit }))
+    Ok((rows, format!("pedestals of {} from {source}", what.join(", "))))
 }
 
 /// Counts masked pixels again: the file may also mask pixels without gain, which the dark run does not know.

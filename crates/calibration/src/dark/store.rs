@@ -110,13 +110,18 @@ pub fn add_gains(file: &mut CalibrationFile, paths: &[PathBuf]) -> Result<usize,
     Ok(file.gains.iter().flatten().count())
 }
 
-/// Marks pixels without gain, dates the file and writes it. Returns its hash.
-pub fn write(file: &mut CalibrationFile, path: &Path, step: String, keep: Keep) -> Result<String, Failure> {
+/// Marks pixels without gain.
+pub fn mark(file: &mut CalibrationFile) {
     for ((_, stage), planes) in &mut file.pedestals {
         if let Some(gains) = &file.gains[stage.index()] {
             reasons::mark_gains(&mut planes.mask, gains, *stage);
         }
     }
+}
+
+/// Marks pixels without gain, dates the file and writes it. Returns its hash.
+pub fn write(file: &mut CalibrationFile, path: &Path, step: String, keep: Keep) -> Result<String, Failure> {
+    mark(file);
     file.created = clock::now();
     file.software = konkordia_core::SOFTWARE.into();
     file.reasons = reasons::table();

@@ -1,39 +1,16 @@
 //! The decoders and encoders of `konkordia_wire::protocols` with the kernels that unpack pixels for them.
 
 use super::chip_gaps::ChipGaps;
-use konkordia_core::array::{Element, Packing};
 use konkordia_core::ports::{MessageEncoder, PixelUnpacker};
 use konkordia_core::protocol::Protocol;
-use konkordia_kernels::transform::{UnpackScratch, pixels, unpack};
-use konkordia_kernels::{Isa, byte_offset};
+use konkordia_kernels::transform::Unpacker;
 use konkordia_wire::message::{DecoderOptions, DecoderSetup, MessageDecoder};
 use konkordia_wire::protocols;
 use konkordia_wire::stream::Bounds;
 use konkordia_wire::unpacker::ArrayUnpacker;
 
-/// The kernels of this processor, with their memory.
-struct Kernels {
-    isa: Isa,
-    scratch: UnpackScratch,
-}
-
-impl PixelUnpacker for Kernels {
-    fn unpack(&mut self, packing: Packing, element: Element, packed: &[u8], out: &mut [u8]) -> Result<(), String> {
-        unpack::array(packing, element, packed, out, &mut self.scratch)
-    }
-
-    fn mono12p(&mut self, packed: &[u8], out: &mut [u8]) {
-        pixels::mono12p(self.isa, packed, out);
-    }
-
-    fn byte_offset(&mut self, packed: &[u8], out: &mut [u8]) -> Result<usize, String> {
-        byte_offset::decode(packed, out).map_err(|why| why.to_string())
-    }
-}
-
 fn kernels() -> Box<dyn PixelUnpacker> {
-    let isa = Isa::detect();
-    Box::new(Kernels { isa, scratch: UnpackScratch::new(isa) })
+    Box::new(Unpacker::new())
 }
 
 /// A decoder of messages of `protocol` for one upstream without peculiarities.
@@ -66,7 +43,7 @@ pub fn array_unpacker() -> ArrayUnpacker {
 mod tests {
     use super::*;
     use bytes::Bytes;
-    use konkordia_core::array::{Array, Shape};
+    use konkordia_core::array::{Array, Element, Packing, Shape};
 
     fn array(dimensions: &[u64], element: Element, pieces: &[&'static [u8]]) -> Array {
         let pieces = pieces.iter().map(|piece| Bytes::from_static(piece)).collect();

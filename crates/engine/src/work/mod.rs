@@ -7,6 +7,7 @@
 mod batch;
 mod common_mode;
 mod fill;
+mod frame;
 mod place;
 mod recipes;
 mod scalar;
@@ -26,6 +27,7 @@ use std::time::{Duration, Instant};
 use steps::Schedule;
 use worker::Worker;
 
+pub use frame::{FrameConverter, FrameTiles};
 pub(crate) use recipes::Recipes;
 
 /// The kinds of workers.

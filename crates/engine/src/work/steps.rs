@@ -3,7 +3,9 @@
 use super::batch::BATCH_FRAMES;
 use super::fill::Frame;
 use super::recipes::Recipes;
+use konkordia_core::image::TileRecord;
 use konkordia_core::ledger::{ImageStatus, MissingPolicy};
+use konkordia_core::plan::Plan;
 use konkordia_core::selection::{FrameSeen, FrameUse, ImageFrames, Selector};
 use konkordia_kernels::constants::{CELLS, PixelConstants};
 use konkordia_memory::ring;
@@ -44,11 +46,10 @@ impl<'a> Schedule<'a> {
     pub fn select(&mut self, worker: &mut ring::Worker, ready: u64) {
         self.steps.clear();
         let plan = &self.recipes.plan;
-        let flags_field = PacketFormat::of(plan.geometry.format().kind).description().flags;
         let (first, expected) = (worker.next(), plan.packets_per_image() as u32);
         for number in first..first + ready {
             let records = (0..plan.streams()).filter_map(|tile| worker.tile(number, tile)).map(|(record, _)| record);
-            let FrameSeen { placed, flags } = FrameSeen::of(records, flags_field);
+            let FrameSeen { placed, flags } = seen(plan, records);
             let mut selector = self.selector;
             let becomes = selector.next(flags);
             let mut packs = false;
@@ -61,17 +62,22 @@ impl<'a> Schedule<'a> {
                 self.images_end = if last { image + 1 } else { self.images_end };
             }
             self.selector = selector;
-            let set = flags.and_then(|word| self.set_of(word));
+            let set = flags.and_then(|word| set_of(self.recipes, word));
             self.steps.push(Step { frame: Frame { number, set, is_present: placed > 0 }, becomes, packs });
         }
     }
+}
 
-    /// The set of constants of a frame, by its storage cell (docs/protocols.md 1.4: bits 8 to 11 of DAQ info, the word
-    /// of flags of a JUNGFRAU).
-    fn set_of(&self, daq_info: u32) -> Option<usize> {
-        match &self.recipes.constants {
-            PixelConstants::Jungfrau(calibration) => calibration.set_of_cell[(daq_info >> 8) as usize % CELLS],
-            _ => None,
-        }
+/// What the records of a frame's tiles say of it.
+pub(crate) fn seen<'a>(plan: &Plan, records: impl Iterator<Item = &'a TileRecord>) -> FrameSeen {
+    FrameSeen::of(records, PacketFormat::of(plan.geometry.format()).description().flags)
+}
+
+/// The set of constants of a frame, by its storage cell (docs/protocols.md 1.4: bits 8 to 11 of DAQ info, the word of
+/// flags of a JUNGFRAU).
+pub(crate) fn set_of(recipes: &Recipes, daq_info: u32) -> Option<usize> {
+    match &recipes.constants {
+        PixelConstants::Jungfrau(calibration) => calibration.set_of_cell[(daq_info >> 8) as usize % CELLS],
+        _ => None,
     }
 }

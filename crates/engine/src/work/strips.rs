@@ -161,8 +161,7 @@ impl<'a, P: Summed> Work<'a, P> {
                 let followed = tracked.as_mut().map(|t| Followed { pedestal: &mut t[at..at + pixels.len()], moves });
                 filler.fill(tiles, frame, block, followed, pixels);
                 if recipes.plan.recipe != Recipe::Raw {
-                    share_out(recipes.gather.shares(block), image, pixels);
-                    negatives(recipes.plan.processing.negative, pixels);
+                    finish(recipes, block, image, pixels);
                     stats::add(recipes.isa, pixels, &mut stats);
                 }
             })
@@ -203,14 +202,19 @@ impl<'a, P: Summed> Work<'a, P> {
             packing.pack::<P>(recipes, strip, out, |block, pixels| {
                 let at = block * recipes.gather.block_pixels() - start;
                 let sum = &mut sums[at..at + pixels.len()];
-                share_out(recipes.gather.shares(block), image, sum);
-                negatives(recipes.plan.processing.negative, sum);
+                finish(recipes, block, image, sum);
                 P::narrow(sum, pixels);
                 stats::add(recipes.isa, pixels, &mut stats);
             })
         });
         self.note(place, strip, image, &stats);
     }
+}
+
+/// What follows the conversion of a block of an image: shares of split pixels, then counts below zero.
+pub(crate) fn finish<Q: OutputPixel + Signed>(recipes: &Recipes, block: usize, image: u64, pixels: &mut [Q]) {
+    share_out(recipes.gather.shares(block), image, pixels);
+    negatives(recipes.plan.processing.negative, pixels);
 }
 
 /// Replaces the value of each split pixel by its share.

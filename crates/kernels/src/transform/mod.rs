@@ -31,4 +31,4 @@ pub use pixels::{Background, Entries, Mask, PixelTable, Table};
 pub use place::Window;
 pub use sample::{Overflow, masked_le_bytes, missing_le_bytes};
 pub use sum::{Sum, SumState};
-pub use unpack::UnpackScratch;
+pub use unpack::{UnpackScratch, Unpacker};

@@ -3,8 +3,10 @@
 
 use crate::bitshuffle::ElementSize;
 use crate::isa::Isa;
-use crate::{chunk, codec, deflate, lz4, zstd};
+use crate::transform::pixels;
+use crate::{byte_offset, chunk, codec, deflate, lz4, zstd};
 use konkordia_core::array::{Element, Packing};
+use konkordia_core::ports::PixelUnpacker;
 
 /// Buffers for unpacking, kept between images: at most the bytes of one image, and a Zstd decoder once it was needed.
 pub struct UnpackScratch {
@@ -52,5 +54,32 @@ pub fn array(packing: Packing, element: Element, data: &[u8], out: &mut [u8], sc
         Packing::Gzip if deflate::decompress(data, out) => Ok(()),
         Packing::Gzip => Err(format!("the {} bytes are not a zlib stream of {} bytes", data.len(), out.len())),
         Packing::Sz3 => Err("it is packed with SZ3, which only archive copies of files are".into()),
+    }
+}
+
+/// These kernels, those of `mono12p` and those of CBF files, with their memory, for decoders and encoders of messages.
+pub struct Unpacker {
+    scratch: UnpackScratch,
+}
+
+impl Unpacker {
+    /// For this processor. Allocates nothing yet.
+    #[expect(clippy::new_without_default, reason = "it looks at the processor")]
+    pub fn new() -> Self {
+        Self { scratch: UnpackScratch::new(Isa::detect()) }
+    }
+}
+
+impl PixelUnpacker for Unpacker {
+    fn unpack(&mut self, packing: Packing, element: Element, packed: &[u8], out: &mut [u8]) -> Result<(), String> {
+        array(packing, element, packed, out, &mut self.scratch)
+    }
+
+    fn mono12p(&mut self, packed: &[u8], out: &mut [u8]) {
+        pixels::mono12p(self.scratch.isa, packed, out);
+    }
+
+    fn byte_offset(&mut self, packed: &[u8], out: &mut [u8]) -> Result<usize, String> {
+        byte_offset::decode(packed, out).map_err(|why| why.to_string())
     }
 }

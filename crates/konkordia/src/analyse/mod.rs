@@ -2,7 +2,6 @@
 //! same for any number of threads.
 
 pub mod args;
-pub mod images;
 mod order;
 mod output;
 mod reflections;
@@ -11,18 +10,18 @@ mod report;
 use crate::console::Progress;
 use crate::model::{self, Model};
 use args::{AnalyseArgs, FramesChoice};
-use images::{Frames, Images};
-use konkordia_acquire::analysis::pixels::Pixels;
 use konkordia_acquire::analysis::tasks;
 use konkordia_analysis::analyser::{Analyser, Results, Tasks};
 use konkordia_analysis::figures::{Decisions, Figures};
 use konkordia_analysis::geometry::Geometry;
 use konkordia_analysis::model::ModelInputs;
+use konkordia_analysis::pixels::Pixels;
 use konkordia_analysis::poni::Poni;
 use konkordia_config::recipe::{self, Recipe};
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::results::{self, ResultKind};
 use konkordia_core::text;
+use konkordia_input::images::{Frames, Images};
 use order::{Done, Order, Outcome, StopOnDrop};
 use output::Output;
 use reflections::Reflections;
@@ -196,7 +195,7 @@ impl Work<'_> {
                     }
                 }
                 Ok(None) => Outcome::Absent,
-                Err(failure) => Outcome::Failed(format!("{}: {}", failure.what, failure.why)),
+                Err(failure) => Outcome::Failed(failure.detail()),
             };
             self.order.give(image, outcome);
         }

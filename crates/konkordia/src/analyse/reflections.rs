@@ -6,9 +6,9 @@
 //! row then, as they are for `dials.find_spots`: without that, DIALS takes the distance between them for one of the
 //! lattice.
 
-use super::images::Frames;
 use konkordia_analysis::spot::{Rectangle, Spot};
 use konkordia_core::failure::{Exit, Failure};
+use konkordia_input::images::Frames;
 use std::fs::Permissions;
 use std::io::{BufWriter, Write};
 use std::os::unix::fs::PermissionsExt;

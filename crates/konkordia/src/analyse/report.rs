@@ -1,6 +1,5 @@
 //! What `analyse` prints: a table for people, or lines of JSON.
 
-use super::images::Facts;
 use super::order::{Done, Outcome};
 use crate::console;
 use konkordia_acquire::analysis::tasks;
@@ -11,6 +10,7 @@ use konkordia_analysis::regions::Region;
 use konkordia_core::failure::Exit;
 use konkordia_core::results::{self, ResultKind, analysis};
 use konkordia_core::text;
+use konkordia_input::images::Facts;
 use serde_json::{Value, json};
 
 /// Images of which people see a line; all are in the summary.

@@ -349,6 +349,51 @@ pub struct BenchMemArgs {
     pub output: OutputArgs,
 }
 
+/// `konkordia bench bridge`
+#[derive(Debug, Args)]
+pub struct BenchBridgeArgs {
+    /// Duration of each measurement
+    #[arg(long, value_name = "S", default_value_t = 0.3)]
+    pub seconds: f64,
+    /// Repeats of each measurement; median, lowest and highest are reported
+    #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub repeats: u32,
+    /// Two short repeats: shows that everything works, and measures nothing
+    #[arg(long)]
+    pub quick: bool,
+    /// JSON and comparison.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// `konkordia bench trains`
+#[derive(Debug, Args)]
+pub struct BenchTrainsArgs {
+    /// Images of a train
+    #[arg(long, value_name = "N", default_value_t = 352, value_parser = train_images)]
+    pub images: usize,
+    /// Modules of the detector; memory is needed for a train of each
+    #[arg(long, value_name = "M", default_value_t = 4, value_parser = train_modules)]
+    pub modules: usize,
+    /// Repeats of each measurement; median, lowest and highest are reported
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub repeats: usize,
+    /// Short trains, few repeats: shows that everything works, and measures nothing
+    #[arg(long)]
+    pub quick: bool,
+    /// JSON and comparison.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+fn train_images(text: &str) -> Result<usize, String> {
+    number(text, 1, 1024)
+}
+
+fn train_modules(text: &str) -> Result<usize, String> {
+    number(text, 1, 16)
+}
+
 /// `konkordia bench roofline`
 #[derive(Debug, Args)]
 pub struct BenchRooflineArgs {

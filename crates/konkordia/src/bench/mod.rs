@@ -17,6 +17,7 @@ mod net;
 mod output;
 mod peer;
 mod pipeline;
+mod placement;
 mod receive_only;
 mod roofline;
 mod rows;
@@ -26,6 +27,7 @@ mod spread;
 mod stream;
 mod tables;
 mod threads;
+mod trains;
 mod udp;
 
 use crate::cli::BenchCommand;
@@ -48,8 +50,10 @@ pub fn command(which: &BenchCommand) -> Result<Exit, Failure> {
         BenchCommand::Net(args) => net::command(args),
         BenchCommand::Udp(args) => udp::command(args),
         BenchCommand::Mem(args) => mem::command(args),
+        BenchCommand::Trains(args) => trains::command(args),
         BenchCommand::Blocks(args) => blocks::command(args),
         BenchCommand::Blocksize(args) => blocksize::command(args),
+        BenchCommand::Bridge(args) => placement::command(args),
         BenchCommand::Roofline(args) => roofline::command(args),
     }
 }

@@ -28,6 +28,18 @@ pub fn parent_id() -> Option<u32> {
 /// # Errors
 /// When that process is gone or did not start this one.
 pub fn begin(number: &str, task: &Task) -> Result<(), Failure> {
+    let parent = end_with_parent(number, STARTED_BY)?;
+    PARENT.get_or_init(|| parent);
+    restrict_or_note(task);
+    Ok(())
+}
+
+/// From here on this process is killed when its parent ends, which must be the process with the id `number`, as the
+/// environment variable `variable` says. Returns that id.
+///
+/// # Errors
+/// That process is gone or did not start this one.
+pub fn end_with_parent(number: &str, variable: &str) -> Result<u32, Failure> {
     // The parent cannot pass SIGKILL on. The signal is requested before the check that the parent is alive, so that the
     // parent cannot end unnoticed in between.
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| {
@@ -36,17 +48,15 @@ pub fn begin(number: &str, task: &Task) -> Result<(), Failure> {
     })?;
     let parent = std::os::unix::process::parent_id();
     if number != parent.to_string() {
-        let why = format!("{STARTED_BY} is set, but process {number} did not start this one or is gone");
+        let why = format!("{variable} is set, but process {number} did not start this one or is gone");
         return Err(Failure::new(
             Exit::State,
             "this process was not started by a running konkordia",
             why,
-            format!("unset {STARTED_BY}, and try again"),
+            format!("unset {variable}, and try again"),
         ));
     }
-    PARENT.get_or_init(|| parent);
-    restrict_or_note(task);
-    Ok(())
+    Ok(parent)
 }
 
 /// Restricts this process and its threads, or says why that cannot be.

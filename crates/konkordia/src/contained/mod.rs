@@ -15,7 +15,7 @@ use konkordia_core::failure::{Exit, Failure};
 use std::process::ExitCode;
 use task::Task;
 
-pub use child::parent_id;
+pub use child::{end_with_parent, parent_id};
 
 /// From here on this process writes no file, starts no program and uses no TCP or UDP port; see [`child`].
 pub fn restrict_to_reading() {

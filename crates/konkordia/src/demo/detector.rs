@@ -7,6 +7,7 @@ use konkordia_acquire::handle::{
     ArmRequest, Command, Detector, DetectorState, DetectorStatistics, DetectorStatus, DryRun, FileEntry, HitRate, ImageRing,
     ModulePackets, Reply, ResultPlot, ShapeBoard,
 };
+use konkordia_core::experiment::Metadata;
 use konkordia_core::failure::{Exit, Failure, reason};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -62,6 +63,10 @@ impl Detector for DrivenDetector {
 
     fn configuration(&self) -> Value {
         self.inner.configuration()
+    }
+
+    fn facts(&self) -> Metadata {
+        self.inner.facts()
     }
 
     fn command(&self, command: Command, by: &str) -> Reply {

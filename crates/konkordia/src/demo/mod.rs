@@ -3,6 +3,7 @@
 
 mod detector;
 mod proof;
+mod scenario;
 
 use crate::cli::DemoArgs;
 use crate::console;
@@ -26,9 +27,10 @@ use konkordia_sim::packet::{DetectorKind, Packetiser};
 use konkordia_sinks::hdf5::master_file_name;
 use konkordia_sources::udp::kernel_receive_buffer_bytes_max;
 use proof::Proof;
+use scenario::free_ports;
 use serde::Deserialize;
 use serde_json::json;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -81,6 +83,9 @@ struct Files {
 
 /// `konkordia demo`
 pub fn command(args: &DemoArgs) -> Result<Exit, Failure> {
+    if let Some(scenario) = args.scenario {
+        return scenario::command(args, scenario);
+    }
     let begun = Instant::now();
     let interrupted = signals::stop_flag()?;
     print(
@@ -91,7 +96,7 @@ pub fn command(args: &DemoArgs) -> Result<Exit, Failure> {
     let config = configure(args, &scene.detector)?;
     let stage = Stage::open(args, &scene, &config)?;
     let shown = show(args, &scene, &stage, &interrupted, begun);
-    if args.keep_serving && matches!(shown, Ok(Exit::Complete | Exit::Incomplete)) {
+    if args.keeps_serving() && matches!(shown, Ok(Exit::Complete | Exit::Incomplete)) {
         keep(args, &stage, &interrupted);
     }
     stage.service.stop();
@@ -134,7 +139,7 @@ fn configure(args: &DemoArgs, detector: &SyntheticJungfrau) -> Result<ServiceCon
         modules: 1,
         interfaces: 1,
         beam: Beam::of(&detector.model().scene),
-        address: free_udp_address()?,
+        address: SocketAddr::from((Ipv4Addr::LOCALHOST, free_ports(1)?)),
         calibration: Path::new("calibration"),
         directory: Path::new("."),
         prefix: PREFIX,
@@ -150,14 +155,6 @@ fn configure(args: &DemoArgs, detector: &SyntheticJungfrau) -> Result<ServiceCon
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     service.settings.http.listen = args.listen.unwrap_or_else(|| if is_free() { usual } else { any });
     Ok(service)
-}
-
-/// A free port that the kernel chooses: two demonstrations at a time do not get the same.
-fn free_udp_address() -> Result<SocketAddr, Failure> {
-    UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|socket| socket.local_addr()).map_err(|error| {
-        let fix = "wait for other programs to end: this one needs a free UDP port of 127.0.0.1";
-        Failure::new(Exit::Io, "cannot find a port for the packets", konkordia_core::failure::reason(&error), fix)
-    })
 }
 
 impl Stage {
@@ -179,7 +176,7 @@ impl Stage {
         print(
             args,
             &format!(
-                "2  the service is at {url}, also for a browser; by hand this would be:\n       konkordia serve -c {}",
+                "2  the service is there: look at it with a browser at {url}/; by hand this would be:\n       konkordia serve -c {}",
                 config_path(&args.dir).display()
             ),
         );
@@ -244,7 +241,7 @@ fn show(args: &DemoArgs, scene: &Scene, stage: &Stage, interrupted: &AtomicBool,
     let exit = if proof.is_complete(args.images) { Exit::Complete } else { Exit::Incomplete };
     let outcome = Outcome { status, sent, file, proof, exit };
     if args.json {
-        console::json(&outcome.to_json(args, stage, begun), args.keep_serving);
+        console::json(&outcome.to_json(args, stage, begun), args.keeps_serving());
     } else {
         summary(args, stage, &outcome);
         console::to_stdout(&format!("\ndone in {:.1} s", begun.elapsed().as_secs_f64()));
@@ -313,6 +310,11 @@ fn summary(args: &DemoArgs, stage: &Stage, outcome: &Outcome) {
         ));
     }
     let dir = args.dir.display();
+    let keep = if args.keeps_serving() {
+        ""
+    } else {
+        "konkordia demo --keep-serving     (to try commands, curl and a browser)\n          "
+    };
     let verdict = if outcome.exit == Exit::Complete {
         "nothing lost, the ledger balances, every pixel is right"
     } else {
@@ -320,7 +322,7 @@ fn summary(args: &DemoArgs, stage: &Stage, outcome: &Outcome) {
     };
     console::to_stdout(&format!(
         "result    {verdict}\n\nnext      konkordia inspect {dir}/demo_master.h5 --image 0\n          konkordia check {dir}/demo_master.h5\n          \
-         konkordia demo --keep-serving     (to try commands, curl and a browser)\n          konkordia serve -c {dir}/demo.toml     (the service alone)\n          konkordia config init"
+         {keep}konkordia serve -c {dir}/demo.toml     (the service alone)\n          konkordia config init"
     ));
 }
 
@@ -331,7 +333,7 @@ fn keep(args: &DemoArgs, stage: &Stage, interrupted: &AtomicBool) {
     print(
         args,
         &format!(
-            "\n5  the service runs on until Ctrl-C; at each start the simulated detector sends a series, at {} Hz. Look at {url}/, and try in another terminal:\n       \
+            "\n5  the service runs on until Ctrl-C; at each start, also of the page Acquire, the simulated detector sends a series, at {} Hz.\n   Look at it with a browser at {url}/, and try in another terminal:\n       \
          konkordia watch{at}\n       konkordia start --images 1000 --prefix mine --wait{at}\n       curl {url}/api/v1/status\n       \
          curl -H 'Content-Type: application/json' -d '{{\"images\": 500}}' '{url}/api/v1/start?wait_s=60'\n       curl {url}/api/v1/images/latest -o latest.png",
             args.rate

@@ -1,14 +1,16 @@
 //! `konkordia inspect --index`: where the bytes of each image of a finished file lie, for the service, which reads them
 //! without libhdf5.
 
-use konkordia_acquire::file_images::{CHUNKS_MAX, FileIdentity, FileIndex, PartIndex, TreeEntry};
+use konkordia_acquire::file_images::{
+    CHUNKS_MAX, FileIdentity, FileIndex, PartIndex, RESULT_CHUNKS_MAX, ResultColumn, ResultIndex, TreeEntry,
+};
 use konkordia_analysis::geometry::Geometry;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::pixel::PixelType;
 use konkordia_sinks::hdf5::others::{OthersFile, is_ours};
 use konkordia_sinks::hdf5::stored::{self, StoredPart, Undivided};
 use konkordia_sinks::hdf5::tree::{self, Node};
-use konkordia_sinks::hdf5::{Compression, FileSpec, Metadata, Reader, Summary, journal_path};
+use konkordia_sinks::hdf5::{Compression, Error, FileSpec, Metadata, Reader, StoredColumn, StoredResults, Summary, journal_path};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use std::path::Path;
 
@@ -65,6 +67,7 @@ fn empty(master: &Path, identity: FileIdentity, spec: &FileSpec, pixel: PixelTyp
         pieces: 1,
         missing: pixel.missing_le_bytes(),
         states: Vec::new(),
+        results: Err("konkordia did not write the file, and reads no spots from files of other programs".into()),
         parts: Vec::new(),
         problems: Vec::new(),
         tree: Vec::new(),
@@ -89,7 +92,23 @@ fn of_run(master: &Path, identity: FileIdentity) -> Result<FileIndex, Failure> {
     let missing = summary.data_files.iter().filter_map(|file| Some((file, file.problem.as_ref()?)));
     index.problems = missing.map(|(file, why)| format!("{}: {why}", file.path.display())).collect();
     index.parts = parts(stored::of_run(&reader, CHUNKS_MAX)?, summary.images)?;
+    index.results = results(master);
     Ok(index)
+}
+
+/// Where the results of the images lie; that there are none is no reason to offer no images.
+fn results(master: &Path) -> Result<ResultIndex, String> {
+    let cannot = |error: Error| format!("the results in the file cannot be read: {}", error.cause);
+    let found = StoredResults::of_run(master).map_err(cannot)?.ok_or("the file has no results of its images")?;
+    let column = |StoredColumn { kind, rows_per_chunk, chunks }| ResultColumn {
+        name: kind.name.into(),
+        number: kind.number.name().into(),
+        length: kind.length,
+        images_per_chunk: rows_per_chunk,
+        addresses: chunks.iter().map(|chunk| if chunk.bytes > 0 { chunk.address } else { 0 }).collect(),
+    };
+    let columns = found.places(RESULT_CHUNKS_MAX).map_err(cannot)?.into_iter().map(column).collect();
+    Ok(ResultIndex { images: found.images() as u64, columns })
 }
 
 /// Names of the channels, the shape of each, and chunks of each. With several channels, the first axis of an image

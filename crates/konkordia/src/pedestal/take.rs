@@ -3,6 +3,7 @@
 use super::args::{PedestalArgs, is_live};
 use crate::console;
 use crate::run::signals;
+use konkordia_acquire::control_driver::ControlDriver;
 use konkordia_acquire::dark::{Listener, Progress, StageChoice, from_detector, from_files};
 use konkordia_calibration::dark::Taken;
 use konkordia_config::service::DetectorConfig;
@@ -22,7 +23,9 @@ pub fn take(args: &PedestalArgs) -> Result<Vec<Taken>, Failure> {
             }
         };
         let listener = Listener { ask: &console::to_stderr, note: &note, progress: progress(args) };
-        return from_detector(&args.dark(), load(&args.input[0])?, &stopper, &listener);
+        let detector = load(&args.input[0])?;
+        let control = ControlDriver::open(&detector.name, &detector.hooks)?;
+        return from_detector(&args.dark(), (detector, 0, control), &stopper, &listener);
     }
     if args.stage == StageChoice::All {
         let why = "each frame of a file goes to the stage of its gain bits";

@@ -133,9 +133,8 @@ fn announce(args: &ReceiveArgs, config: &Config, prepared: &Prepared) {
         });
         console::json(&event, true);
     } else {
-        let last = usize::from(config.first_port) + run_plan.streams() - 1;
         let images = run_plan.images().map_or("images until stopped".into(), |n| format!("{} images", text::count(n)));
-        console::to_stdout(&format!("armed: {}:{} to {last}, {images}", config.address, config.first_port));
+        console::to_stdout(&format!("armed: {}, {images}", config.listens_at()));
     }
 }
 

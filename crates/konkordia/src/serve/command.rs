@@ -5,8 +5,10 @@ use crate::cli::ServeArgs;
 use crate::console;
 use crate::log::{self, LogLevel};
 use crate::run::signals;
+use crate::serve::adapters::{self, OpenAdapters};
 use konkordia_acquire::handle::{Detector, EventLog, Fleet, News, Severity};
 use konkordia_acquire::service::Detectors;
+use konkordia_api::adapters::aside::AsideServer;
 use konkordia_api::http::{self, Settings};
 use konkordia_api::maxiv;
 use konkordia_config::service::ServiceConfig;
@@ -43,7 +45,8 @@ pub fn command(args: &ServeArgs) -> Result<Exit, Failure> {
 pub struct Service {
     detectors: Detectors,
     server: http::Server,
-    compat: Option<maxiv::server::CompatServer>,
+    compat: Option<AsideServer>,
+    adapters: OpenAdapters,
 }
 
 impl Service {
@@ -54,8 +57,9 @@ impl Service {
     pub fn start(service: &ServiceConfig, dress: impl Fn(Arc<dyn Detector>) -> Arc<dyn Detector>) -> Result<Self, Failure> {
         let detectors = Detectors::start(service, dress)?;
         let server = http::spawn(Arc::clone(detectors.fleet()), Settings::from(&service.settings.http))?;
-        let compat = open_compat(service, detectors.fleet())?;
-        Ok(Self { detectors, server, compat })
+        let compat = open_compat(service, detectors.fleet(), &server)?;
+        let adapters = OpenAdapters::start(service, detectors.fleet(), &server)?;
+        Ok(Self { detectors, server, compat, adapters })
     }
 
     /// Where HTTP listens.
@@ -66,29 +70,18 @@ impl Service {
     /// Ends the runs, closes their files, then stops the detectors and the servers.
     pub fn stop(self) {
         drop(self.detectors);
-        drop(self.compat);
+        drop((self.compat, self.adapters));
         self.server.stop();
     }
 }
 
 /// Starts the interface of the MAX IV receiver, if it is configured.
-fn open_compat(service: &ServiceConfig, fleet: &Fleet) -> Result<Option<maxiv::server::CompatServer>, Failure> {
+fn open_compat(service: &ServiceConfig, fleet: &Fleet, server: &http::Server) -> Result<Option<AsideServer>, Failure> {
     let Some(settings) = &service.settings.http.compat else { return Ok(None) };
-    let found = match &settings.detector {
-        Some(name) => fleet.detectors.iter().find(|detector| detector.name() == name),
-        None if fleet.detectors.len() == 1 => fleet.detectors.first(),
-        None => None,
-    };
-    let Some(detector) = found else {
-        let names: Vec<&str> = fleet.detectors.iter().map(|detector| detector.name()).collect();
-        let what = "service.compat shows one detector, but it is not clear which";
-        let fix = "set service.compat_detector to one of these names";
-        return Err(Failure::new(Exit::Configuration, what, format!("there are {}", names.join(", ")), fix));
-    };
-    let limits = Settings::from(&service.settings.http).limits;
-    let server = maxiv::server::spawn(Arc::clone(detector), settings, limits)?;
-    tracing::info!("streaming-receiver: http://{} for '{}'", server.address(), detector.name());
-    Ok(Some(server))
+    let detector = adapters::shown(fleet, settings.detector.as_deref(), "service.compat_detector")?;
+    let opened = maxiv::server::spawn(server, Arc::clone(&detector), settings)?;
+    tracing::info!("streaming-receiver: http://{} for '{}'", opened.address(), detector.name());
+    Ok(Some(opened))
 }
 
 fn load(args: &ServeArgs) -> Result<ServiceConfig, Failure> {

@@ -31,7 +31,7 @@ pub fn send(
     streams: usize,
     senders: &mut Senders,
     link: &mut FaultLink,
-    datagrams: impl Fn(usize, u64) -> Vec<Vec<u8>>,
+    mut datagrams: impl FnMut(usize, u64) -> Vec<Vec<u8>>,
 ) -> Result<Sent, Failure> {
     let period = if pace.rate_hz > 0.0 { 1.0 / pace.rate_hz } else { 0.0 };
     let start = Instant::now();

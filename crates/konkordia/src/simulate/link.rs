@@ -1,6 +1,6 @@
 //! What all simulated detectors share: where they send, and the faults of the link.
 
-use crate::cli::FaultArgs;
+use super::fault_args::FaultArgs;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_sim::fault::{FaultCounts, FaultModel};
 use serde_json::{Value, json};

@@ -2,12 +2,16 @@
 
 pub mod detector;
 mod excalibur;
+pub mod fault_args;
 pub mod feed;
 mod frames;
 mod link;
+mod roce;
+pub mod roce_args;
 pub mod sample;
 pub mod send;
 pub mod setup;
+pub mod xfel_args;
 mod xfel_train;
 
 use crate::cli::{DriftChoice, EigerArgs, JungfrauArgs, SendArgs, SimulateDetector};
@@ -16,6 +20,7 @@ use detector::{packetiser, wrong};
 use feed::Feed;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::text;
+use konkordia_core::tile::TileFormat;
 use konkordia_sim::eiger::{EigerModel, SyntheticEiger};
 use konkordia_sim::fault::{FaultCounts, FaultLink, FaultModel};
 use konkordia_sim::jungfrau::{DriftShape, JungfrauModel, SyntheticJungfrau};
@@ -56,7 +61,16 @@ fn jungfrau_command(args: &JungfrauArgs) -> Result<Exit, Failure> {
         Feed::raw_jungfrau(&args.raw, jungfrau_packetiser(args, &model)?)?
     };
     let images = images(&args.send, &feed, args.raw.is_empty());
-    transmit(&args.send, to, &mut feed, images)
+    match TileFormat::jungfrau(args.interfaces.into()).filter(|_| args.send.roce.roce) {
+        Some(tile) => roce::write(&args.send, to, &mut feed, read_out(tile, &args.send)?, images),
+        None => transmit(&args.send, to, &mut feed, images),
+    }
+}
+
+/// The tile of a detector of which perhaps not all rows are read.
+fn read_out(tile: TileFormat, args: &SendArgs) -> Result<TileFormat, Failure> {
+    let rows = args.rows.map_or(Some(tile), |rows| tile.with_rows(rows.into()));
+    rows.ok_or_else(|| wrong("it cannot read so many rows"))
 }
 
 /// The synthetic detector with the options of the command line; all else is as in [`detector::jungfrau`].
@@ -148,7 +162,10 @@ fn eiger_command(args: &EigerArgs) -> Result<Exit, Failure> {
         Feed::dump_eiger(&args.raw, args.send.first_frame)?
     };
     let images = images(&args.send, &feed, args.raw.is_empty());
-    transmit(&args.send, to, &mut feed, images)
+    match TileFormat::eiger(args.bits.into()).filter(|_| args.send.roce.roce) {
+        Some(tile) => roce::write(&args.send, to, &mut feed, read_out(tile, &args.send)?, images),
+        None => transmit(&args.send, to, &mut feed, images),
+    }
 }
 
 fn images(args: &SendArgs, feed: &Feed, synthetic: bool) -> u64 {

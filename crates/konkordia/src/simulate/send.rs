@@ -5,7 +5,7 @@ use super::feed::Feed;
 use konkordia_core::failure::{Exit, Failure, reason};
 use konkordia_sim::fault::{Datagram, FaultLink};
 use konkordia_sources::udp::UdpSender;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, SocketAddrV4};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
@@ -67,19 +67,39 @@ impl Senders {
         self.0[stream].as_mut().map_or(Ok(()), |sender| sender.send(datagram))
     }
 
+    /// For `streams` streams that are written by RoCEv2 to one port.
+    pub fn roce(to: SocketAddrV4, streams: usize, silent: &[usize]) -> Result<Self, Failure> {
+        let open =
+            |stream: usize| (!silent.contains(&stream)).then(|| UdpSender::for_roce(to).map_err(|e| no_way(to.into(), &e)));
+        (0..streams).map(|stream| open(stream).transpose()).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// From where each stream is sent; silent ones from nowhere.
+    pub fn local_addresses(&self) -> Result<Vec<SocketAddrV4>, Failure> {
+        let nowhere = SocketAddrV4::new(std::net::Ipv4Addr::UNSPECIFIED, 0);
+        let of = |sender: &Option<UdpSender>| match sender.as_ref().map(UdpSender::local_addr).transpose() {
+            Ok(Some(SocketAddr::V4(address))) => Ok(address),
+            Ok(_) => Ok(nowhere),
+            Err(e) => Err(failed(&e)),
+        };
+        self.0.iter().map(of).collect()
+    }
+
     /// Connects to these addresses, by stream.
     pub fn connect(to: &[SocketAddr], silent: &[usize]) -> Result<Self, Failure> {
         let connect = |(stream, address): (usize, &SocketAddr)| {
             if silent.contains(&stream) {
                 return Ok(None);
             }
-            UdpSender::connect(*address).map(Some).map_err(|e| {
-                let fix = "check address and route: `ip route get` shows the route of a packet";
-                Failure::new(Exit::Io, format!("cannot send to {address}"), reason(&e), fix)
-            })
+            UdpSender::connect(*address).map(Some).map_err(|e| no_way(*address, &e))
         };
         to.iter().enumerate().map(connect).collect::<Result<_, _>>().map(Self)
     }
+}
+
+fn no_way(to: SocketAddr, error: &std::io::Error) -> Failure {
+    let fix = "check address and route: `ip route get` shows the route of a packet";
+    Failure::new(Exit::Io, format!("cannot send to {to}"), reason(error), fix)
 }
 
 /// The failure to send a datagram.

@@ -5,6 +5,8 @@ use std::path::Path;
 
 use hdf5::{Dataset, File, Group};
 
+use konkordia_core::series::Ended;
+
 use super::bounded::ReadAll;
 use super::checksum::CHECKSUM;
 use super::columns::{Columns, ImageStatus};
@@ -294,6 +296,10 @@ impl Report<'_> {
                 "nothing to do; the images in the file are whole"
             };
             self.push(Severity::Warning, what, at_state, fix);
+        }
+        if let Some(reason) = ledger.ended.strip_prefix(Ended::Failed.name()).and_then(|rest| rest.strip_prefix(": ")) {
+            let fix = "the images in the file are whole; those that were to follow are not there";
+            self.push(Severity::Warning, format!("the writing of the file ended with an error: {reason}"), at_state, fix);
         }
         let not_rescued = ledger.totals.iter().find(|(name, _)| name == NOT_RESCUED);
         if let Some((_, images)) = not_rescued.filter(|(_, images)| *images > 0) {

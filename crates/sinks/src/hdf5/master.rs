@@ -292,11 +292,7 @@ fn write_data(entry: &Group, spec: &FileSpec, files: &[&Closed], images: u64) ->
             data.link_external(&file_name(file), STACK, &format!("data_{:06}", file.number))?;
         }
     }
-    let signal = match spec.layout {
-        Layout::Both => "images".to_owned(),
-        Layout::Virtual => "data".to_owned(),
-        Layout::Links => format!("data_{:06}", first.number),
-    };
+    let signal = spec.layout.stack().map_or_else(|| format!("data_{:06}", first.number), str::to_owned);
     if spec.layout != Layout::Links {
         write_virtual(&data, &signal, spec, files, images)?;
     }

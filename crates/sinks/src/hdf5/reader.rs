@@ -6,6 +6,7 @@ use hdf5::types::{FloatSize, IntSize, TypeDescriptor};
 use hdf5::{Dataset, File};
 use konkordia_core::pixel::PixelType;
 use konkordia_core::results::analysis;
+use konkordia_core::series::Ended;
 
 use super::bounded::{BYTES_MAX, ReadAll};
 use super::columns::ImageStatus;
@@ -116,9 +117,11 @@ impl Summary {
         in_files.into_iter().chain(beside).chain(planned).collect()
     }
 
-    /// Every image is there and complete. Planned images after a stop of the run ("not taken") do not count.
+    /// Every image is there and complete, and no error ended the run. Planned images after a stop of the run ("not
+    /// taken") do not count.
     pub fn is_complete(&self) -> bool {
-        self.image_counts().iter().all(|(name, n)| *n == 0 || matches!(*name, "complete" | "not taken"))
+        let has_failed = self.ended.as_ref().is_some_and(|ended| ended.starts_with(Ended::Failed.name()));
+        !has_failed && self.image_counts().iter().all(|(name, n)| *n == 0 || matches!(*name, "complete" | "not taken"))
     }
 }
 

@@ -7,6 +7,7 @@ use konkordia_core::image::{CommittedImage, Packets};
 use konkordia_core::latency::Meter;
 use konkordia_core::ports::SinkError;
 use konkordia_core::series::SeriesEnd;
+use konkordia_core::xds::readable_bits;
 
 use super::columns::ImageRecord;
 use super::error::Error;
@@ -38,7 +39,40 @@ impl RunFiles {
 
     /// The sink of the images. Their records have the columns of the specification of the files.
     pub fn sink(&self) -> FileSink {
-        FileSink::of_run(Box::new(RunImages::new(self)), Arc::clone(&self.shared))
+        self.sink_behind(Positions::default())
+    }
+
+    /// The sink of a further run, whose images lie behind those of the runs before.
+    pub fn sink_behind(&self, before: Positions) -> FileSink {
+        FileSink::of_run(Box::new(RunImages::new(self, before)), Arc::clone(&self.shared))
+    }
+
+    /// The first fact in which the images of a further run would differ from what these files say; `None` if they may
+    /// be appended, or if there are no files.
+    pub fn differs(&self, further: &FileSpec) -> Option<&'static str> {
+        let locked = self.locked();
+        let spec = locked.as_ref()?.spec();
+        let facts = [
+            ("the calibration", spec.calibration_hash == further.calibration_hash),
+            ("the mask", further.pixel_mask.iter().map(|bits| readable_bits(*bits)).eq(spec.pixel_mask.iter().copied())),
+            ("the size or the type of the images", spec.image_shape() == further.image_shape() && spec.pixel == further.pixel),
+        ];
+        facts.into_iter().find(|(_, is_same)| !is_same).map(|(name, _)| name)
+    }
+
+    /// A run has ended and the files stay open for the next one: what is there is flushed.
+    ///
+    /// # Errors
+    /// It cannot be written; the files are to be closed then.
+    pub fn pause(&self) -> Result<(), Error> {
+        self.locked().as_mut().map_or(Ok(()), Writer::flush)
+    }
+
+    /// Latencies count for one run. Files of several runs have none.
+    pub fn forget_latency(&self) {
+        if let Some(writer) = self.locked().as_mut() {
+            writer.set_meter(Meter::default());
+        }
     }
 
     /// What is known of the files, readable from other threads.
@@ -73,9 +107,19 @@ impl RunFiles {
     }
 }
 
+/// What the files hold of the runs before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Positions {
+    /// Images.
+    pub images: u64,
+    /// Frames, those that became no image too.
+    pub frames: u64,
+}
+
 /// Makes records of the images of a run: their chunk, and what their packets say.
 struct RunImages {
     files: RunFiles,
+    before: Positions,
     bitmap_words: usize,
     packets: Vec<u16>,
     bitmap: Vec<u64>,
@@ -90,13 +134,14 @@ struct RunImages {
 }
 
 impl RunImages {
-    fn new(files: &RunFiles) -> Self {
+    fn new(files: &RunFiles, before: Positions) -> Self {
         let (locked, no_files) = (files.locked(), FileSpec::default());
         let spec = locked.as_ref().map_or(&no_files, Writer::spec);
         let (tiles, bitmap_words, extra_numbers) = (spec.tiles.len(), spec.bitmap_words(), spec.extra_numbers());
         let has = |name: &&str| spec.extra_columns.iter().any(|column| column.name == **name);
         Self {
             files: files.clone(),
+            before,
             bitmap_words,
             packets: vec![0; tiles],
             bitmap: vec![0; tiles * bitmap_words],
@@ -127,7 +172,11 @@ impl RunImages {
         }
         self.extra.clear();
         if self.has_selection {
-            self.extra.extend([packets.first_frame, u64::from(packets.frames), u64::from(packets.frames_complete)]);
+            self.extra.extend([
+                self.before.frames + packets.first_frame,
+                u64::from(packets.frames),
+                u64::from(packets.frames_complete),
+            ]);
         }
         self.extra.extend(image.results.bits());
         // An image that never was one has no results.
@@ -141,9 +190,9 @@ impl OpenFiles for RunImages {
         let mut locked = files.locked();
         let (Some(writer), Some(packets)) = (locked.as_mut(), &image.packets) else { return Ok(()) };
         self.fill(image, packets);
-        let chunk = [image.chunk()];
+        let (chunk, index) = ([image.chunk()], self.before.images + image.number);
         writer.write(&ImageRecord {
-            index: image.number,
+            index,
             frame_number: packets.header().unwrap_or_default().frame_number,
             status: image.status,
             parts: if image.status.has_pixels() { &chunk } else { &[] },
@@ -156,7 +205,7 @@ impl OpenFiles for RunImages {
             shared.wrote(1, [image.packed_bytes(), image.unpacked_bytes()]);
             writer.count_latency(image.received_ns);
         }
-        packets.pedestals.as_ref().map_or(Ok(()), |plane| writer.write_pedestals(image.number, &[plane]))
+        packets.pedestals.as_ref().map_or(Ok(()), |plane| writer.write_pedestals(index, &[plane]))
     }
 
     fn measure(&mut self, meter: &Meter) {

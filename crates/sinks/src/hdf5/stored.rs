@@ -82,7 +82,8 @@ pub fn of_others(others: &OthersFile, most: usize) -> Result<Vec<StoredPart>, Er
     Ok(parts)
 }
 
-fn chunks(stack: &Dataset, file: &File, path: &Path, left: &mut usize) -> Result<Vec<StoredChunk>, Error> {
+/// Those of one data set; it takes as many from `left`.
+pub(super) fn chunks(stack: &Dataset, file: &File, path: &Path, left: &mut usize) -> Result<Vec<StoredChunk>, Error> {
     let refuse = |cause: String| Error::new(ErrorKind::Invalid, DOING, path, format!("{}: {cause}", stack.name()));
     if file.userblock() != 0 {
         return Err(refuse("it lies behind a user block".into()).with_hint("remove it with h5unjam"));

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use hdf5::datatype::ByteOrder;
 use hdf5::types::TypeDescriptor;
 use hdf5::{Dataset, File, Group};
 use konkordia_core::frame_header::ColumnType;
@@ -12,10 +13,22 @@ use super::error::{Context, Error, ErrorKind};
 use super::low;
 use super::nexus::read_text;
 use super::paths::COLUMNS;
+use super::stored::{StoredChunk, chunks};
 
 const DOING: &str = "read the results of";
 /// Where `konkordia analyse` writes them.
 const RESULTS: &str = "/entry_1/result_1";
+
+/// Where the numbers of one result lie in a file: row after row, those of one image in each.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredColumn {
+    /// What it is.
+    pub kind: ResultKind,
+    /// Rows of a chunk, also of the last one.
+    pub rows_per_chunk: u64,
+    /// The chunks, in the order of their images.
+    pub chunks: Vec<StoredChunk>,
+}
 
 /// The results in a file.
 pub struct StoredResults {
@@ -49,10 +62,22 @@ impl StoredResults {
     /// # Errors
     /// It cannot be read.
     pub fn beside_analysis(path: &Path) -> Result<Option<Self>, Error> {
+        Self::of_columns(path, |kind| !analysis::ALL.iter().any(|of_analysis| of_analysis.name == kind.name))
+    }
+
+    /// Opens all results that a file of a run or series has; `None` if it has none.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn of_run(path: &Path) -> Result<Option<Self>, Error> {
+        Self::of_columns(path, |_| true)
+    }
+
+    fn of_columns(path: &Path, is_wanted: impl Fn(&ResultKind) -> bool) -> Result<Option<Self>, Error> {
         let file = low::open_file(path).context(DOING, path)?;
         let group = file.group(COLUMNS).ok();
         let mut columns = group.map_or(Ok(Vec::new()), |group| columns(&group)).context(DOING, path)?;
-        columns.retain(|(kind, ..)| !analysis::ALL.iter().any(|of_analysis| of_analysis.name == kind.name));
+        columns.retain(|(kind, ..)| is_wanted(kind));
         let images = columns.first().and_then(|(.., set)| set.shape().first().copied());
         let Some(images) = images else { return Ok(None) };
         check(path, &columns, images)?;
@@ -92,6 +117,26 @@ impl StoredResults {
             rows.iter_mut().zip(bits.chunks_exact(kind.length)).for_each(|(row, own)| row.extend(own));
         }
         Ok(rows)
+    }
+
+    /// Where the results lie in the file, so that they can be read without libhdf5. `most`: more chunks are an error.
+    ///
+    /// # Errors
+    /// They do not lie there row by row as this program writes them, or are too many.
+    pub fn places(&self, most: usize) -> Result<Vec<StoredColumn>, Error> {
+        let mut left = most;
+        let place = |(kind, column, set): &(ResultKind, Column, Dataset)| {
+            let chunk = set.chunk().unwrap_or_default();
+            let is_little = set.dtype().context(DOING, &self.path)?.byte_order() == ByteOrder::LittleEndian;
+            let is_plain = is_little && low::filters(set).context(DOING, &self.path)?.is_empty();
+            if !is_plain || chunk.first().is_none_or(|rows| *rows == 0) || chunk[1..] != column.shape {
+                let cause = format!("{} does not lie in it as konkordia writes it", column.name);
+                return Err(Error::new(ErrorKind::Invalid, DOING, &self.path, cause));
+            }
+            let chunks = chunks(set, &self.file, &self.path, &mut left)?;
+            Ok(StoredColumn { kind: *kind, rows_per_chunk: chunk[0] as u64, chunks })
+        };
+        self.columns.iter().map(place).collect()
     }
 
     /// The numbers of a column of the run by image, such as `status`; `None` if there is none.

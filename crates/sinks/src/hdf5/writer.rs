@@ -509,6 +509,17 @@ impl Writer {
         Ok(())
     }
 
+    /// Flushes what was written.
+    ///
+    /// # Errors
+    /// As [`Writer::write`].
+    pub fn flush(&mut self) -> Result<(), Error> {
+        if self.failed.is_none() {
+            self.failed = self.current.as_mut().and_then(|file| file.flush().err());
+        }
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+
     /// Flushes when it is due; `now_ns` is any clock that never goes back. Call it at least every 100 ms while armed.
     ///
     /// # Errors

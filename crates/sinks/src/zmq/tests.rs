@@ -199,3 +199,39 @@ fn a_full_receiver_is_waited_for_until_stopped() {
     assert!(skipped > 0);
     drop(stalled);
 }
+
+#[test]
+fn a_client_that_reads_nothing_holds_up_no_other_one() {
+    let context = Context::new();
+    let mut reply = ZmqReply::listen(&context, "tcp://127.0.0.1:*", 8).unwrap();
+    let client = || {
+        let socket = context.socket(::zmq::REQ).unwrap();
+        socket.set_linger(0).unwrap();
+        socket.connect(reply.name()).unwrap();
+        socket
+    };
+    let (silent, eager, gone) = (client(), client(), client());
+    [&silent, &eager, &gone].iter().for_each(|socket| socket.send("next", 0).unwrap());
+    let mut identities = Vec::new();
+    while identities.len() < 3 {
+        identities.extend(reply.request(Duration::from_secs(10)).unwrap());
+    }
+    drop(gone);
+    let parts = [Bytes::from_static(b"head"), Bytes::from(vec![7; 1 << 20])];
+    // Whether the answer to the one that is gone is refused depends on when libzmq notices; the others get theirs.
+    let answered = identities.iter().filter(|client| reply.answer(client, &parts).unwrap()).count();
+    assert!(answered >= 2);
+    for round in 0..5 {
+        assert_eq!(eager.recv_multipart(0).unwrap()[1].len(), 1 << 20, "{round}");
+        eager.send("next", 0).unwrap();
+        let asks = reply.request(Duration::from_secs(10)).unwrap().unwrap();
+        assert!(reply.answer(&asks, &parts).unwrap());
+    }
+    // A message that is no request is not one.
+    let other = context.socket(::zmq::DEALER).unwrap();
+    other.set_linger(0).unwrap();
+    other.connect(reply.name()).unwrap();
+    other.send("next", 0).unwrap();
+    assert_eq!(reply.request(Duration::from_millis(500)).unwrap(), None);
+    assert!(!reply.answer(b"nobody", &parts).unwrap());
+}

@@ -261,6 +261,12 @@ pub(crate) fn enable_drop_counter(socket: &UdpSocket) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)
 }
 
+/// Datagrams are sent in one packet each, with identification 0, and without a checksum of UDP.
+pub(crate) fn leave_whole_and_unchecked(socket: &UdpSocket) -> io::Result<()> {
+    set_option(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)?;
+    set_option(socket, libc::SOL_SOCKET, libc::SO_NO_CHECK, 1)
+}
+
 pub(crate) fn enable_gro(socket: &UdpSocket) -> io::Result<()> {
     set_option(socket, libc::SOL_UDP, libc::UDP_GRO, 1)
 }

@@ -29,6 +29,15 @@ pub(crate) fn attach_filter(socket: &impl AsRawFd, filter: &[libc::sock_filter])
     set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
 }
 
+/// From now on the program says which socket of the group of `socket` gets a datagram, by the order in which they were
+/// bound.
+pub(crate) fn attach_steering(socket: &impl AsRawFd, program: &[libc::sock_filter]) -> io::Result<()> {
+    let length = u16::try_from(program.len()).map_err(io::Error::other)?;
+    // As above: the kernel copies the instructions.
+    let program = libc::sock_fprog { len: length, filter: program.as_ptr().cast_mut() };
+    set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF, &program)
+}
+
 /// Takes the error that waits at a socket, if there is one.
 pub(crate) fn take_error(socket: &impl AsRawFd) -> Option<io::Error> {
     let mut code: libc::c_int = 0;

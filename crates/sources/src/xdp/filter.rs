@@ -8,7 +8,7 @@
 //! that the kernel has joined go back to it. Lengths and checksums are not looked at here: the reader refuses what is
 //! wrong, and counts it by reason (`../frame.rs`).
 
-use super::assembler::{Assembler, If, Instruction, Register::*, Size};
+use konkordia_core::ebpf::{Assembler, If, Instruction, Register::*, Size};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Which traffic is taken.
@@ -94,7 +94,7 @@ pub(crate) fn program(filter: &Filter, maps: MapFds) -> Vec<Instruction> {
 
 /// Jumps to "pass" unless `bytes` from `start` lie in the first buffer. Without this the kernel refuses to load the
 /// loads that follow.
-fn require(a: &mut Assembler, start: super::assembler::Register, bytes: i32) {
+fn require(a: &mut Assembler, start: konkordia_core::ebpf::Register, bytes: i32) {
     a.copy(R0, start);
     a.add(R0, bytes);
     a.jump_if_register(If::Greater, R0, R3, "pass");

@@ -17,7 +17,6 @@
 //!
 //! Source: Documentation/networking/af_xdp.rst and Documentation/bpf of Linux.
 
-mod assembler;
 mod errors;
 mod filter;
 mod indices;

@@ -1,8 +1,8 @@
 //! The system calls of AF_XDP: sockets, mapped memory, maps and programs of eBPF. What the kernel writes into memory
 //! that is shared with it is in `rings.rs`.
 
-use super::assembler::Instruction;
 use crate::sys::options;
+use konkordia_core::ebpf::Instruction;
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};

@@ -64,39 +64,8 @@ impl Encoder {
         Ok(all)
     }
 
-    /// The start message. What `start` does not say is taken from the channels of the first image.
     fn start_message(&self, start: &SeriesStart, seen: &[(Arc<str>, Array)]) -> Result<Parts, String> {
-        let first = seen.first().map(|(_, array)| array);
-        let names = match &start.channels[..] {
-            [] => seen.iter().map(|(name, _)| name.to_string()).collect(),
-            // If the image has another number of channels (planes, for example), it names them.
-            channels if !seen.is_empty() && seen.len() != channels.len() => {
-                seen.iter().map(|(name, _)| name.to_string()).collect()
-            }
-            channels => channels.iter().enumerate().map(|(n, channel)| channel_name(n, channel)).collect::<Vec<String>>(),
-        };
-        let size = start.image_size.or_else(|| match first?.shape.dimensions() {
-            [.., rows, columns] => Some([*rows, *columns]),
-            [columns] => Some([1, *columns]),
-            [] => None,
-        });
-        let user_data = user_data(start).map(|value| item_of(&value));
-        let table = counts(start.metadata.get("countrate_correction_lookup_table"));
-        let mut said = facts(&start.facts, &start.metadata);
-        said.series = self.series();
-        said.channels = names.iter().map(String::as_str).collect();
-        said.image_element = first.map(|array| array.element).or(start.element).map(whole_bytes);
-        (said.image_size_y, said.image_size_x) = (size.map(|[rows, _]| rows), size.map(|[_, columns]| columns));
-        said.number_of_images = start.images_planned;
-        said.pixel_mask = tables(&start.channels, &names, |channel| channel.pixel_mask.as_ref())?;
-        said.flat_field = tables(&start.channels, &names, |channel| channel.flat_field.as_ref())?;
-        said.countrate_correction_table = table.as_deref().and_then(|bytes| {
-            let shape = Shape::new(&[bytes.len() as u64 / 4])?;
-            Pixels::new_checked(shape, Element::Uint32, Packing::None, bytes, u64::MAX).ok()
-        });
-        said.threshold_energy_ev = thresholds(start, &names);
-        said.user_data = user_data.as_deref().and_then(|bytes| Item::new_checked(bytes).ok());
-        build(&Message::Start(Box::new(said)), HEAD_BYTES)
+        start_of(self.series(), start, seen).map(|bytes| vec![bytes.into()])
     }
 
     fn image_message(&self, image: &CommittedImage, channels: &[(Arc<str>, Array)]) -> Result<Parts, String> {
@@ -161,10 +130,55 @@ impl MessageEncoder for Encoder {
     }
 }
 
+/// The start message of a series by itself.
+///
+/// # Errors
+/// Something in it does not fit the protocol; in words.
+pub fn start(start: &SeriesStart) -> Result<Vec<u8>, String> {
+    start_of(Series { id: start.series, unique_id: &unique_id(start) }, start, &[])
+}
+
+/// The start message. What `start` does not say is taken from the channels of the first image.
+fn start_of(series: Series<'_>, start: &SeriesStart, seen: &[(Arc<str>, Array)]) -> Result<Vec<u8>, String> {
+    let first = seen.first().map(|(_, array)| array);
+    let names = match &start.channels[..] {
+        [] => seen.iter().map(|(name, _)| name.to_string()).collect(),
+        // If the image has another number of channels (planes, for example), it names them.
+        channels if !seen.is_empty() && seen.len() != channels.len() => seen.iter().map(|(name, _)| name.to_string()).collect(),
+        channels => channels.iter().enumerate().map(|(n, channel)| channel_name(n, channel)).collect::<Vec<String>>(),
+    };
+    let size = start.image_size.or_else(|| match first?.shape.dimensions() {
+        [.., rows, columns] => Some([*rows, *columns]),
+        [columns] => Some([1, *columns]),
+        [] => None,
+    });
+    let user_data = user_data(start).map(|value| item_of(&value));
+    let table = counts(start.metadata.get("countrate_correction_lookup_table"));
+    let mut said = facts(&start.facts, &start.metadata);
+    said.series = series;
+    said.channels = names.iter().map(String::as_str).collect();
+    said.image_element = first.map(|array| array.element).or(start.element).map(whole_bytes);
+    (said.image_size_y, said.image_size_x) = (size.map(|[rows, _]| rows), size.map(|[_, columns]| columns));
+    said.number_of_images = start.images_planned;
+    said.pixel_mask = tables(&start.channels, &names, |channel| channel.pixel_mask.as_ref())?;
+    said.flat_field = tables(&start.channels, &names, |channel| channel.flat_field.as_ref())?;
+    said.countrate_correction_table = table.as_deref().and_then(|bytes| {
+        let shape = Shape::new(&[bytes.len() as u64 / 4])?;
+        Pixels::new_checked(shape, Element::Uint32, Packing::None, bytes, u64::MAX).ok()
+    });
+    said.threshold_energy_ev = thresholds(start, &names);
+    said.user_data = user_data.as_deref().and_then(|bytes| Item::new_checked(bytes).ok());
+    bytes_of(&Message::Start(Box::new(said)), HEAD_BYTES)
+}
+
 fn build(message: &Message, bytes: usize) -> Result<Parts, String> {
+    bytes_of(message, bytes).map(|bytes| vec![bytes.into()])
+}
+
+fn bytes_of(message: &Message, bytes: usize) -> Result<Vec<u8>, String> {
     let mut out = Vec::with_capacity(bytes);
     message.build(&mut out).map_err(|refusal| refusal.why)?;
-    Ok(vec![out.into()])
+    Ok(out)
 }
 
 fn number_name(n: usize) -> Arc<str> {

@@ -24,7 +24,9 @@ export function remarksOf(answer: DryRun | null, fieldNames: ReadonlySet<string>
   return remarks;
 }
 
-const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
+/** A sentence begins with a capital, but a command to type does not. */
+const capital = (text: string): string =>
+  /^(mkdir|sudo|konkordia|rm|mv) /.test(text) ? text : text.charAt(0).toUpperCase() + text.slice(1);
 
 export interface Need {
   name: string;
@@ -35,11 +37,13 @@ export interface Need {
 }
 
 /** What the run needs and what there is. */
-export function needsOf({ needs }: DryRun): Need[] {
+export function needsOf({ needs, problems }: DryRun): Need[] {
   const { images, duration_s, rate_hz, file_bytes, file_bytes_from, disk_free_bytes, memory_bytes, fits } = needs;
   const isWritten = file_bytes !== 0;
+  // Of what would be refused the number is not known.
+  const hasNone = typeof images !== "number" && problems.length === 0;
   return [
-    { name: "images", value: count(images), ...(typeof images === "number" ? {} : { note: "no number is planned" }) },
+    { name: "images", value: count(images), ...(hasNone ? { note: "no number is planned" } : {}) },
     { name: "time", value: duration(duration_s), ...(rate_hz ? { note: `at ${rateHz(rate_hz)}` } : {}) },
     isWritten
       ? { name: "files", value: bytes(file_bytes), ...sizeNote(file_bytes_from) }

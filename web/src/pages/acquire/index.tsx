@@ -101,19 +101,26 @@ function RunFields({ form, wrong, onChange }: FieldsProps): JSX.Element {
   return (
     <>
       <div class="fields">
-        <TextField
-          label="Images"
-          inputMode="numeric"
-          value={form.isUntilStopped ? "" : form.images}
-          placeholder={form.isUntilStopped ? "until stopped" : "as configured"}
-          wrong={wrong.images}
-          onInput={(images) => onChange({ images, isUntilStopped: false })}
-        />
+        <div>
+          <TextField
+            label="Images"
+            inputMode="numeric"
+            value={form.isUntilStopped ? "" : form.images}
+            placeholder={form.isUntilStopped ? "until stopped" : "as configured"}
+            wrong={wrong.images}
+            onInput={(images) => onChange({ images, isUntilStopped: false })}
+          />
+          <Check
+            label="Until stopped"
+            isOn={form.isUntilStopped}
+            onInput={(isUntilStopped) => onChange({ isUntilStopped })}
+          />
+        </div>
         <TextField
           label="Prefix of the files"
           value={form.prefix}
           placeholder="as configured, numbered"
-          note="for example lyso/run03"
+          note="for example lyso_run03"
           wrong={wrong.prefix}
           onInput={(prefix) => onChange({ prefix })}
         />
@@ -124,11 +131,6 @@ function RunFields({ form, wrong, onChange }: FieldsProps): JSX.Element {
           onInput={(write) => onChange({ write: write as WriteChoice })}
         />
       </div>
-      <Check
-        label="Until stopped"
-        isOn={form.isUntilStopped}
-        onInput={(isUntilStopped) => onChange({ isUntilStopped })}
-      />
       <h2>For the file</h2>
       <div class="fields">
         {METADATA_FIELDS.map(({ name, label, kind }) => (

@@ -1,7 +1,7 @@
 // The calibration that the next run uses: how old it is, where it is, whether it is time for a new one.
 
 import type { JSX } from "preact";
-import type { CalibrationReport } from "../../api/client";
+import type { CalibrationReport, NextCalibration } from "../../api/client";
 import { dateAndTime, UNKNOWN } from "../../app/format";
 import { SeverityWord } from "../../app/Shapes";
 import { ProblemStrip } from "../../app/Strips";
@@ -10,26 +10,22 @@ import type { DetectorStatus } from "../../live/types";
 import { ageOf, ageWords } from "./report";
 
 /** `laterS`: seconds since the report came. */
-export function UsedCalibration({
-  loaded,
-  laterS,
-}: {
-  loaded: Loaded<CalibrationReport>;
-  laterS: number;
-}): JSX.Element {
-  const { value, problem } = loaded;
-  const isMissing = problem?.code === "no_calibration";
+export function UsedCalibration({ loaded, laterS }: { loaded: Loaded<NextCalibration>; laterS: number }): JSX.Element {
+  const { value, problem, isLoading } = loaded;
+  const none = problem ? null : value?.none;
   return (
     <section class="card" aria-label="Calibration of the next run">
       <h2>Calibration of the next run</h2>
-      {problem && isMissing && (
+      {problem && <ProblemStrip problem={problem} />}
+      {none && (
         <p>
-          {problem.detail}. {problem.hint && <span class="soft">What to do: {problem.hint}</span>}
+          {none.detail}. {none.hint && <span class="soft">What to do: {none.hint}</span>}
         </p>
       )}
-      {problem && !isMissing && <ProblemStrip problem={problem} />}
-      {!problem && value === null && <p class="soft">{UNKNOWN}</p>}
-      {!problem && value !== null && <Facts report={value} laterS={laterS} />}
+      {!problem && value === null && (
+        <p class="soft">{isLoading ? "It is read; of millions of pixels that takes seconds." : UNKNOWN}</p>
+      )}
+      {!problem && value?.calibration && <Facts report={value.calibration} laterS={laterS} />}
     </section>
   );
 }

@@ -47,15 +47,15 @@ export function Maps({ services, report, choice }: MapsProps): JSX.Element {
   useEffect(() => {
     const ofCell = cell === null ? {} : { cell };
     source.show({ quantity, stage, ...ofCell, minus_previous: minusPrevious }, version);
-  }, [source, quantity, stage, cell, minusPrevious, version, report.detector]);
+  }, [source, quantity, stage, cell, minusPrevious, version, connection.detector.value]);
   return (
     <section class="card" aria-label="Maps">
       <h2>Maps</h2>
       <MapChoices report={report} choice={choice} hasPrevious={hasPrevious} />
       <div class="calibration-map">
+        <Views viewer={source.viewer} />
         <ImageView api={api} viewer={source.viewer} />
         {quantity === "mask" && <MaskReading viewer={source.viewer} report={report} isDifference={minusPrevious} />}
-        <Views viewer={source.viewer} />
         <ContrastPanel viewer={source.viewer} />
       </div>
       <p class="soft">

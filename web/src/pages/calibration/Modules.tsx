@@ -22,11 +22,15 @@ export function Modules({ report }: { report: CalibrationReport }): JSX.Element 
               {hasCells && <th>Cell</th>}
               {report.stages.map((stage) => (
                 <th key={stage} class="number">
-                  {stageName(stage)}: pedestal ± noise (ADU)
+                  {stageName(stage)} (ADU)
                 </th>
               ))}
               <th>Masked pixels</th>
-              {report.previous && <th class="number">Shift of {first} (ADU)</th>}
+              {report.previous && (
+                <th class="number" title="Since the previous calibration">
+                  Shift of {first} (ADU)
+                </th>
+              )}
               <th>Verdict</th>
             </tr>
           </thead>
@@ -37,7 +41,7 @@ export function Modules({ report }: { report: CalibrationReport }): JSX.Element 
           </tbody>
         </table>
       </section>
-      <p class="soft">Medians of the pixels that are not masked.</p>
+      <p class="soft">Pedestal ± noise of each gain stage: medians of the pixels that are not masked.</p>
     </section>
   );
 }
@@ -73,7 +77,7 @@ function ModuleRow({ one, report, hasCells }: RowProps): JSX.Element {
       {report.previous && (
         <td class="number">{shift(ofStage(report.stages[0] ?? "")?.since_previous?.median_shift_adu)}</td>
       )}
-      <td>
+      <td class="module-verdict">
         <SeverityWord severity={remarks === null ? "success" : "warning"} word={remarks === null ? "OK" : "WARN"} />
         {remarks !== null && <div>{remarks}</div>}
       </td>

@@ -3,7 +3,7 @@
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { ApiProblem, problemOf } from "../../api/client";
+import { type ApiProblem, problemOf } from "../../api/client";
 import { whyNot } from "../../app/commands";
 import { Check, ChoiceField, TextField } from "../../app/Field";
 import { ProblemStrip } from "../../app/Strips";
@@ -21,19 +21,6 @@ import { checkPedestal, EMPTY_PEDESTAL, type PedestalForm, STAGES } from "./pede
 /** The service looks whether the files have changed when it is asked. */
 const RENEW_MS = 30_000;
 
-/** Where there is no calibration, none is asked for. */
-async function reportOf(api: Services["api"], detector: string) {
-  const { calibration } = await api.configuration(detector);
-  if (calibration) return api.calibration(detector);
-  const detail = "No calibration is configured for this detector";
-  throw new ApiProblem({
-    code: "no_calibration",
-    detail,
-    hint: "[calibration] of the configuration names one",
-    status: 0,
-  });
-}
-
 /** The report, and the seconds since it came. */
 function useReport({ connection, api }: Services) {
   const detector = connection.detector.value;
@@ -48,7 +35,7 @@ function useReport({ connection, api }: Services) {
     (event) => event.event === "pedestal" && event.detector === detector,
   ).length;
   const loaded = useLoaded(
-    () => (detector === null ? null : reportOf(api, detector)),
+    () => (detector === null ? null : api.calibration(detector)),
     [detector, measured, tick.value],
   );
   const came = useRef<{ report: unknown; at: number }>({ report: null, at: 0 });
@@ -62,7 +49,7 @@ export function CalibrationPage({ services }: PageProps): JSX.Element {
   const status = shownStatus(services.connection);
   const { loaded, laterS } = useReport(services);
   const choice = useSignal<MapChoice>(FIRST_MAP);
-  const report = loaded.problem ? null : loaded.value;
+  const report = loaded.problem ? null : (loaded.value?.calibration ?? null);
   return (
     <div class="stack">
       <div class="columns">

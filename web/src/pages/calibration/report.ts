@@ -36,7 +36,14 @@ export function maskedWords({ masked_pixels, masked }: CalibrationRow): string {
 
 /** Null if nothing is unusual. */
 export function remarksOf({ stages }: ModuleOfCell): string | null {
-  const remarks = stages.filter((row) => !row.good).map((row) => `${stageName(row.stage)}: ${row.remarks.join("; ")}`);
+  // What several stages have in common is said once.
+  const found = new Map<string, string[]>();
+  for (const { good, stage, remarks } of stages) {
+    if (good) continue;
+    const words = remarks.join("; ");
+    found.set(words, [...(found.get(words) ?? []), stageName(stage)]);
+  }
+  const remarks = [...found].map(([words, names]) => `${names.join(", ")}: ${words}`);
   return remarks.length === 0 ? null : remarks.join(". ");
 }
 

@@ -55,7 +55,7 @@ export function FileCard({ api, detector, file, check, onCheck }: CardProps): JS
           <FileTree info={info.value} />
         </div>
       )}
-      <OpenCard file={file} />
+      {isFinished(file) && <OpenCard file={file} />}
     </>
   );
 }
@@ -70,10 +70,11 @@ function Facts({ info }: { info: FileInfo }): JSX.Element {
     ["Size of an image", size(info.columns, info.rows)],
     ["Type of a pixel", info.dtype],
     ["Compression", info.compression],
-    ["Pixels", bytes(info.unpacked_bytes)],
-    ["In the file", bytes(info.packed_bytes)],
+    ["Pixels, unpacked", bytes(info.unpacked_bytes)],
+    ["Pixels in the file", bytes(info.packed_bytes)],
     ["Ratio", ratio(info.unpacked_bytes, info.packed_bytes)],
-    ["On the disk", bytes(info.disk_bytes)],
+    ["All files", bytes(info.disk_bytes)],
+    ["Results of an image", info.no_results ? `none: ${info.no_results}` : String(info.results.length)],
   ];
   if (info.channels.length > 0) facts.push(["Channels", info.channels.join(", ")]);
   return (

@@ -59,7 +59,7 @@ export function FileImages({ api, detector, master, info }: ImagesProps): JSX.El
           Next
         </button>
         {image !== null && (
-          <a class="button" href={liveLink(master, image)}>
+          <a class="button" href={liveLink(detector, master, image)}>
             Open on the page Live
           </a>
         )}

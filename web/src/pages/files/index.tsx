@@ -19,24 +19,26 @@ export function FilesPage({ services }: PageProps): JSX.Element {
   const lastChange = useComputed(() => connection.events.value.filter(({ event }) => OF_FILES.has(event)).at(-1)?.time);
   const contact = connection.contact.value.kind;
   const files = useLoaded(
-    () => (detector === null || contact !== "connected" ? null : api.files(detector)),
+    () =>
+      detector === null || contact !== "connected"
+        ? null
+        : api.files(detector).then((entries) => ({ detector, entries: [...entries].reverse() })),
     [detector, contact, lastChange.value],
   );
+  // Those of the detector before mean nothing for this one.
+  const entries = files.value?.detector === detector ? files.value.entries : null;
   const chosen = useSignal<string | null>(null);
   const checks = useChecks(api, detector);
-  const entries = [...(files.value ?? [])].reverse();
-  const shown = entries.find(({ master }) => master !== "" && master === chosen.value) ?? entries[0];
+  const shown = entries?.find(({ master }) => master !== "" && master === chosen.value) ?? entries?.[0];
   const status = shownStatus(connection);
   return (
     <div class="stack">
       <section class="stack" aria-label="Files of the last runs">
         <h1>Files of the last runs</h1>
         {files.problem && <ProblemStrip problem={files.problem} />}
-        {files.value === null && !files.problem && <p class="soft">{UNKNOWN}</p>}
-        {files.value !== null && entries.length === 0 && (
-          <p class="soft">No file has been written since the service began.</p>
-        )}
-        {entries.length > 0 && (
+        {entries === null && !files.problem && <p class="soft">{UNKNOWN}</p>}
+        {entries?.length === 0 && <p class="soft">No file has been written since the service began.</p>}
+        {entries !== null && entries.length > 0 && (
           <FileTable
             entries={entries}
             status={status}

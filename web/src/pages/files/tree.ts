@@ -1,7 +1,6 @@
 // The names in a file as a tree.
 
 import type { TreeEntry } from "../../api/client";
-import { count } from "../../app/format";
 
 export interface TreeNode {
   name: string;
@@ -30,6 +29,6 @@ export function describe({ kind, shape, dtype, value, units, target }: TreeEntry
     const text = typeof value === "string" ? value : JSON.stringify(value);
     return units ? `${text} ${units}` : text;
   }
-  const dimensions = (shape ?? []).map((length) => count(length)).join(" × ");
+  const dimensions = (shape ?? []).join(" × ");
   return [dtype, dimensions].filter(Boolean).join(", ");
 }

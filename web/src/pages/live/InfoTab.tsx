@@ -6,10 +6,18 @@ import type { FrameHeader } from "../../image/frame";
 import { imagesText } from "../../image/stack";
 import type { Viewer } from "../../image/viewer";
 import { shortNumber, singleResults } from "./numbers";
+import { asKnown, capital, inOrder, resultText, resultWords } from "./resultWords";
 
-export function Row({ name, children }: { name: string; children: ComponentChildren }): JSX.Element {
+interface RowProps {
+  name: string;
+  /** The name in files and in the API. */
+  title?: string;
+  children: ComponentChildren;
+}
+
+export function Row({ name, title, children }: RowProps): JSX.Element {
   return (
-    <tr>
+    <tr title={title ?? ""}>
       <th scope="row">{name}</th>
       <td class="number">{children}</td>
     </tr>
@@ -43,7 +51,7 @@ function Channel({ viewer, header }: { viewer: Viewer; header: FrameHeader }): J
 
 function ResultTable({ header }: { header: FrameHeader }): JSX.Element {
   const results = singleResults(header.results);
-  if (results.length === 0 && header.file) return <p class="soft">The results of this image are in the file.</p>;
+  if (results.length === 0 && header.file) return <p class="soft">No results: {header.no_spots ?? UNKNOWN}.</p>;
   if (results.length === 0) {
     return (
       <p class="soft">No results. With [analysis] in the configuration images are analysed while they are measured.</p>
@@ -53,9 +61,9 @@ function ResultTable({ header }: { header: FrameHeader }): JSX.Element {
     <table class="table">
       <caption>Results</caption>
       <tbody>
-        {results.map(([name, value]) => (
-          <Row key={name} name={name}>
-            {shortNumber(value)}
+        {inOrder(asKnown(results)).map(([name, value]) => (
+          <Row key={name} name={capital(resultWords(name).words)} title={name}>
+            {resultText(name, value)}
           </Row>
         ))}
       </tbody>

@@ -7,11 +7,18 @@ import type { Viewer } from "../../image/viewer";
 import { iceInBins, namesOfRegions, profileAxis } from "./lists";
 import { listOf, shortNumber } from "./numbers";
 import { Plot } from "./Plot";
+import { resultText } from "./resultWords";
 import { useListFacts } from "./useResults";
 
 interface TabProps {
   services: Services;
   viewer: Viewer;
+}
+
+/** "q, 1/Å" and a number are "q = 0.37 1/Å". */
+function at(name: string, value: string): string {
+  const [quantity, unit] = name.split(", ");
+  return unit === undefined ? `${name} ${value}` : `${quantity} = ${value} ${unit}`;
 }
 
 export function ProfileTab({ services, viewer }: TabProps): JSX.Element {
@@ -29,7 +36,7 @@ export function ProfileTab({ services, viewer }: TabProps): JSX.Element {
   const summary =
     known.length === 0
       ? `Profile of image ${header.image}: no bin has a value`
-      : `Profile of image ${header.image}: ${profile.length} bins, highest ${shortNumber(highest)} at ${name} ${shortNumber(axis[profile.indexOf(highest)])}`;
+      : `Profile of image ${header.image}: ${profile.length} bins, highest ${shortNumber(highest)} at ${at(name, shortNumber(axis[profile.indexOf(highest)]))}`;
   return (
     <>
       <label class="check">
@@ -60,9 +67,14 @@ const COLUMNS = [
   ["region_pixels", "Pixels"],
   ["region_sum", "Sum"],
   ["region_max", "Highest"],
-  ["region_x_px", "x"],
-  ["region_y_px", "y"],
+  ["region_x_px", "x, px"],
+  ["region_y_px", "y, px"],
 ] as const;
+
+const HELP: Record<string, string> = {
+  region_x_px: "column of the centre of what the region has",
+  region_y_px: "row of the centre of what the region has",
+};
 
 export function RegionsTab({ services, viewer }: TabProps): JSX.Element {
   const facts = useListFacts(services, viewer);
@@ -81,7 +93,7 @@ export function RegionsTab({ services, viewer }: TabProps): JSX.Element {
           <tr>
             <th scope="col">Region</th>
             {COLUMNS.map(([name, text]) => (
-              <th scope="col" key={name}>
+              <th scope="col" class="number" key={name} title={HELP[name] ?? ""}>
                 {text}
               </th>
             ))}
@@ -93,7 +105,7 @@ export function RegionsTab({ services, viewer }: TabProps): JSX.Element {
               <th scope="row">{names[region]}</th>
               {lists.map((list, column) => (
                 <td class="number" key={COLUMNS[column]?.[0]}>
-                  {shortNumber(list?.[region])}
+                  {resultText("", list?.[region] ?? null)}
                 </td>
               ))}
             </tr>

@@ -1,11 +1,11 @@
 // A plot in the colours of the page.
 
-import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
-import { theme } from "../../app/theme";
-import { aloneIn, wholeRange, yRangeUpTo } from "./plotting";
+import { aloneIn, drawMarks, lineColour, plotAxis } from "../../app/plot";
+import { isDark } from "../../app/theme";
+import { wholeRange, yRangeUpTo } from "./plotting";
 
 export interface PlotLine {
   name: string;
@@ -34,15 +34,6 @@ export interface PlotProps {
   /** Called with the place in `axis` of a click. */
   onPick?: (place: number) => void;
 }
-
-function colour(name: string, otherwise: string): () => string {
-  return () => getComputedStyle(document.documentElement).getPropertyValue(name).trim() || otherwise;
-}
-
-const text = colour("--text", "#222222");
-const lineColour = colour("--accent", "#0b5cad");
-const grid = { stroke: colour("--line", "#c3ccd4"), width: 1 };
-const FONT = "14px system-ui, sans-serif";
 
 /** The colours of the page are written with six digits. */
 const faint = (alpha: string) => () => `${lineColour()}${alpha}`;
@@ -75,40 +66,13 @@ function edgeSeries(label: string): uPlot.Series {
   return { label, stroke: faint("80"), width: 1, spanGaps: false, points: { show: false } };
 }
 
-const MARK_PX = 8;
-
-/** Triangles at the bottom; where they would lie on each other, the first stands for all. */
-function drawMarks(plot: uPlot, { axis, marks }: PlotProps): void {
-  if (!marks) return;
-  const { ctx, bbox } = plot;
-  const size = MARK_PX * devicePixelRatio;
-  const bottom = bbox.top + bbox.height;
-  let last = Number.NEGATIVE_INFINITY;
-  ctx.save();
-  ctx.fillStyle = text();
-  ctx.beginPath();
-  for (let n = 0; n < axis.length; n++) {
-    if (!marks.counts[n]) continue;
-    const x = plot.valToPos(axis[n] as number, "x", true);
-    if (x - last < size) continue;
-    last = x;
-    ctx.moveTo(x, bottom - size);
-    ctx.lineTo(x + size / 2, bottom);
-    ctx.lineTo(x - size / 2, bottom);
-    ctx.closePath();
-  }
-  ctx.fill();
-  ctx.restore();
-}
-
 function axesOf({ axisName, isLow, isContinuous }: PlotProps): uPlot.Axis[] {
-  const axis = { stroke: text, grid, ticks: grid, font: FONT, labelFont: FONT };
   const label = isLow
-    ? { size: 26, ticks: { ...grid, size: 4 }, gap: 2 }
+    ? { size: 26, ticks: { ...plotAxis.ticks, size: 4 }, gap: 2 }
     : { label: axisName, labelSize: 22, size: 34 };
   return [
-    { ...axis, ...label, ...(isContinuous ? {} : { incrs: WHOLE_STEPS }) },
-    { ...axis, size: 84, space: 16 },
+    { ...plotAxis, ...label, ...(isContinuous ? {} : { incrs: WHOLE_STEPS }) },
+    { ...plotAxis, size: 84, space: 16 },
   ];
 }
 
@@ -125,7 +89,7 @@ function optionsOf(latest: Latest, width: number): uPlot.Options {
     series: [{}, ...(band ? [edgeSeries("lowest"), edgeSeries("highest")] : []), meanSeries(latest)],
     ...(band ? { bands: [{ series: [2, 1] as [number, number], fill: faint("30") }] } : {}),
     axes: axesOf(props),
-    hooks: { draw: [(plot) => drawMarks(plot, latest.current)] },
+    hooks: { draw: [(plot) => drawMarks(plot, latest.current.axis, latest.current.marks?.counts ?? [])] },
   };
 }
 
@@ -135,27 +99,12 @@ function dataOf({ axis, line, band, isLog }: PlotProps): uPlot.AlignedData {
   return band ? [axis, band.lowest, band.highest, values] : [axis, values];
 }
 
-function useIsDark(): boolean {
-  const dark = useSignal(false);
-  useEffect(() => {
-    const query = matchMedia("(prefers-color-scheme: dark)");
-    const look = () => {
-      dark.value = query.matches;
-    };
-    look();
-    query.addEventListener("change", look);
-    return () => query.removeEventListener("change", look);
-  }, [dark]);
-  return dark.value;
-}
-
 export function PlotCanvas(props: PlotProps): JSX.Element {
   const frame = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const latest = useRef(props);
   latest.current = props;
   const { axis, line, band, marks, isLog, height, most, isContinuous, isLow } = props;
-  const isDark = useIsDark();
   // With any of these the plot is made anew.
   const kind = [
     props.axisName,
@@ -166,8 +115,7 @@ export function PlotCanvas(props: PlotProps): JSX.Element {
     isContinuous,
     isLow,
     Boolean(band),
-    theme.value,
-    isDark,
+    isDark.value,
   ].join();
   useEffect(() => {
     const element = frame.current;

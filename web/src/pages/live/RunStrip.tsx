@@ -3,6 +3,7 @@
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
 import type { HitRate, ResultName, ResultPlot } from "../../api/client";
+import type { Ring } from "../../live/types";
 import { anglesOf, hasAngles } from "./angles";
 import type { Answer } from "./ask";
 import {
@@ -13,16 +14,27 @@ import {
   hitRateSummary,
   imageOfPoint,
   keptImage,
+  type Numbers,
   placeOfPoint,
   plotSummary,
   pointsOf,
 } from "./history";
+import type { PlotProps } from "./PlotCanvas";
 import { RasterMap } from "./RasterMap";
-import { type Cells, cellsOfHits, cellsOfResults, measuredRaster, type Raster, SIDE_MAX } from "./raster";
+import {
+  type Cells,
+  cellsOfHits,
+  cellsOfResults,
+  measuredRaster,
+  pointsOfCells,
+  type Raster,
+  SIDE_MAX,
+} from "./raster";
+import { resultWords, unitSign } from "./resultWords";
 import type { StripProps } from "./Strip";
 import { EmptyStrip, mapHeight, StripView } from "./StripView";
 import { HIT_RATE } from "./seen";
-import { type Notice, usePick } from "./usePick";
+import { type Picked, usePick } from "./usePick";
 import { useHitRate } from "./useResults";
 
 interface RunStripProps extends StripProps {
@@ -53,8 +65,11 @@ export function RunStrip(props: RunStripProps): JSX.Element {
 
 type WithChoices = RunStripProps & { choices: readonly ResultName[]; raster: Raster | null };
 
-const nameIn = (choices: readonly ResultName[], name: string): ResultName =>
-  choices.find((one) => one.name === name) ?? { name, unit: "", meaning: "" };
+/** As people read it. */
+function nameIn(choices: readonly ResultName[], name: string): ResultName {
+  const { unit = "", meaning = "" } = choices.find((one) => one.name === name) ?? {};
+  return { name: resultWords(name).words, unit: unitSign(unit), meaning };
+}
 
 /** What was chosen is shown as chosen at once, also before its numbers come. */
 function shownChoice({ choices, choice }: WithChoices): string {
@@ -66,8 +81,50 @@ function withUnit({ name, unit }: ResultName): string {
   return unit === "" ? name : `${name}, ${unit}`;
 }
 
-const noticeOf = (problem: string | null, notice: Notice | null): Notice | null =>
-  problem === null ? notice : { words: `Not renewed: ${problem}.`, offer: null };
+/** What of a strip differs from result to result. */
+interface Drawn {
+  name: ResultName;
+  axis: AxisKind;
+  axes: readonly AxisKind[];
+  whyFixedAxis?: string;
+  plot: Omit<PlotProps, "height" | "isLow" | "line" | "onPick">;
+  values: Numbers;
+  /** The image that a point of the plot stands for. */
+  imageOf?: (point: number, ring: Ring | null) => Picked | null;
+  /** In the place of the plot where the axis is a raster; null if they are not known. */
+  cells: Cells | null;
+  problem: string | null;
+}
+
+function DrawnStrip({ drawn, ...props }: WithChoices & { drawn: Drawn }): JSX.Element {
+  const { choices, choice, services, viewer, raster, onChoose } = props;
+  const { name, axis, axes, whyFixedAxis, plot, values, imageOf, cells, problem } = drawn;
+  const { notice, pick } = usePick(services, viewer);
+  const ring = () => viewer.connection.ring.peek();
+  const map = {
+    name: withUnit(name),
+    summary: plot.summary,
+    onPick: (image: number) => pick(keptImage(image, ring())),
+  };
+  return (
+    <StripView
+      choices={choices}
+      shown={shownChoice(props)}
+      axis={axis}
+      axes={axes}
+      raster={choice.raster}
+      whyFixedAxis={whyFixedAxis ?? null}
+      plot={{
+        ...plot,
+        line: { name: withUnit(name), values },
+        ...(imageOf ? { onPick: (point: number) => pick(imageOf(point, ring())) } : {}),
+      }}
+      map={axis === "raster" ? mapOf(cells, raster, map) : null}
+      notice={problem === null ? notice : { words: `Not renewed: ${problem}.`, offer: null }}
+      onChoose={onChoose}
+    />
+  );
+}
 
 /** The map, or why there is none. */
 function mapOf(
@@ -86,8 +143,7 @@ function mapOf(
 }
 
 function ResultStrip(props: WithChoices & { plot: ResultPlot }): JSX.Element {
-  const { plot, choices, choice, problem, viewer, services, answer, raster, onChoose } = props;
-  const { notice, pick } = usePick(services, viewer);
+  const { plot, choices, choice, problem, answer, raster } = props;
   const name = nameIn(choices, plot.result ?? "");
   const axes: AxisKind[] = hasAngles(choices) ? ["image", "time", "angle", "raster"] : ["image", "time", "raster"];
   const axis = axes.includes(choice.axis) ? choice.axis : "image";
@@ -98,80 +154,48 @@ function ResultStrip(props: WithChoices & { plot: ResultPlot }): JSX.Element {
     () => (axis === "raster" && raster ? cellsOfResults(plot, raster) : null),
     [axis, plot, raster],
   );
-  const ring = () => viewer.connection.ring.peek();
-  const summary = plotSummary(plot, points, name);
   const hasMarks = points.without.some((count) => count > 0);
   const axisNames = { image: "image", time: TIME_NAME, angle: "angle of the sample, degrees", raster: "image" };
-  return (
-    <StripView
-      choices={choices}
-      shown={shownChoice(props)}
-      axis={axis}
-      axes={axes}
-      raster={choice.raster}
-      whyFixedAxis={null}
-      plot={{
-        axisName: axisNames[axis],
-        isContinuous: axis === "time" || axis === "angle",
-        axis: points.axis,
-        line: { name: withUnit(name), values: points.mean },
-        band: points.band,
-        marks: hasMarks ? { name: "without results", counts: points.without } : null,
-        summary,
-        onPick: (point) => pick(imageOfPoint(plot, placeOfPoint(points, point), ring())),
-      }}
-      map={
-        axis === "raster"
-          ? mapOf(cells, raster, { name: withUnit(name), summary, onPick: (image) => pick(keptImage(image, ring())) })
-          : null
-      }
-      notice={noticeOf(problem, notice)}
-      onChoose={onChoose}
-    />
-  );
+  const drawn: Drawn = {
+    ...{ name, axis, axes, cells, problem, values: points.mean },
+    plot: {
+      axisName: axisNames[axis],
+      isContinuous: axis === "time" || axis === "angle",
+      axis: points.axis,
+      band: points.band,
+      marks: hasMarks ? { name: "without results", counts: points.without } : null,
+      summary: plotSummary(plot, points, name),
+    },
+    imageOf: (point, ring) => imageOfPoint(plot, placeOfPoint(points, point), ring),
+  };
+  return <DrawnStrip {...props} drawn={drawn} />;
 }
 
 const NO_RATE: HitRate = { detector: "", series: 0, bin_s: 1, analysed: [], hits: [], indexed: [] };
+const RATE_AXES =
+  "The hit rate is known over time, and over a raster of [image_metadata]; is_hit can be plotted against the number of the image";
 
 function HitRateStrip(props: WithChoices): JSX.Element {
-  const { choices, choice, viewer, services, raster, onChoose } = props;
+  const { choices, choice, services, raster } = props;
   const { answer, problem } = useHitRate(services);
-  const { notice, pick } = usePick(services, viewer);
   const rate = answer ?? NO_RATE;
   const name = nameIn(choices, HIT_RATE);
-  const points = useMemo(() => hitRatePoints(rate), [rate]);
   const axes: AxisKind[] = rate.raster ? ["time", "raster"] : ["time"];
   const axis = axes.includes(choice.axis) ? choice.axis : "time";
-  const cells = useMemo(() => (raster ? cellsOfHits(rate, raster) : null), [rate, raster]);
-  const summary = answer ? hitRateSummary(rate, points, name) : "The hit rate is not known yet";
-  const ring = () => viewer.connection.ring.peek();
-  return (
-    <StripView
-      choices={choices}
-      shown={shownChoice(props)}
-      axis={axis}
-      axes={axes}
-      raster={choice.raster}
-      whyFixedAxis={
-        axes.length > 1
-          ? null
-          : "The hit rate is known over time, and over a raster of [image_metadata]; is_hit can be plotted against the number of the image"
-      }
-      plot={{
-        axisName: TIME_NAME,
-        isContinuous: true,
-        axis: points.axis,
-        line: { name: withUnit(name), values: points.mean },
-        most: 100,
-        summary,
-      }}
-      map={
-        axis === "raster"
-          ? mapOf(cells, raster, { name: withUnit(name), summary, onPick: (image) => pick(keptImage(image, ring())) })
-          : null
-      }
-      notice={noticeOf(problem, notice)}
-      onChoose={onChoose}
-    />
-  );
+  const points = useMemo(() => hitRatePoints(rate), [rate]);
+  const cells = useMemo(() => (axis === "raster" && raster ? cellsOfHits(rate, raster) : null), [axis, rate, raster]);
+  const places = useMemo(() => (cells && raster ? pointsOfCells(cells, raster) : null), [cells, raster]);
+  const drawn: Drawn = {
+    ...{ name, axis, axes, cells, problem, values: places?.values ?? points.mean },
+    ...(axes.length > 1 ? {} : { whyFixedAxis: RATE_AXES }),
+    plot: {
+      axisName: places ? "image" : TIME_NAME,
+      isContinuous: places === null,
+      axis: places?.images ?? points.axis,
+      most: 100,
+      summary: answer ? hitRateSummary(rate, points, name) : "The hit rate is not known yet",
+    },
+    ...(places ? { imageOf: (point, ring) => keptImage(places.images[point] ?? 0, ring) } : {}),
+  };
+  return <DrawnStrip {...props} drawn={drawn} />;
 }

@@ -2,6 +2,7 @@
 
 import type { JSX } from "preact";
 import type { HitRate } from "../../api/client";
+import { count } from "../../app/format";
 import type { Services } from "../../app/services";
 import type { FrameHeader } from "../../image/frame";
 import type { Viewer } from "../../image/viewer";
@@ -9,6 +10,7 @@ import { hitRatePoints } from "./history";
 import { Row } from "./InfoTab";
 import { listOf, numberOf, percentOf, shortNumber, sumOf } from "./numbers";
 import { Plot } from "./Plot";
+import { resultText } from "./resultWords";
 import { useHitRate } from "./useResults";
 
 function yesOrNo(value: number | null): string {
@@ -16,7 +18,14 @@ function yesOrNo(value: number | null): string {
 }
 
 function OfImage({ header }: { header: FrameHeader }): JSX.Element {
-  const { results } = header;
+  const { results, no_spots } = header;
+  if (no_spots) {
+    return (
+      <p class="no-spots">
+        Image {header.image}: it is not known which spots it has: {no_spots}.
+      </p>
+    );
+  }
   const lengths = listOf(results, "cell_length_angstrom");
   const angles = listOf(results, "cell_angle_deg");
   const isIndexed = numberOf(results, "is_indexed");
@@ -26,7 +35,7 @@ function OfImage({ header }: { header: FrameHeader }): JSX.Element {
       <tbody>
         <Row name="Spots">{shortNumber(numberOf(results, "spots"))}</Row>
         <Row name="On rings of ice">{shortNumber(numberOf(results, "spots_on_ice"))}</Row>
-        <Row name="Resolution, Å">{shortNumber(numberOf(results, "resolution_angstrom"))}</Row>
+        <Row name="Resolution">{resultText("resolution_angstrom", numberOf(results, "resolution_angstrom"))}</Row>
         <Row name="Background">{shortNumber(numberOf(results, "background"))}</Row>
         <Row name="Hit">{yesOrNo(numberOf(results, "is_hit"))}</Row>
         <Row name="Indexed">{yesOrNo(isIndexed)}</Row>
@@ -48,14 +57,15 @@ function OfRun({ rate }: { rate: HitRate }): JSX.Element {
       <table class="table">
         <caption>Run {rate.series}</caption>
         <tbody>
-          <Row name="Analysed images">{analysed}</Row>
-          <Row name="Hits">{hits}</Row>
+          <Row name="Analysed images">{count(analysed)}</Row>
+          <Row name="Hits">{count(hits)}</Row>
           <Row name="Hit rate">{percentOf(hits, analysed)}</Row>
           {rate.indexed.length > 0 && <Row name="Indexed">{indexed}</Row>}
           {rate.indexed.length > 0 && <Row name="Indexed of the hits">{percentOf(indexed, hits)}</Row>}
         </tbody>
       </table>
       <Plot
+        most={100}
         axisName="seconds since the first image"
         axis={axis}
         line={{ name: "hit rate, %", values: mean }}

@@ -7,6 +7,7 @@ import { Check } from "../../image/controls";
 import type { AxisKind, Choice, RasterChoice } from "./history";
 import { PlotCanvas, type PlotProps } from "./PlotCanvas";
 import { PlotTable } from "./PlotTable";
+import { resultWords, unitSign } from "./resultWords";
 import { TableButton } from "./TableButton";
 import type { Notice } from "./usePick";
 
@@ -45,7 +46,8 @@ const AXIS_WORDS: Record<AxisKind, string> = {
 const AXIS_HELP =
   "What the plot goes along: number of the image, time since the first one, angle of the sample with [image_metadata] angle = true, or the places of a grid scan";
 
-const described = ({ unit, meaning }: ResultName) => [meaning, unit && `in ${unit}`].filter(Boolean).join(", ");
+const described = ({ name, unit, meaning }: ResultName) =>
+  `${[meaning, unit && `in ${unit}`].filter(Boolean).join(", ")} (${name})`;
 
 function ResultChoice({ choices, shown, onChoose }: StripViewProps): JSX.Element {
   const chosen = choices.find(({ name }) => name === shown);
@@ -60,8 +62,8 @@ function ResultChoice({ choices, shown, onChoose }: StripViewProps): JSX.Element
       >
         {choices.map((one) => (
           <option key={one.name} value={one.name} title={described(one)}>
-            {one.name}
-            {one.unit && ` (${one.unit})`}
+            {resultWords(one.name).words}
+            {one.unit && ` (${unitSign(one.unit)})`}
           </option>
         ))}
       </select>
@@ -154,7 +156,7 @@ export function StripView(props: StripViewProps): JSX.Element {
         {props.axis === "raster" && <RasterFields {...props} />}
       </div>
       <div class="strip-plot">
-        <p class="strip-summary" title={chosen ? `${plot.summary}\n${shown}: ${described(chosen)}` : plot.summary}>
+        <p class="strip-summary" title={chosen ? `${plot.summary}\n${described(chosen)}` : plot.summary}>
           {plot.summary}
         </p>
         {isTable.value ? (

@@ -99,7 +99,7 @@ test("a raster is that of the images, but for what was given by hand", () => {
 test("a line of words says the same as the plot", () => {
   assert.equal(
     plotSummary(PLOT, pointsOf(PLOT, "image"), name("spots")),
-    "spots: last 7, 3 to 7; 5 images of the newest run, a point for each 2 (line: mean, band: lowest to highest); ▲ 2 without results: lost or not analysed",
+    "spots: newest 7, from 3 to 7; 5 images of the newest run, a point for each 2 (line: mean, band: lowest to highest); ▲ 2 without results: lost or not analysed",
   );
   const one = { ...PLOT, bin_images: 1, first_image: [9], images: [1], without: [0], mean: [2.5] };
   const text = plotSummary(one, pointsOf(one, "image"), name("resolution", "Å"));
@@ -121,7 +121,7 @@ test("the rate of hits over time, with a gap where nothing was analysed", () => 
     ],
   );
   const words = hitRateSummary(rate, points, name(HIT_RATE, "%"));
-  assert.equal(words, "hit rate: last 100 %, 10 to 100 %; 5 of 14 analysed images, a point for each 2 s");
+  assert.equal(words, "hit rate: newest 100 %, from 10 to 100 %; 5 of 14 analysed images, a point for each 2 s");
   const none = { ...rate, analysed: [], hits: [] };
   assert.match(hitRateSummary(none, hitRatePoints(none), name(HIT_RATE)), /^no image/);
 });

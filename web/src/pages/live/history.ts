@@ -146,7 +146,7 @@ function rangeText({ mean, band }: Points, { name, unit }: ResultName): string {
   const most = known(band?.highest ?? mean).reduce((a, b) => Math.max(a, b));
   return least === most
     ? `${name} ${text(last)}`
-    : `${name}: last ${text(last)}, ${shortNumber(least)} to ${text(most)}`;
+    : `${name}: newest ${text(last)}, from ${shortNumber(least)} to ${text(most)}`;
 }
 
 const plural = (count: number, word: string) => `${count} ${word}${count === 1 ? "" : "s"}`;

@@ -18,7 +18,9 @@ test("results by their kind", () => {
     ["resolution_angstrom", null],
   ]);
   assert.deepEqual(listOf(results, "peakXPosRaw"), [1, 2]);
-  assert.equal(listOf(results, "spots"), null);
+  assert.deepEqual([listOf(results, "spots"), listOf(results, "resolution_angstrom")], [[3], [null]]);
+  assert.equal(listOf(results, "no such result"), null);
+  assert.equal(listOf(null, "spots"), null);
   assert.equal(numberOf(results, "spots"), 3);
   assert.equal(numberOf(results, "peakXPosRaw"), null);
   assert.deepEqual(singleResults(null), []);

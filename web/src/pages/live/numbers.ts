@@ -13,10 +13,11 @@ export function singleResults(results: Results | null): [name: string, value: nu
   return Object.entries(results ?? {}).filter((entry): entry is [string, number | null] => !Array.isArray(entry[1]));
 }
 
-/** A result that is a list; null if there is none of this name. */
+/** A result that is a list, null if there is none of this name; the service says lists of one number as a number. */
 export function listOf(results: Results | null, name: string): (number | null)[] | null {
   const list = results?.[name];
-  return Array.isArray(list) ? list : null;
+  if (list === undefined) return null;
+  return Array.isArray(list) ? list : [list];
 }
 
 /** A result that is one number; null if it is not known. */

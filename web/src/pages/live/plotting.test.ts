@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { aloneIn, wholeRange, yRangeUpTo } from "./plotting";
+import { wholeRange, yRangeUpTo } from "./plotting";
 
 test("one image alone stands in the middle of an axis that has no other", () => {
   assert.deepEqual(wholeRange(null, 7, 7), [6.5, 7.5]);
@@ -16,10 +16,4 @@ test("no rate is above 100 percent, and small ones can be seen", () => {
   assert.deepEqual(range(null, 0, 2), [0, 2]);
   assert.deepEqual(range(null, 0, 0), [0, 100]);
   assert.deepEqual(range(null, null, null), [0, 100]);
-});
-
-test("numbers without neighbours", () => {
-  assert.deepEqual(aloneIn([1, null, 2, 3, null, 0, null]), [0, 5]);
-  assert.deepEqual(aloneIn([4]), [0]);
-  assert.deepEqual(aloneIn([]), []);
 });

@@ -1,4 +1,4 @@
-// Ranges of plots, and what uPlot leaves out.
+// Ranges of plots.
 
 type Maybe = number | null;
 
@@ -18,13 +18,4 @@ export function yRangeUpTo(most: number): (plot: unknown, low: Maybe, high: Mayb
     const round = STEPS.map((step) => step * power).find((top) => top >= high) ?? 10 * power;
     return [0, Math.min(most, round)];
   };
-}
-
-/** Places of the numbers that have no neighbour: a line does not show them. */
-export function aloneIn(values: readonly Maybe[]): number[] {
-  const places: number[] = [];
-  for (let n = 0; n < values.length; n++) {
-    if (values[n] !== null && (values[n - 1] ?? null) === null && (values[n + 1] ?? null) === null) places.push(n);
-  }
-  return places;
 }

@@ -3,7 +3,15 @@ import { test } from "node:test";
 import type { HitRate, ResultPlot } from "../../api/client";
 import { anglesOf, hasAngles } from "./angles";
 import { iceInBins, namesOfRegions, profileAxis } from "./lists";
-import { cellOfImage, cellsOfHits, cellsOfResults, imageOfCell, measuredRaster, rangeOf } from "./raster";
+import {
+  cellOfImage,
+  cellsOfHits,
+  cellsOfResults,
+  imageOfCell,
+  measuredRaster,
+  pointsOfCells,
+  rangeOf,
+} from "./raster";
 import { finishedFile } from "./usePick";
 
 const plot = (fields: Partial<ResultPlot>) =>
@@ -84,6 +92,19 @@ test("the images say the raster, or do not", () => {
     assert.deepEqual(of([...row, ...back, ...row], bin), { columns: 6, rows: null, isSnake: bin < 6 }, `${bin} back`);
   }
   assert.deepEqual(of([0, 0, 0]), { columns: 1, rows: null, isSnake: false });
+});
+
+test("places are in the order of their images for the table", () => {
+  const cells = {
+    columns: 3,
+    rows: 2,
+    values: Float64Array.of(1, 2, 3, 4, Number.NaN, 6),
+    imagesOfValue: 1,
+    note: null,
+  };
+  const of = (isSnake: boolean) => pointsOfCells(cells, { columns: 3, rows: null, isSnake });
+  assert.deepEqual(of(true), { images: [0, 1, 2, 3, 4, 5], values: [1, 2, 3, 6, null, 4] });
+  assert.deepEqual(of(false).values, [1, 2, 3, 4, null, 6]);
 });
 
 test("angles are those of the images", () => {

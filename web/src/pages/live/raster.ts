@@ -95,6 +95,20 @@ export function cellsOfHits({ raster }: HitRate, { columns, rows: wanted }: Rast
   return { columns, rows, values, imagesOfValue: 1, note: [note, lost].filter(Boolean).join("; ") || null };
 }
 
+/** The places in the order of their images, for the table. */
+export function pointsOfCells(
+  { columns, rows, values }: Cells,
+  raster: Raster,
+): { images: number[]; values: (number | null)[] } {
+  const images = Array.from({ length: columns * rows }, (_, image) => image);
+  const numbers = images.map((image) => {
+    const { row, column } = cellOfImage(raster, image);
+    const value = values[row * columns + column] as number;
+    return Number.isNaN(value) ? null : value;
+  });
+  return { images, values: numbers };
+}
+
 /** The lowest and the highest number; null if there is none. */
 export function rangeOf(values: Float64Array): [low: number, high: number] | null {
   let [low, high] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];

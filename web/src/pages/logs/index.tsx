@@ -43,7 +43,12 @@ export function LogsPage({ services }: PageProps): JSX.Element {
           choices={LEVELS}
           onInput={(level) => change({ level: level as Level })}
         />
-        <TextField label="Words" value={filter.value.text} onInput={(text) => change({ text })} />
+        <TextField
+          label="Words"
+          placeholder="in message, event or detector"
+          value={filter.value.text}
+          onInput={(text) => change({ text })}
+        />
         {names.length > 1 && (
           <ChoiceField
             label="Detector"
@@ -55,7 +60,7 @@ export function LogsPage({ services }: PageProps): JSX.Element {
       </div>
       <div class="button-row">
         <Check
-          label="Follow"
+          label="Follow the newest"
           isOn={isFollowing.value}
           onInput={(isOn) => {
             isFollowing.value = isOn;
@@ -107,7 +112,7 @@ function EventRow({ event }: { event: ServiceEvent }): JSX.Element {
       <td>
         <SeverityWord severity={event.severity} />
       </td>
-      <td>{event.detector ?? ""}</td>
+      <td class="log-detector">{event.detector ?? ""}</td>
       <td>{event.event}</td>
       <td class="log-message">{event.message}</td>
     </tr>

@@ -36,8 +36,8 @@ function StageFacts({ stage, statistics }: { stage: Stage; statistics: DetectorS
   if (stage.bytes && rates[stage.bytes] !== undefined) facts.push(["data", bytesPerSecond(rates[stage.bytes])]);
   if (stage.latency) {
     facts.push(["images", count(latency[`${stage.latency}_images`])]);
-    facts.push(["half in", microseconds(latency[`${stage.latency}_p50_us`])]);
-    facts.push(["99 % in", microseconds(latency[`${stage.latency}_p99_us`])]);
+    facts.push(["half within", microseconds(latency[`${stage.latency}_p50_us`])]);
+    facts.push(["99 % within", microseconds(latency[`${stage.latency}_p99_us`])]);
   }
   return (
     <>

@@ -5,7 +5,7 @@ import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import { clock } from "../../app/format";
-import { theme } from "../../app/theme";
+import { isDark } from "../../app/theme";
 import { topOf, withoutRepeats } from "./axes";
 import { history, KEPT_S, type Sample } from "./history";
 
@@ -76,28 +76,19 @@ function options({ title, lines, show, leastTop = 1, mostTop }: ChartProps, widt
 export function Chart(props: ChartProps): JSX.Element {
   const place = useRef<HTMLDivElement>(null);
   const { lines } = props;
-  const chosen = theme.value;
   useEffect(() => {
     const element = place.current;
     if (element === null) return;
-    const system = matchMedia("(prefers-color-scheme: dark)");
-    let plot: uPlot | null = null;
-    const make = (): void => {
-      plot?.destroy();
-      plot = new uPlot(options(props, element.clientWidth), dataOf(history.peek(), lines), element);
-    };
-    make();
-    const stop = effect(() => plot?.setData(dataOf(history.value, lines)));
-    const resized = new ResizeObserver(() => plot?.setSize({ width: element.clientWidth, height: HEIGHT_PX }));
+    const plot = new uPlot(options(props, element.clientWidth), dataOf(history.peek(), lines), element);
+    const stop = effect(() => plot.setData(dataOf(history.value, lines)));
+    const resized = new ResizeObserver(() => plot.setSize({ width: element.clientWidth, height: HEIGHT_PX }));
     resized.observe(element);
-    system.addEventListener("change", make);
     return () => {
       stop();
       resized.disconnect();
-      system.removeEventListener("change", make);
-      plot?.destroy();
+      plot.destroy();
     };
-  }, [chosen]);
+  }, [isDark.value]);
   const last = history.value.at(-1);
   const spoken = lines.map(({ name, of }) => {
     const value = last ? of(last) : null;

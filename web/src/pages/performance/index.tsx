@@ -9,7 +9,7 @@ import type { DetectorStatistics } from "../../live/types";
 import { Chain } from "./Chain";
 import { Chart, type Line } from "./Chart";
 import { Losses } from "./Losses";
-import { ledgerRows, queueName } from "./names";
+import { type LedgerRow, ledgerRows, queueName } from "./names";
 import { Room } from "./Room";
 import { Threads } from "./Threads";
 import "./performance.css";
@@ -91,6 +91,7 @@ function Queues({ statistics }: Shown): JSX.Element {
 function Ledger({ statistics }: Shown): JSX.Element {
   const rows = ledgerRows(statistics?.ledger ?? {});
   const losses = rows.filter(({ isLoss }) => isLoss).length;
+  const [counted, zeros] = [rows.filter(({ value }) => value !== 0), rows.filter(({ value }) => value === 0)];
   return (
     <section class="card" aria-label="Ledger">
       <h2>Ledger of the run</h2>
@@ -101,35 +102,49 @@ function Ledger({ statistics }: Shown): JSX.Element {
           <SeverityWord
             severity={losses > 0 ? "warning" : "success"}
             word={
-              losses > 0 ? `something is missing or was thrown away: ${losses} counters, marked ▲` : "nothing was lost"
+              losses > 0
+                ? `something is missing or was thrown away: ${losses === 1 ? "1 counter" : `${losses} counters`}, marked ▲`
+                : "nothing was lost"
             }
           />
         </p>
       )}
-      <div class="table-frame">
-        <table class="table">
-          <thead>
-            <tr>
-              <th>Counter</th>
-              <th class="number">Value</th>
-              <th>Meaning</th>
-            </tr>
-          </thead>
-          <tbody>
-            {rows.map(({ name, value, isLoss, meaning }) => (
-              <tr key={name} class={isLoss ? "marked" : ""}>
-                <td>
-                  {isLoss ? "▲ " : ""}
-                  {name.replaceAll("_", " ")}
-                </td>
-                <td class="number">{count(value)}</td>
-                <td>{meaning}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      {counted.length > 0 && <Counters rows={counted} />}
+      {zeros.length > 0 && (
+        <details class="zeros">
+          <summary>{zeros.length} counters are 0</summary>
+          <Counters rows={zeros} />
+        </details>
+      )}
     </section>
+  );
+}
+
+function Counters({ rows }: { rows: LedgerRow[] }): JSX.Element {
+  return (
+    <div class="table-frame">
+      <table class="table">
+        <thead>
+          <tr>
+            <th>Counter</th>
+            <th class="number">Value</th>
+            <th>Meaning</th>
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map(({ name, value, isLoss, meaning }) => (
+            <tr key={name} class={isLoss ? "marked" : ""}>
+              <td>
+                {isLoss ? "▲ " : ""}
+                {name.replaceAll("_", " ")}
+              </td>
+              <td class="number">{count(value)}</td>
+              <td>{meaning}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
   );
 }
 

@@ -56,6 +56,7 @@ export const LOSSES: Record<string, string> = {
   malformed_length: "packets of a wrong length: another program sends to the port, or wrong settings",
   malformed_version: "packets with a header of another version: other firmware",
   malformed_detector_type: "packets of another detector: wrong port, or wrong [detector] type",
+  malformed_access: "packets written with another key, queue pair or address than the run has",
   malformed_packet_number: "packets beyond the tile: wrong number of interfaces or bits in the configuration",
   packets_missing: "packets that an image should have and that never came",
   parts_missing: "parts of images that never came",
@@ -80,6 +81,15 @@ const MEANINGS: Record<string, string> = {
   frames_kept: "frames that are in images",
   frames_dark: "dark or warm-up frames",
   frames_skipped: "frames that were not selected",
+  analysis_images_analysed: "images that were analysed",
+  analysis_images_failed: "images whose analysis failed",
+  analysis_images_hits: "images that are hits by the rule of the recipe",
+  analysis_images_indexed: "images that were indexed",
+  analysis_images_rejected: "images that the rule of the veto rejects",
+  analysis_images_skipped: "images that passed without analysis: all workers were busy",
+  analysis_images_unanswered: "images without an answer of the program that indexes",
+  analysis_images_unscored: "images without an answer of the program that scores",
+  analysis_images_vetoed: "images that the veto dropped",
   not_stored: "images that the sender wanted passed on but not stored",
 };
 

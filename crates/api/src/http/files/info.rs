@@ -61,6 +61,10 @@ pub struct FileInfo {
     pub disk_bytes: u64,
     /// What a check found; null while it was not run since the file was last changed.
     pub checks: Option<FileChecks>,
+    /// Names of the results that each of its images has, spots among them; empty if it has none.
+    pub results: Vec<String>,
+    /// Why it has none; null if it has some.
+    pub no_results: Option<String>,
     /// Data files that are missing or cannot be read.
     pub problems: Vec<String>,
     /// What is in the master.
@@ -85,7 +89,7 @@ pub struct FileChecks {
     (status = 200, description = "Of this file", body = FileInfo, example = json!({
         "master": "/data/lyso/run03_master.h5", "detector": "eiger", "images": 1000, "rows": 2164, "columns": 2068, "channels": [], "dtype": "uint32",
         "compression": "bslz4", "packed_bytes": 1790000000, "unpacked_bytes": 17900000000_u64, "ratio": 10.0, "disk_bytes": 1812000000,
-        "checks": {"is_valid": true, "is_whole": true, "notes": []}, "problems": [],
+        "checks": {"is_valid": true, "is_whole": true, "notes": []}, "results": ["is_analysed", "nPeaks", "peakXPosRaw", "peakYPosRaw", "spots"], "no_results": null, "problems": [],
         "tree": [{"path": "/entry", "kind": "group"}, {"path": "/entry/data/data_000001", "kind": "link", "target": "run03_data_000001.h5:/entry/data/data"}],
         "tree_is_cut": false}))))]
 pub async fn file(State(shared): State<Arc<Shared>>, Query(query): Query<FileQuery>) -> Result<Json<FileInfo>, Problem> {
@@ -98,6 +102,10 @@ pub async fn file(State(shared): State<Arc<Shared>>, Query(query): Query<FileQue
     let (index, (packed_bytes, unpacked_bytes)) = (kept.images.index(), kept.images.bytes());
     let of_parts = index.parts.iter().filter(|part| part.path != index.master).map(|part| part.identity.bytes);
     let [rows, columns] = index.shape.last_chunk().copied().unwrap_or([1, index.shape.first().copied().unwrap_or(0)]);
+    let (results, no_results) = match kept.images.results() {
+        Ok(names) => (names.into_iter().map(Into::into).collect(), None),
+        Err(why) => (Vec::new(), Some(why.into())),
+    };
     Ok(Json(FileInfo {
         master: index.master.display().to_string(),
         detector: detector.name().into(),
@@ -112,6 +120,8 @@ pub async fn file(State(shared): State<Arc<Shared>>, Query(query): Query<FileQue
         ratio: (packed_bytes > 0).then(|| unpacked_bytes as f64 / packed_bytes as f64),
         disk_bytes: index.identity.bytes + of_parts.sum::<u64>(),
         checks: check.map(|FileCheck { is_valid, is_whole, notes }| FileChecks { is_valid, is_whole, notes }),
+        results,
+        no_results,
         problems: index.problems.clone(),
         tree: index.tree.clone(),
         tree_is_cut: index.tree_is_cut,

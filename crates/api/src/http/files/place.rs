@@ -62,7 +62,6 @@ pub fn inside(images: FileImages) -> Result<FileImages, Problem> {
 
 /// Why a file cannot be read, for a client.
 pub fn problem(failure: &Failure) -> Problem {
-    let detail = if failure.why.is_empty() { failure.what.clone() } else { format!("{}: {}", failure.what, failure.why) };
     let code = if failure.exit == Exit::State { "unfinished_file" } else { "bad_file" };
-    Problem::new(code, detail, failure.fix.clone())
+    Problem::new(code, failure.detail(), failure.fix.clone())
 }

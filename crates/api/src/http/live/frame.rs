@@ -1,7 +1,8 @@
 //! A frame as several clients share it, and its message.
 
-use super::messages::{FrameRequest, StackRequest};
+use super::messages::FrameRequest;
 use crate::http::problem::Problem;
+use crate::http::stacks::StackRequest;
 use axum::body::Bytes;
 use konkordia_picture::frame::Region;
 use serde_json::{Map, Value};

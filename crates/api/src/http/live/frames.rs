@@ -1,22 +1,20 @@
 //! Makes frames of the images of a ring or a file.
 
 use super::frame::{Found, Made, Wanted};
-use super::messages::{Name, StackRequest, Which};
+use super::messages::{Name, Which};
 use crate::http::images;
 use crate::http::problem::Problem;
 use crate::http::render;
+use crate::http::stacks::{self, stacked};
 use crate::http::state::Shared;
 use crate::http::turns;
 use konkordia_acquire::handle::{Detector, ImageRing, RingImage};
 use konkordia_analysis::geometry::Geometry;
-use konkordia_core::array::Element;
-use konkordia_core::image::CommittedImage;
 use konkordia_core::results::ResultKind;
 use konkordia_core::results::analysis::IS_HIT;
 use konkordia_kernels::lz4;
 use konkordia_picture::frame::{Coding, Format, Frame, Region, frame};
 use konkordia_picture::image::Pixels;
-use konkordia_picture::stack::{Stack, StackBy};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Instant;
@@ -57,8 +55,8 @@ pub async fn make(shared: &Shared, source: &Source, wanted: &Wanted) -> Found {
         let gone = || images::none(&*source.images, Some(wanted.image.1));
         let found = source.images.get(Some(wanted.image.1), Instant::now()).ok_or_else(gone)?;
         let image = found.planes.image();
-        let stacked = wanted.stack.map_or(0, |_| Stack::bytes(pixels_of(image)));
-        let memory = turns::memory(shared, (image.packed_bytes(), image.unpacked_bytes() + stacked)).await?;
+        let stacked = wanted.stack.map_or(0, |_| stacks::bytes(image));
+        let memory = turns::memory(shared, (image.packed_bytes(), image.unpacked_bytes().saturating_add(stacked))).await?;
         let turn = turns::turn(&shared.decoders, 1).await?;
         let (wanted, source) = (wanted.clone(), source.clone());
         let made = tokio::task::spawn_blocking(move || {
@@ -70,11 +68,6 @@ pub async fn make(shared: &Shared, source: &Source, wanted: &Wanted) -> Found {
     made.await.map(Arc::new).map_err(Arc::new)
 }
 
-/// Pixels of the largest channel.
-fn pixels_of(image: &CommittedImage) -> u64 {
-    image.channels.iter().map(|channel| channel.array.shape.elements()).max().unwrap_or(0)
-}
-
 fn of_image(found: &RingImage, wanted: &Wanted, source: &Source) -> Result<Made, Problem> {
     let began = Instant::now();
     let image = found.planes.image();
@@ -84,7 +77,11 @@ fn of_image(found: &RingImage, wanted: &Wanted, source: &Source) -> Result<Made,
     let pixels = Pixels { element: plane.element, columns, bytes: plane.bytes };
     let (frame, element, stack) = match wanted.stack {
         None => (frame(pixels, wanted.region, wanted.pixels_max), plane.element, Value::Null),
-        Some(request) => stacked(request, (image.number, [rows, columns], pixels), channel, (wanted, source)),
+        Some(request) => {
+            let found = stacked(request, &plane, &*source.images, (wanted.region, wanted.pixels_max));
+            let facts = json!({ "by": found.by.name(), "images": found.stack.images(), "first": found.first });
+            (found.stack.frame(), found.stack.element(), facts)
+        }
     };
     let geometry = Geometry::of_run([rows, columns], found.facts()).ok();
     let names: Vec<&str> = image.channels.iter().map(|channel| &*channel.name).collect();
@@ -107,6 +104,7 @@ fn of_image(found: &RingImage, wanted: &Wanted, source: &Source) -> Result<Made,
             "wavelength_angstrom": geometry.wavelength_angstrom(),
         })),
         "results": image.results.to_json(),
+        "no_spots": images::no_spots(image, &*source.images),
     });
     packed(facts, frame, began)
 }
@@ -126,35 +124,6 @@ pub fn packed(facts: Value, frame: Frame, began: Instant) -> Result<Made, Proble
     header.insert("bytes".into(), json!(frame.bytes.len()));
     let pixels = if is_packed { packed } else { frame.bytes };
     Ok(Made { header, pixels: pixels.into(), took: began.elapsed() })
-}
-
-/// The frame of an image and those before it, as far as they are there and fit it; its type; what the header says of
-/// it.
-fn stacked(
-    request: StackRequest,
-    (number, size, pixels): (u64, [usize; 2], Pixels<'_>),
-    channel: usize,
-    (wanted, source): (&Wanted, &Source),
-) -> (Frame, Element, Value) {
-    let mut stack = Stack::new(request.by, size, wanted.region, wanted.pixels_max);
-    stack.add(pixels);
-    let mut first = number;
-    let (numbers, _) = source.images.numbers();
-    // Without the image itself in the list, its run is not the newest one any more.
-    let before = numbers.iter().rev().skip_while(|other| **other != number).skip(1).take(request.images - 1);
-    for other in before {
-        let found = source.images.get(Some(*other), Instant::now());
-        let Some(plane) = found.as_ref().and_then(|found| found.planes.plane(channel).ok()) else { continue };
-        if !stack.add(Pixels { element: plane.element, columns: plane.size().1, bytes: plane.bytes }) {
-            break;
-        }
-        first = *other;
-    }
-    let by = match request.by {
-        StackBy::Sum => "sum",
-        StackBy::Maximum => "maximum",
-    };
-    (stack.frame(), stack.element(), json!({ "by": by, "images": stack.images(), "first": first }))
 }
 
 fn facts_of(frame: &Frame) -> Map<String, Value> {

@@ -1,10 +1,10 @@
 //! The messages of the live connection, as docs/live.md describes them.
 
 use crate::http::problem::Problem;
+use crate::http::stacks::StackRequest;
 use crate::security::Role;
 use konkordia_acquire::handle::{DetectorStatistics, DetectorStatus, ServiceEvent};
 use konkordia_picture::frame::Region;
-use konkordia_picture::stack::StackBy;
 use serde::{Deserialize, Serialize};
 
 /// What a client says.
@@ -44,8 +44,8 @@ impl FrameRequest {
         if !(0.1..=60.0).contains(&self.hz_max) {
             return Some(format!("hz_max: {} is not between 0.1 and 60", self.hz_max));
         }
-        if let Some(stack) = self.stack.filter(|stack| !(2..=STACK_IMAGES_MAX).contains(&stack.images)) {
-            return Some(format!("stack: {} images are not between 2 and {STACK_IMAGES_MAX}", stack.images));
+        if let Some(mistake) = self.stack.as_ref().and_then(StackRequest::mistake) {
+            return Some(format!("stack: {mistake}"));
         }
         if self.file.is_some() && self.image == Which::Named(Name::Hit) {
             return Some("image: \"hit\" is for the newest images, and not for those of a file".into());
@@ -59,26 +59,6 @@ impl FrameRequest {
         let [column, row, columns, rows] = self.region.unwrap_or([0, 0, u32::MAX, u32::MAX]).map(|number| number as usize);
         Region { column, row, columns, rows }
     }
-}
-
-/// Most images of a stack.
-const STACK_IMAGES_MAX: usize = 100;
-
-/// The sum or the maximum of an image and those before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct StackRequest {
-    #[serde(with = "StackWord")]
-    pub by: StackBy,
-    pub images: usize,
-}
-
-/// How a client writes [`StackBy`].
-#[derive(Deserialize)]
-#[serde(remote = "StackBy", rename_all = "snake_case")]
-enum StackWord {
-    Sum,
-    Maximum,
 }
 
 /// An image.

@@ -125,8 +125,7 @@ impl Frames {
         request: FrameRequest,
         old: Option<Self>,
     ) -> Result<Self, Problem> {
-        let place = shared.fleet.detectors.iter().position(|other| other.name() == detector.name());
-        let hub = Arc::clone(&shared.live[place.unwrap_or_default()]);
+        let hub = Arc::clone(shared.hub(&**detector));
         let images = match &request.file {
             Some(path) => files::open(shared, detector, path).await?,
             None => detector.images(),

@@ -75,12 +75,21 @@ pub fn render(planes: &SharedPlanes, selection: &Selection) -> Result<Rendered, 
         let one = selection.channel.is_some().then_some(index);
         return Ok(Rendered::new("application/cbor", cbor::message(planes, one)?).ending("cbor"));
     }
+    if selection.format == Format::Raw {
+        return Ok(raw(&image.channels[index].array));
+    }
+    of_plane(&plane(planes, index)?, selection)
+}
+
+/// Makes a file of pixels: npy, TIFF, or for all other formats a PNG.
+///
+/// # Errors
+/// They do not fit the format.
+pub fn of_plane(pixels: &PixelPlane<'_>, selection: &Selection) -> Result<Rendered, Problem> {
     match selection.format {
-        Format::Raw => Ok(raw(&image.channels[index].array)),
-        Format::Npy => Ok(Rendered::new("application/x-npy", npy(&plane(planes, index)?)).ending("npy")),
-        Format::Tiff => Ok(Rendered::new("image/tiff", tiff::file(&plane(planes, index)?)?).ending("tiff")),
-        Format::Png | Format::Cbor | Format::Json => {
-            let pixels = plane(planes, index)?;
+        Format::Npy => Ok(Rendered::new("application/x-npy", npy(pixels)).ending("npy")),
+        Format::Tiff => Ok(Rendered::new("image/tiff", tiff::file(pixels)?).ending("tiff")),
+        Format::Png | Format::Raw | Format::Cbor | Format::Json => {
             let of = image::Pixels { element: pixels.element, columns: pixels.size().1, bytes: pixels.bytes };
             let picture = image::png(of, selection.size).map_err(Problem::bug)?;
             Ok(Rendered::new("image/png", picture).ending("png"))

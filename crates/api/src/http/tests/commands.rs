@@ -152,7 +152,10 @@ async fn whatever_changes_something_is_recorded() {
         (first["address"].as_str(), first["path"].as_str(), first["detector"].as_str()),
         (Some("10.1.2.3"), Some("/api/v1/arm"), Some("eiger"))
     );
-    assert_eq!(first["request"], json!({"images": 3, "prefix": "a", "write": null, "metadata": ["sample_name"]}));
+    assert_eq!(
+        first["request"],
+        json!({"images": 3, "prefix": "a", "write": null, "metadata": ["sample_name"], "append": false})
+    );
     let events = bench.shared.fleet.events.after(0);
     let reported: Vec<_> = events.iter().filter(|event| event.event == "command").collect();
     assert_eq!(reported.len(), 4, "those without a token are in the file only");

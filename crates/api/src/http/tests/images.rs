@@ -156,3 +156,93 @@ async fn every_tile_that_lacks_packets_has_its_bit() {
     let text = bench.get("/api/v1/images/1?format=json").await.text();
     assert!(text.contains(&format!("\"missing_parts\":{},", 1u128 << 71 | 1)), "{text}");
 }
+
+#[tokio::test]
+async fn sums_and_maxima_come_as_files_of_all_pixels() {
+    let bench = Bench::new(&["eiger"]);
+    for number in 3..6 {
+        bench.fakes[0].show(image(number, &[number as u16, 0, 10, 65534, 65535, 65532]));
+    }
+    let word = |number: i64| number.to_le_bytes();
+    // Masked, missing and saturated pixels have the special values of the type.
+    let of_sum = [12, 0, 30, i64::MIN, i64::MIN + 2, i64::MAX].map(word).concat();
+    let sum = bench.get("/api/v1/images/latest?stack=sum&images=10&format=npy").await;
+    assert!(sum.bytes.ends_with(&of_sum) && sum.bytes.windows(3).any(|bytes| bytes == b"<i8"), "{}", sum.text());
+    let facts = ["x-konkordia-image", "x-konkordia-stack-images", "x-konkordia-stack-first", "content-disposition"];
+    let facts = facts.map(|name| sum.header(name).to_string());
+    assert_eq!(facts, ["5", "3", "3", "inline; filename=\"sum_of_images_3-5.npy\""]);
+    let of_maximum = [5, 0, 10, i64::MIN, i64::MIN + 2, i64::MAX].map(word).concat();
+    let maximum = bench.get("/api/v1/images/5?stack=maximum&images=2&channel=high&format=npy").await;
+    assert!(maximum.bytes.ends_with(&of_maximum) && maximum.header("x-konkordia-stack-first") == "4");
+    for (format, start) in [("tiff", &b"II*\0"[..]), ("png", b"\x89PNG")] {
+        assert!(bench.get(&format!("/api/v1/images/5?stack=sum&images=2&format={format}")).await.bytes.starts_with(start));
+    }
+    for wrong in ["stack=sum", "images=5", "stack=sum&images=1", "stack=sum&images=101", "stack=mean&images=5"] {
+        bench.get(&format!("/api/v1/images/5?{wrong}")).await.is_problem(400, "bad_query");
+    }
+    for format in ["json", "raw", "cbor"] {
+        let refused = bench.get(&format!("/api/v1/images/5?stack=sum&images=2&format={format}")).await;
+        assert!(refused.is_problem(400, "bad_query")["detail"].as_str().is_some_and(|detail| detail.contains("npy")));
+    }
+    let why = bench.get("/api/v1/images/5?format=json").await.json()["no_spots"].clone();
+    assert!(why.as_str().is_some_and(|why| why.contains("not analysed")), "{why}");
+}
+
+#[tokio::test]
+async fn who_has_seen_an_image_gets_one_that_he_has_not() {
+    let bench = Bench::new(&["eiger"]);
+    bench.fakes[0].set(DetectorState::Receiving);
+    let number = async |query: &str| {
+        let answer = bench.get(&format!("/api/v1/images/{query}&format=npy&facts=true")).await;
+        (answer.status.as_u16(), answer.header("x-konkordia-image").to_string())
+    };
+    assert_eq!(number("latest?after=3").await, (204, String::new()), "there is none, and nobody waits");
+    for image_number in [3, 4, 5] {
+        bench.fakes[0].show(image(image_number, &[1; 6]));
+    }
+    assert_eq!(number("latest?after=3").await, (200, "5".into()));
+    assert_eq!(number("next?after=3").await, (200, "4".into()));
+    assert_eq!(number("next?after=3&run=1").await, (200, "4".into()));
+    assert_eq!(number("next?run=1").await, (200, "3".into()));
+    assert_eq!(number("next?after=9&run=7").await, (200, "3".into()), "any image of another run is new");
+    assert_eq!(number("latest?after=5&run=1&wait_s=0.05").await.0, 204);
+    let fake = Arc::clone(&bench.fakes[0]);
+    let shows = async move {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        fake.show(image(6, &[1; 6]));
+    };
+    let (found, ()) = tokio::join!(number("next?after=5&run=1&wait_s=30"), shows);
+    assert_eq!(found, (200, "6".into()));
+    let fake = Arc::clone(&bench.fakes[0]);
+    let ends = async move {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        fake.set(DetectorState::Idle);
+    };
+    let began = Instant::now();
+    let (found, ()) = tokio::join!(number("latest?after=6&run=1&wait_s=30"), ends);
+    assert_eq!(found.0, 204);
+    assert!(began.elapsed() < Duration::from_secs(10), "the end of the run ends the wait");
+    for bad in [
+        "7?after=3",
+        "next?format=npy",
+        "latest?wait_s=1",
+        "latest?after=1&wait_s=601",
+        "latest?after=-1",
+        "latest?after=1&file=a.h5",
+    ] {
+        bench.get(&format!("/api/v1/images/{bad}")).await.is_problem(400, "bad_query");
+    }
+}
+
+#[tokio::test]
+async fn facts_come_with_the_pixels_in_ascii_and_without_what_may_be_long() {
+    let bench = Bench::new(&["\u{3bb}-\u{1f52c}"]);
+    bench.fakes[0].show(image(4, &[1; 6]));
+    let answer = bench.get("/api/v1/images/latest?format=npy&facts=true").await;
+    let facts: Value = serde_json::from_str(answer.header("x-konkordia-facts")).unwrap();
+    let mut whole = bench.get("/api/v1/images/latest?format=json").await.json();
+    whole["header"] = Value::Null;
+    assert_eq!(facts, whole);
+    assert_eq!(facts["detector"], "\u{3bb}-\u{1f52c}");
+    assert_eq!(bench.get("/api/v1/images/latest?format=npy").await.header("x-konkordia-facts"), "");
+}

@@ -22,6 +22,7 @@ use konkordia_acquire::handle::{
     EventLog, FileEntry, FileState, Fleet, HitRate, ImageRing, Refusal, RefusalCode, Reply, RequestProblem, ResultPlot,
     RingImage, Severity, ShapeBoard, SharedPlanes, SpoolStatus,
 };
+use konkordia_core::experiment::Metadata;
 use konkordia_core::image::CommittedImage;
 use konkordia_core::results::ImageResults;
 use konkordia_core::series::SeriesStart;
@@ -115,6 +116,7 @@ fn status_of(name: &str, state: DetectorState) -> DetectorStatus {
         images_partial: 0,
         file: None,
         ended: None,
+        open_file: None,
         state_age_s: 0.25,
         listens: vec!["tcp://127.0.0.1:9999".into()],
         alarms: vec![AlarmStatus { name: "loss".into(), ..AlarmStatus::default() }],
@@ -206,6 +208,10 @@ impl Detector for Fake {
         json!({"detector": {"model": "stream"}, "output": {"directory": std::env::temp_dir()}})
     }
 
+    fn facts(&self) -> Metadata {
+        Metadata::default()
+    }
+
     fn command(&self, command: Command, by: &str) -> Reply {
         self.senders.lock().unwrap().push(by.into());
         let refuse = |code, state| Refusal {
@@ -225,7 +231,7 @@ impl Detector for Fake {
             }
             (Command::Arm(_), DetectorState::Idle) => self.set(DetectorState::Armed),
             (Command::Start(_), DetectorState::Idle | DetectorState::Armed) => self.set(DetectorState::Receiving),
-            (Command::Stop | Command::Cancel, _) => self.set(DetectorState::Idle),
+            (Command::Stop | Command::Cancel | Command::Close, _) => self.set(DetectorState::Idle),
             (Command::Trigger, state) => return Err(refuse(RefusalCode::NoTrigger, state)),
             (_, state) => return Err(refuse(RefusalCode::WrongState, state)),
         }

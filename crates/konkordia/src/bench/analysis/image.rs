@@ -1,10 +1,10 @@
 //! The image that is analysed: of the synthetic detector, or the first one of a file; with its mask and geometry.
 
-use crate::analyse::images::Images;
 use konkordia_analysis::geometry::Geometry;
 use konkordia_core::experiment::Metadata;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::pixel::PixelType;
+use konkordia_input::images::Images;
 use konkordia_sim::jungfrau::{JungfrauModel, SyntheticJungfrau};
 use konkordia_sim::rng::Rng;
 use konkordia_sim::scene::{CHIP, MODULE_COLUMNS, MODULE_ROWS, PITCH_MM, Scene};

@@ -39,6 +39,10 @@ pub struct ArmArgs {
     /// Write no files
     #[arg(long, help_heading = "Run")]
     pub no_write: bool,
+    /// Leave the file open behind the run: the images of the next run with --append come behind them, until
+    /// `konkordia close`
+    #[arg(long, help_heading = "Run")]
+    pub append: bool,
     /// Wait for the end of the run
     #[arg(long, help_heading = "Run")]
     pub wait: bool,

@@ -1,5 +1,5 @@
-//! The verbs that talk to a running service over HTTP: `status`, `watch`, `arm`, `start`, `trigger`, `stop`, `cancel`,
-//! `wait`.
+//! The verbs that talk to a running service over HTTP: `status`, `watch`, `arm`, `start`, `trigger`, `stop`, `close`,
+//! `cancel`, `wait`.
 
 pub mod args;
 pub mod http;
@@ -72,6 +72,7 @@ fn begin(verb: &str, args: &ArmArgs) -> Result<Exit, Failure> {
         prefix: args.prefix.clone(),
         write: args.no_write.then_some(false),
         metadata: metadata(&args.set)?,
+        append: args.append,
     };
     let client = Client::new(&args.target)?;
     let status: DetectorStatus = client.post(verb, &json!(request))?;
@@ -107,6 +108,11 @@ pub fn trigger(target: &TargetArgs) -> Result<Exit, Failure> {
 /// `konkordia stop`
 pub fn stop(target: &TargetArgs) -> Result<Exit, Failure> {
     plain("stop", target)
+}
+
+/// `konkordia close`
+pub fn close(target: &TargetArgs) -> Result<Exit, Failure> {
+    plain("close", target)
 }
 
 /// `konkordia cancel`
