@@ -1,6 +1,9 @@
 //! The data path allocates at arm and never after: a counting allocator watches runs of hundreds of frames.
 //! A test binary of its own, because the allocator counts for the whole process.
 
+#[path = "../../../tests/counting.rs"]
+mod counting;
+
 use konkordia_core::affinity::Affinity;
 use konkordia_core::geometry::{DoublePixels, ImageGeometry, Orientation, Placement, Quarter};
 use konkordia_core::image::{CommittedImage, TileRecord};
@@ -18,31 +21,9 @@ use konkordia_core::tile::TileFormat;
 use konkordia_engine::output_queue::{OutputQueues, PreviewBuffer};
 use konkordia_engine::run::{self, CellConstants, ConstantPlanes, Consumers, PixelConstants, RunParts, WorkerKind};
 use konkordia_kernels::Isa;
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: every call goes to the system allocator unchanged; only a counter is added.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promises are those of this trait.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as in `alloc`.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// Makes JUNGFRAU packets in a buffer of its own, every 50th packet missing; records the count of allocations before
 /// frame `counts_from`.
@@ -72,7 +53,7 @@ impl Source for Maker {
         if self.packet == self.counts_from * 128 {
             // The other threads have started by then.
             std::thread::sleep(Duration::from_millis(300 * u64::from(self.packet == 0)));
-            self.first.store(ALLOCATIONS.load(Ordering::Relaxed), Ordering::Relaxed);
+            self.first.store(counting::of_the_process(), Ordering::Relaxed);
         }
         for _ in 0..64 {
             self.datagram[0..8].copy_from_slice(&(self.packet / 128 + 1).to_le_bytes());
@@ -105,7 +86,7 @@ impl Sink for Last {
         self.seen.store(packets.first_frame + u64::from(packets.frames), Ordering::Relaxed);
         self.snapshots.fetch_add(u64::from(packets.pedestals.is_some()), Ordering::Relaxed);
         if image.number == self.image {
-            self.allocations.store(ALLOCATIONS.load(Ordering::Relaxed), Ordering::Relaxed);
+            self.allocations.store(counting::of_the_process(), Ordering::Relaxed);
         }
         Ok(())
     }

@@ -1,5 +1,8 @@
-//! Nothing allocates per packet: a counting allocator watches messages being cut, written, sealed and taken. A test
-//! binary of its own, because the allocator counts for the whole process.
+//! Nothing allocates per packet: a counting allocator watches messages being cut, written, sealed and taken. It counts
+//! this thread alone, because the thread that runs the tests allocates for itself.
+
+#[path = "../../../tests/counting.rs"]
+mod counting;
 
 use konkordia_fabric::regions::{ProtectionDomain, Region, Regions, Rights};
 use konkordia_fabric::roce::pair::{QueuePairSettings, Receive};
@@ -9,29 +12,6 @@ use konkordia_wire::roce::frame::{Ethernet, packet_of};
 use konkordia_wire::roce::opcode::Transport;
 use konkordia_wire::roce::outer::Outer;
 use konkordia_wire::roce::{DEFAULT_PARTITION_KEY, PathMtu, Psn, QueuePairNumber};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicU64, Ordering};
-
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: every call goes to the system allocator unchanged; only a counter is added.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promises are those of this trait.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as in `alloc`.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 #[test]
 fn nothing_allocates_per_packet() {
@@ -62,7 +42,7 @@ fn nothing_allocates_per_packet() {
     let mut frame = vec![0; 4096];
     let mut completions = 0;
 
-    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    let before = counting::of_this_thread();
     for n in 0..200_u32 {
         // More receives than the queue holds are refused, and also without an allocation.
         let _ = responder.prepare(number, Receive { id: n.into(), buffer: None });
@@ -85,7 +65,7 @@ fn nothing_allocates_per_packet() {
             completions += u32::from(responder.receive(packet, &found, &regions).completion.is_some());
         }
     }
-    assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0);
+    assert_eq!(counting::of_this_thread() - before, 0);
     assert_eq!(completions, 134);
     assert_eq!(responder.counters().packets, 200 * 64);
 }

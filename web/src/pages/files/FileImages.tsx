@@ -85,10 +85,11 @@ interface PictureProps {
 function Picture({ api, detector, master, image }: PictureProps): JSX.Element {
   const canvas = useRef<HTMLCanvasElement>(null);
   const problem = useSignal<ApiProblem | null>(null);
-  const isLoading = useSignal(true);
+  const wanted = JSON.stringify([detector, master, image]);
+  // What the canvas or the problem is of. Said by name, so that nobody takes the last image for the next one.
+  const settled = useSignal("");
   useEffect(() => {
     let isWanted = true;
-    isLoading.value = true;
     const show = async (): Promise<void> => {
       try {
         const picture = await createImageBitmap(await api.picture(image, { detector, file: master, side: SIDE_PX }));
@@ -97,14 +98,14 @@ function Picture({ api, detector, master, image }: PictureProps): JSX.Element {
       } catch (error) {
         if (isWanted) problem.value = problemOf(error);
       }
-      if (isWanted) isLoading.value = false;
+      if (isWanted) settled.value = wanted;
     };
     const timer = setTimeout(() => void show(), TYPED_MS);
     return () => {
       isWanted = false;
       clearTimeout(timer);
     };
-  }, [api, detector, master, image]);
+  }, [api, wanted]);
   return (
     <>
       {problem.value && (
@@ -117,7 +118,7 @@ function Picture({ api, detector, master, image }: PictureProps): JSX.Element {
         class="file-picture"
         role="img"
         aria-label={`Image ${image}, logarithmic scale`}
-        aria-busy={isLoading.value}
+        aria-busy={settled.value !== wanted}
         hidden={problem.value !== null}
       />
       <p class="soft">Logarithmic scale; grey: no measurement.</p>
