@@ -21,8 +21,7 @@ pub const UNSAFE_MAY_LIVE_IN: &[&str] = &[
     "crates/sources/src/xdp/rings.rs",
     "crates/sinks/src/hdf5/**.rs",
     // A counting allocator, and the counts of the C library.
-    "crates/engine/tests/allocation.rs",
-    "crates/fabric/tests/allocation.rs",
+    "tests/counting.rs",
     "crates/engine/tests/growth.rs",
     "crates/sinks/tests/growth.rs",
     // Sends frames on a wire.

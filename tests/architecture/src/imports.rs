@@ -22,6 +22,7 @@ pub fn allowed(krate: &str) -> Option<&'static [&'static str]> {
             "fabric",
             "input",
             "kernels",
+            "links",
             "picture",
             "repack",
             "sim",
@@ -56,7 +57,7 @@ pub fn allowed(krate: &str) -> Option<&'static [&'static str]> {
         "config" | "doctor" | "kernels" | "memory" | "picture" | "wire" | "zeromq" => &["core"],
         // A reference must not share the code that it checks; it may use only the types and the special pixel values.
         "sim" => &["core"],
-        "core" => &[],
+        "core" | "links" => &[],
         _ => return None,
     })
 }
