@@ -40,12 +40,13 @@ DETECTOR = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 
 
 def send(port, frames=range(1, FRAMES + 1), packets=range(128), payload=8192, streams=1, **about):
-    """Sends frames a millisecond apart to one port, or the same frames to several."""
+    """Sends frames some milliseconds apart to one port, or the same frames to several. The pause is long enough for a
+    busy kernel, whose backlog holds a thousand packets."""
     for frame in frames:
         for packet in packets:
             for n in range(streams):
                 DETECTOR.sendto(header(frame, packet, **about) + bytes(payload), ("127.0.0.1", port + n))
-        time.sleep(0.001)
+        time.sleep(0.005)
 
 
 def send_eiger(bench, bits, payload=4096, per_packet=1, frames=range(1, FRAMES + 1)):

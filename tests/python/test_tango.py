@@ -82,7 +82,7 @@ def test_a_run_of_1000_images_from_arm_to_file_and_images_by_events(demo):
         events = Events(device, "Image", "ImageNumber", "TriggerNumber", "State", "nFramesAcquired")
         device.Arm()
         assert device.state() == tango.DevState.RUNNING and device.nImages == IMAGES
-        until(lambda: device.state() != tango.DevState.RUNNING, device.status, 60)
+        until(lambda: device.state() != tango.DevState.RUNNING, device.status, 120)
         # The file is closed: it has all images now.
         file = Master(device.File)
         assert device.state() == tango.DevState.STANDBY and device.nFramesAcquired == IMAGES and device.nTriggersAcquired == 100

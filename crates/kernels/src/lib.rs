@@ -41,6 +41,7 @@ pub mod fused;
 pub mod isa;
 pub mod lz4;
 pub mod pedestal;
+pub mod placement;
 pub mod planes;
 pub mod radial;
 pub mod regions;

@@ -52,6 +52,7 @@ pub mod cursor;
 mod images;
 mod loan;
 mod mapping;
+pub mod pages;
 pub mod ring;
 mod spec;
 mod sync;

@@ -23,6 +23,7 @@ pub fn allowed(krate: &str) -> Option<&'static [&'static str]> {
             "input",
             "kernels",
             "links",
+            "memory",
             "picture",
             "repack",
             "sim",
@@ -52,7 +53,7 @@ pub fn allowed(krate: &str) -> Option<&'static [&'static str]> {
         "calibration" => &["config", "core", "kernels", "sinks"],
         "repack" => &["analysis", "config", "core", "kernels", "sinks"],
         "engine" => &["core", "kernels", "memory", "wire"],
-        "fabric" => &["core", "wire"],
+        "fabric" => &["core", "kernels", "wire"],
         "sinks" | "sources" => &["core", "zeromq"],
         "config" | "doctor" | "kernels" | "memory" | "picture" | "wire" | "zeromq" => &["core"],
         // A reference must not share the code that it checks; it may use only the types and the special pixel values.

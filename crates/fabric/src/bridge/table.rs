@@ -2,6 +2,8 @@
 
 use super::program::{Endian, Term};
 use konkordia_core::pixel::PixelType;
+use konkordia_kernels::Isa;
+use konkordia_kernels::placement::{Segment, place};
 
 /// Why a datagram has no address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -313,13 +315,9 @@ impl AddressTable {
     /// which the compiler has excluded for a slot of [`Self::slot_bytes`].
     #[inline]
     pub fn copy(&self, address: &Address, datagram: &[u8], slot: &mut [u8]) {
-        for (source, destination, bytes) in self.segments(address.tile.into(), address.packet) {
-            let from = datagram.get(source..source + bytes);
-            let to = slot.get_mut(destination..destination + bytes);
-            if let (Some(from), Some(to)) = (from, to) {
-                to.copy_from_slice(from);
-            }
-        }
+        let segments = self.segments(address.tile.into(), address.packet);
+        let segments = segments.map(|(source, destination, bytes)| Segment { source, destination, bytes });
+        place(Isa::detect(), datagram, slot, segments);
     }
 
     /// Fills the places of a packet in `slot` with `value` over and over, each segment from its beginning.

@@ -12,6 +12,7 @@ use konkordia_core::assembler::PacketBitmap;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::text;
 use konkordia_fabric::bridge::{AddressTable, Bridge, Options, Program, SHIPPED, Store};
+use konkordia_memory::pages::Pages;
 use serde_json::{Value, json};
 use std::hint::black_box;
 use std::time::Instant;
@@ -127,7 +128,7 @@ impl Row {
     fn measure(name: &str, text: &str, repeats: u32, seconds: f64) -> Self {
         let mut sent = Sent::new(name, text);
         let packets = sent.frames * sent.table.coverage().packets;
-        let mut memory = vec![0u8; sent.table.store_bytes() as usize];
+        let mut memory = pages(&sent.table);
         let (mut plain, mut placed, mut bridge) = (Vec::new(), Vec::new(), Vec::new());
         let mut verified = true;
         // The first round is not counted.
@@ -182,6 +183,11 @@ impl Row {
             if self.verified { "right" } else { "WRONG" }.into(),
         ]
     }
+}
+
+/// The store as `konkordia bridge run` has it.
+fn pages(table: &AddressTable) -> Pages {
+    Pages::new(table.store_bytes() as usize).expect("there is memory for the store")
 }
 
 /// Seconds of one call, of as many as fit into `seconds`: the shortest.
@@ -270,7 +276,7 @@ mod tests {
     fn images_are_compared_byte_by_byte() {
         let program = SHIPPED.iter().find(|program| program.name == "eiger-8bit").unwrap();
         let mut sent = Sent::new(program.name, program.text);
-        let mut memory = vec![0u8; sent.table.store_bytes() as usize];
+        let mut memory = pages(&sent.table);
         copy_plainly(&mut sent, &mut memory);
         let slot = sent.table.slot_bytes() as usize;
         assert!(!sent.is_image(0, &memory[..slot]), "the plain copy leaves the lines as they came");

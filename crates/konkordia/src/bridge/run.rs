@@ -8,7 +8,8 @@ use crate::run::signals;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::ports::Source;
 use konkordia_core::text;
-use konkordia_fabric::bridge::{Account, Bridge, FrameState, Missing, Options, Store, Verdict};
+use konkordia_fabric::bridge::{Account, AddressTable, Bridge, FrameState, Missing, Options, Store, Verdict};
+use konkordia_memory::pages::Pages;
 use konkordia_sources::udp::UdpReceiver;
 use serde_json::{Value, json};
 use std::fs::File;
@@ -74,7 +75,7 @@ pub fn command(args: &RunArgs) -> Result<Exit, Failure> {
         return Err(Failure::new(Exit::Usage, format!("{} names no port", args.program), why, "give its tiles ports"));
     }
     let files = Files::create(&args.store, table.store_bytes())?;
-    let mut bytes = vec![0; table.store_bytes() as usize];
+    let mut bytes = Pages::new(table.store_bytes() as usize).map_err(|error| no_memory(&table, &error))?;
     let too_short = |why: String| Failure::new(Exit::Bug, "the store is too short", why, "report this");
     let mut store = Store::new(&table, &mut bytes).map_err(too_short)?;
     let missing = match args.missing {
@@ -163,4 +164,9 @@ fn report(args: &RunArgs, account: &Account, dropped: u64) -> Exit {
         ));
     }
     if is_whole { Exit::Complete } else { Exit::Incomplete }
+}
+
+fn no_memory(table: &AddressTable, error: &std::io::Error) -> Failure {
+    let what = format!("no memory for {} slots of {} bytes", table.slots(), table.slot_bytes());
+    Failure::new(Exit::Io, what, konkordia_core::failure::reason(error), "write fewer slots in the program")
 }

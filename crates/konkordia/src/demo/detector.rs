@@ -172,12 +172,15 @@ fn series(
     let window_bytes = (buffer_bytes / BUFFER_SHARE).max(feed.datagram_bytes);
     pace.burst_max = (window_bytes / 2 / feed.datagram_bytes).max(1);
     let packets_max = (window_bytes / feed.datagram_bytes) as u64;
-    let mut before_burst = |sent: &Sent| wait_for_room(detector, start.run, sent, packets_max);
+    let mut given_up = 0;
+    let mut before_burst = |sent: &Sent| wait_for_room(detector, start.run, sent.packets, packets_max, &mut given_up);
     send(feed, senders, &pace, 0..start.images_expected.unwrap_or(u64::MAX), &mut before_burst)
 }
 
-/// Waits until there is room for more packets; false when the run has ended.
-fn wait_for_room(detector: &dyn Detector, run: u64, sent: &Sent, packets_max: u64) -> bool {
+/// Waits until there is room for more packets; false when the run has ended. Packets that nobody has counted after some
+/// time do not come any more: the kernel lost them on their way to the socket. They join those that were `given_up`, so
+/// that they are waited for once.
+fn wait_for_room(detector: &dyn Detector, run: u64, sent_packets: u64, packets_max: u64, given_up: &mut u64) -> bool {
     let since = Instant::now();
     loop {
         let status = detector.status();
@@ -187,9 +190,15 @@ fn wait_for_room(detector: &dyn Detector, run: u64, sent: &Sent, packets_max: u6
         }
         let statistics = detector.statistics();
         let counted = |name: &str| statistics.ledger.get(name).copied().unwrap_or_default();
-        let on_their_way = sent.packets.saturating_sub(counted("received") + counted("kernel_dropped"));
+        let known = counted("received") + counted("kernel_dropped");
+        let on_their_way = sent_packets.saturating_sub(known + *given_up);
         let ring = statistics.queues.get("ring").copied().unwrap_or_default();
-        if (on_their_way <= packets_max && ring < RING_FULL) || since.elapsed() > PATIENCE {
+        if on_their_way <= packets_max && ring < RING_FULL {
+            return true;
+        }
+        if since.elapsed() > PATIENCE {
+            // Behind a full ring they may still wait in the socket.
+            *given_up += if ring < RING_FULL { on_their_way } else { 0 };
             return true;
         }
         std::thread::sleep(LOOK_AGAIN);
