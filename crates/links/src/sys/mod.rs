@@ -1,0 +1,9 @@
+//! Libraries of C that are opened at run time: libfabric and libibverbs. All `unsafe` of this crate is here.
+
+mod library;
+mod memory;
+
+#[cfg(test)]
+mod abi_tests;
+pub(crate) mod fabric;
+mod fabric_abi;
