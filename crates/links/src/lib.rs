@@ -26,6 +26,7 @@ pub mod libfabric;
 mod remote;
 mod sys;
 pub mod tcp;
+pub mod verbs;
 
 use std::time::Duration;
 

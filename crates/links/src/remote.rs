@@ -31,7 +31,7 @@ const ANNOUNCED: Duration = Duration::from_secs(2);
 /// How long the end of the connection may come behind what the device noticed of it.
 const SHOWN: Duration = Duration::from_millis(500);
 /// How long a side that ends waits for the answer of the other side.
-const LEAVES: Duration = Duration::from_secs(2);
+const LEAVES: Duration = STUCK;
 /// The connection is looked at in every so many steps while the device has something.
 const LOOK_EVERY: u32 = 16;
 

@@ -4,6 +4,7 @@
 //! `abi_tests.rs` compares every line with the headers. Names are those of the headers.
 #![allow(non_camel_case_types, non_snake_case)]
 
+use super::library::abi;
 use std::ffi::{c_char, c_int, c_void};
 
 /// `FI_VERSION(1, 9)`: what we know of the library; later ones keep it.
@@ -12,33 +13,6 @@ pub(super) const API_VERSION: u32 = (1 << 16) | 9;
 /// What a structure has in its place: a function that is not called here.
 pub(super) type Unused = *mut c_void;
 
-/// Structures with the list of their fields, and constants with their names; both are compared with the headers.
-macro_rules! abi {
-    (structures { $($structure:ident { $($field:ident: $type:ty,)* })* } constants { $($constant:ident: $kind:ty = $value:expr,)* }) => {
-        $(
-            #[repr(C)]
-            #[derive(Clone, Copy)]
-            #[allow(dead_code, reason = "most fields only keep the others at their place")]
-            pub(super) struct $structure { $(pub(super) $field: $type,)* }
-        )*
-        $(pub(super) const $constant: $kind = $value;)*
-
-        /// Of each structure its name, its size, and of each field the name and the offset.
-        #[cfg(test)]
-        pub(super) fn structures() -> Vec<(&'static str, usize, Vec<(&'static str, usize)>)> {
-            vec![$((
-                stringify!($structure),
-                size_of::<$structure>(),
-                vec![$((stringify!($field).trim_start_matches("r#"), std::mem::offset_of!($structure, $field)),)*],
-            ),)*]
-        }
-
-        #[cfg(test)]
-        pub(super) fn constants() -> Vec<(&'static str, u64)> {
-            vec![$((stringify!($constant), u64::try_from($constant).expect("not negative")),)*]
-        }
-    };
-}
 abi! {
     structures {
         fid { fclass: usize, context: *mut c_void, ops: *const fi_ops, }

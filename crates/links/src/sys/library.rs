@@ -49,6 +49,10 @@ macro_rules! functions {
         $(#[$about])*
         struct $name { $($symbol: $type,)* }
 
+        /// Their names.
+        #[cfg(test)]
+        pub(super) const FUNCTIONS: &[&str] = &[$(stringify!($symbol),)*];
+
         impl $name {
             fn find(library: &$crate::sys::library::Library) -> Result<Self, String> {
                 Ok(Self { $($symbol: {
@@ -62,4 +66,32 @@ macro_rules! functions {
         }
     };
 }
-pub(super) use functions;
+
+/// Structures with the list of their fields, and constants with their names; both are compared with the headers.
+macro_rules! abi {
+    (structures { $($structure:ident { $($field:ident: $type:ty,)* })* } constants { $($constant:ident: $kind:ty = $value:expr,)* }) => {
+        $(
+            #[repr(C)]
+            #[derive(Clone, Copy)]
+            #[allow(dead_code, reason = "most fields only keep the others at their place")]
+            pub(super) struct $structure { $(pub(super) $field: $type,)* }
+        )*
+        $(pub(super) const $constant: $kind = $value;)*
+
+        /// Of each structure its name, its size, and of each field the name and the offset.
+        #[cfg(test)]
+        pub(super) fn structures() -> Vec<(&'static str, usize, Vec<(&'static str, usize)>)> {
+            vec![$((
+                stringify!($structure),
+                size_of::<$structure>(),
+                vec![$((stringify!($field).trim_start_matches("r#"), std::mem::offset_of!($structure, $field)),)*],
+            ),)*]
+        }
+
+        #[cfg(test)]
+        pub(super) fn constants() -> Vec<(&'static str, u64)> {
+            vec![$((stringify!($constant), u64::try_from($constant).expect("not negative")),)*]
+        }
+    };
+}
+pub(super) use {abi, functions};

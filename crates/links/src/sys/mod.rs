@@ -5,5 +5,12 @@ mod memory;
 
 #[cfg(test)]
 mod abi_tests;
+#[cfg(test)]
+#[path = "../../../../tests/skip.rs"]
+mod skip;
+
 pub(crate) mod fabric;
 mod fabric_abi;
+pub(crate) mod verbs;
+mod verbs_abi;
+pub(crate) mod verbs_states;
