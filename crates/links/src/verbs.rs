@@ -61,12 +61,7 @@ pub fn connect(
     meet(device, service, tcp::connect(address, timeout)?, timeout)
 }
 
-fn meet(
-    device: Option<&str>,
-    service: Service,
-    control: tcp::TcpLink,
-    timeout: Duration,
-) -> Result<Box<dyn Link>, LinkError> {
+fn meet(device: Option<&str>, service: Service, control: tcp::TcpLink, timeout: Duration) -> Result<Box<dyn Link>, LinkError> {
     let absent = |why| LinkError::Absent { link: format!("verbs {}", control.other()), why };
     let queue_pair = QueuePair::open(device, service, control.local_addr()?.ip()).map_err(absent)?;
     Ok(Box::new(RemoteLink::meet(control, "verbs", queue_pair, timeout)?))

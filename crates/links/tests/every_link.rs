@@ -1,6 +1,6 @@
 //! One suite for every kind of link. A kind that is not on this machine counts as skipped.
 
-use konkordia_links::{Arrival, Link, LinkError, MESSAGE_BYTES_MAX, RemoteAddress, libfabric, tcp};
+use konkordia_links::{Arrival, Link, LinkError, MESSAGE_BYTES_MAX, RemoteAddress, libfabric, tcp, verbs};
 use std::time::{Duration, Instant};
 
 #[path = "../../../tests/skip.rs"]
@@ -328,3 +328,30 @@ macro_rules! every_test {
 every_test!(plain_tcp, over_tcp());
 every_test!(libfabric_tcp, over_libfabric("tcp"));
 every_test!(libfabric_shm, over_libfabric("shm"));
+
+/// Both services of verbs, where KONKORDIA_VERBS_ADDRESS names the address of a card of this host.
+#[test]
+fn verbs_on_a_card() {
+    if let Err(absent) = verbs::devices() {
+        return skip::skipped(&absent.to_string());
+    }
+    let Ok(host) = std::env::var("KONKORDIA_VERBS_ADDRESS") else {
+        return skip::skipped("there is an RDMA device: say its IP address in KONKORDIA_VERBS_ADDRESS");
+    };
+    for service in [verbs::Service::Reliable, verbs::Service::Unreliable] {
+        let open = || {
+            let listener = verbs::Listener::bind(None, service, format!("{host}:0").parse().unwrap()).unwrap();
+            let address = listener.local_addr().unwrap();
+            let far = std::thread::spawn(move || verbs::connect(None, service, address, WAIT).unwrap());
+            let near = listener.accept(WAIT).unwrap().unwrap();
+            Some((near, far.join().unwrap()))
+        };
+        bytes_are_there_before_their_event(open());
+        everything_keeps_its_order(open());
+        both_sides_write_at_once(open());
+        bad_places_are_refused(open);
+        a_refused_write_leaves_the_link_as_it_was(open());
+        an_end_comes_behind_everything(open());
+        a_side_that_is_gone_is_reported(open());
+    }
+}

@@ -22,7 +22,8 @@ struct Library {
 /// The numbers that a program of C prints, by their names; `None` and a skipped test where it cannot be made.
 #[track_caller]
 fn of_the_compiler(library: &Library) -> Option<HashMap<String, u64>> {
-    let missing = library.headers.iter().map(|header| format!("/usr/include/{header}")).find(|path| !std::path::Path::new(path).exists());
+    let missing =
+        library.headers.iter().map(|header| format!("/usr/include/{header}")).find(|path| !std::path::Path::new(path).exists());
     if let Some(path) = missing {
         skip::skipped(&format!("no {path}; apt-get install {}", library.package));
         return None;

@@ -5,6 +5,7 @@
 use super::fabric_abi::*;
 use super::library::{Library, functions};
 use super::memory::Memory;
+use super::signals::keeping_handlers;
 use crate::device::{Completion, Device, Place};
 use std::collections::hash_map::RandomState;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -160,8 +161,11 @@ impl Info {
         let node = host.as_ref().map_or(null(), |host| host.as_ptr());
         let flags = if host.is_some() { FI_SOURCE | FI_NUMERICHOST } else { 0 };
         let mut list = null_mut();
+        let (at, hints) = (&raw mut list, hints.list.as_ptr());
+        // The first call opens the providers.
         // SAFETY: all pointers live during the call, or are null where that is allowed.
-        let code = unsafe { (functions.fi_getinfo)(API_VERSION, node, null(), flags, hints.list.as_ptr(), &raw mut list) };
+        let find = || unsafe { (functions.fi_getinfo)(API_VERSION, node, null(), flags, hints, at) };
+        let code = keeping_handlers(find);
         match NonNull::new(list).filter(|_| code == 0) {
             Some(list) => Ok(Some(Self { functions, list })),
             None if code as isize == -FI_ENODATA || code == 0 => Ok(None),
@@ -263,6 +267,11 @@ impl Endpoint {
                 "libfabric offers no provider '{provider}'{place} that writes with events; 'konkordia links' shows what it offers"
             )
         })?;
+        // Providers take signals too when they are opened.
+        keeping_handlers(|| Self::of(functions, &info))
+    }
+
+    fn of(functions: &'static Functions, info: &Info) -> Result<Self, String> {
         let list = info.list.as_ptr();
         // SAFETY: every call gets objects that are open, structures that live during the call, and a place for what it
         // makes; all parts of `info` are valid. Objects are closed in the reverse order if a later call fails.

@@ -1,5 +1,6 @@
 //! Opens a shared library at run time, so that the program starts where it is absent.
 
+use super::signals::keeping_handlers;
 use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
 
@@ -18,7 +19,8 @@ impl Library {
     /// Opens the library `name`, which the dynamic linker looks for. The error is its message.
     pub(crate) fn open(name: &'static CStr) -> Result<Self, String> {
         // SAFETY: `name` is a C string. The constructors of libfabric and libibverbs may run at any time.
-        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        let open = || unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        let handle = keeping_handlers(open);
         NonNull::new(handle).map(|handle| Self { handle, name }).ok_or_else(last_error)
     }
 
@@ -26,9 +28,8 @@ impl Library {
     pub(crate) fn symbol(&self, symbol: &'static CStr) -> Result<NonNull<c_void>, String> {
         // SAFETY: the handle is open for ever, and `symbol` is a C string.
         let found = unsafe { libc::dlsym(self.handle.as_ptr(), symbol.as_ptr()) };
-        NonNull::new(found).ok_or_else(|| {
-            format!("{} has no {}: it is another version", self.name.to_string_lossy(), symbol.to_string_lossy())
-        })
+        NonNull::new(found)
+            .ok_or_else(|| format!("{} has no {}: it is another version", self.name.to_string_lossy(), symbol.to_string_lossy()))
     }
 }
 

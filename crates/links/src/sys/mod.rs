@@ -2,6 +2,7 @@
 
 mod library;
 mod memory;
+mod signals;
 
 #[cfg(test)]
 mod abi_tests;

@@ -258,7 +258,10 @@ fn find_port(
         return Err(said("ibv_query_port", code));
     }
     if attributes.state != IBV_PORT_ACTIVE {
-        return Err(format!("port {NUMBER} of {name} is not up (state {}); is its cable in, and the network up?", attributes.state));
+        return Err(format!(
+            "port {NUMBER} of {name} is not up (state {}); is its cable in, and the network up?",
+            attributes.state
+        ));
     }
     let is_ethernet = attributes.link_layer == IBV_LINK_LAYER_ETHERNET;
     let wanted = match host {

@@ -152,8 +152,7 @@ mod tests {
         mtu: 3,
     };
     const PORT: Port = Port { number: 2, gid_index: 3, needs_gid: true };
-    const STEPS: [(&str, Step); 3] =
-        [("Init", Step::Init), ("RTR", Step::ReadyToReceive), ("RTS", Step::ReadyToSend)];
+    const STEPS: [(&str, Step); 3] = [("Init", Step::Init), ("RTR", Step::ReadyToReceive), ("RTS", Step::ReadyToSend)];
 
     /// The masks of the manual page, by service and next state.
     fn of_the_manual(text: &str) -> BTreeMap<(String, String), BTreeSet<String>> {
