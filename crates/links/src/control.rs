@@ -121,7 +121,7 @@ mod tests {
             let longer = [&bytes[..], &[0]].concat();
             assert_eq!(Control::decode(&longer).is_ok(), is_message);
         }
-        assert_eq!(Control::decode(&[1, 0, 0, 0, 0, 0, 0]).unwrap_err().contains("version 0"), true);
+        assert!(Control::decode(&[1, 0, 0, 0, 0, 0, 0]).unwrap_err().contains("version 0"));
         assert!(Control::decode(&[9]).unwrap_err().contains("unknown kind 9"));
         assert_eq!(all[2].encode().len(), HEAD_BYTES + 7);
         assert_eq!(all[2].encode()[..HEAD_BYTES], [3, 7, 0, 0, 0, 0, 0, 0, 0]);

@@ -49,6 +49,7 @@ pub(crate) trait Device: Send {
     /// Does the other side find writes in the order in which they began here? If not, one waits for the other.
     fn keeps_order(&self) -> bool;
 
-    /// How many writes with events the other side takes before it says that it has seen some of them, if that is limited.
+    /// How many writes with events the other side takes before it says that it has seen some of them, if that is
+    /// limited.
     fn events_ahead_max(&self) -> Option<u64>;
 }

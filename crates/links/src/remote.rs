@@ -1,4 +1,5 @@
-//! What links by libfabric and by verbs have in common: a [`Device`] writes, and a connection over TCP carries the rest.
+//! What links by libfabric and by verbs have in common: a [`Device`] writes, and a connection over TCP carries the
+//! rest.
 //!
 //! Order, which devices and the connection do not keep between them:
 //! - A message says how many events were made before it. It is held back until they are there. Writes without an event
@@ -289,7 +290,7 @@ impl<D: Device> RemoteLink<D> {
                 patience.nap(left);
             }
         };
-        if !to.offset_bytes.checked_add(length as u64).is_some_and(|end| end <= length_bytes) {
+        if to.offset_bytes.checked_add(length as u64).is_none_or(|end| end > length_bytes) {
             let at = to.offset_bytes;
             return Err(self.refused(format!("{length} bytes at {at} do not lie in a region of {length_bytes} bytes")));
         }

@@ -1,14 +1,14 @@
 //! Links by verbs: queue pairs of a card with RDMA, without a library between (`libibverbs.so.1`, opened at run time).
-//! Numbers of queue pairs, packets and keys are exchanged over TCP, which also carries messages; no connection manager is
-//! needed.
+//! Numbers of queue pairs, packets and keys are exchanged over TCP, which also carries messages; no connection manager
+//! is needed.
 //!
 //! **None of this has ever run on a card**, because there was none. Its structures and constants are compared with the
 //! headers of rdma-core, the steps of a queue pair with its manual page; what happens around the calls is the same code
 //! as in [`crate::libfabric`], which runs.
 //!
-//! With [`Service::Reliable`] (RC) the rules of [`Link`] hold. With [`Service::Unreliable`] (UC) a lost write stays lost:
-//! if it had an event, the next message or [`Link::write`] reports it after some seconds; if not, nobody does. Who uses
-//! UC compares checksums. Detectors send by UC, because it needs no answers.
+//! With [`Service::Reliable`] (RC) the rules of [`Link`] hold. With [`Service::Unreliable`] (UC) a lost write stays
+//! lost: if it had an event, the next message or [`Link::write`] reports it after some seconds; if not, nobody does.
+//! Who uses UC compares checksums. Detectors send by UC, because it needs no answers.
 //!
 //! On Ethernet the queue pair uses the RoCEv2 address of the TCP connection, so connect by an address of the card.
 

@@ -1,6 +1,7 @@
 //! Our structures and constants against the headers of the libraries: a program of C prints what the compiler makes of
 //! them. Counts as skipped where the headers or a compiler are absent (Debian: libfabric-dev, libibverbs-dev, gcc).
 
+use super::library::Structure;
 use super::skip;
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -13,7 +14,7 @@ struct Library {
     option: &'static str,
     /// Functions that are looked for in the library, which must exist and be of that library.
     functions: &'static [&'static str],
-    structures: Vec<(&'static str, usize, Vec<(&'static str, usize)>)>,
+    structures: Vec<Structure>,
     /// Structures of the library that we allocate, so that their size counts too; others are only reached by pointers.
     allocated: &'static [&'static str],
     constants: Vec<(&'static str, u64)>,

@@ -253,8 +253,8 @@ pub(crate) struct Endpoint {
     _fabric: Object<fid_fabric>,
 }
 
-// SAFETY: the library was asked for FI_THREAD_DOMAIN: one thread at a time may use a domain, whichever it is. Every call
-// that uses it needs `&mut`, and the domain belongs to this value alone.
+// SAFETY: the library was asked for FI_THREAD_DOMAIN: one thread at a time may use a domain, whichever it is. Every
+// call that uses it needs `&mut`, and the domain belongs to this value alone.
 unsafe impl Send for Endpoint {}
 
 impl Endpoint {
@@ -328,8 +328,8 @@ impl Endpoint {
         let key = if self.key_bytes >= 8 { key } else { key & ((1 << (8 * self.key_bytes)) - 1) };
         let mut made = null_mut();
         let length = memory.length_bytes().max(1);
-        // SAFETY: the domain is open and its tables are valid; the memory has at least one page, and stays where it is as
-        // long as the registration, which `Registered` closes first.
+        // SAFETY: the domain is open and its tables are valid; the memory has at least one page, and stays where it is
+        // as long as the registration, which `Registered` closes first.
         let code = unsafe {
             let register = wanted((*self.domain.0.as_ref().mr).reg)?;
             register(self.domain.fid(), memory.start().cast(), length, access, 0, key, 0, &raw mut made, null_mut())
@@ -441,8 +441,9 @@ impl Device for Endpoint {
         let other = self.other.ok_or("the address of the other side is not known")?;
         let slots = self.slots.as_mut().expect("made when it was opened");
         slots.memory.put(slot * Self::SLOT_BYTES, bytes);
-        // SAFETY: the endpoint is open and its tables are valid. The bytes lie in registered memory, the context in a box;
-        // both stay untouched until the completion comes (the caller holds the slot so long), or the endpoint is closed.
+        // SAFETY: the endpoint is open and its tables are valid. The bytes lie in registered memory, the context in a
+        // box; both stay untouched until the completion comes (the caller holds the slot so long), or the endpoint is
+        // closed.
         let code = unsafe {
             let table = &*self.endpoint.0.as_ref().rma;
             let description = slots.registration.0.as_ref().mem_desc;

@@ -44,6 +44,10 @@ fn last_error() -> String {
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
+/// Of a structure its name, its size, and of each field the name and the offset.
+#[cfg(test)]
+pub(super) type Structure = (&'static str, usize, Vec<(&'static str, usize)>);
+
 /// The functions of a library, each with its type: a structure with one field for each, and how it is filled.
 macro_rules! functions {
     ($(#[$about:meta])* $name:ident { $($symbol:ident: $type:ty,)* }) => {
@@ -59,8 +63,8 @@ macro_rules! functions {
                 Ok(Self { $($symbol: {
                     let name = concat!(stringify!($symbol), "\0");
                     let name = std::ffi::CStr::from_bytes_with_nul(name.as_bytes()).expect("one zero at the end");
-                    // SAFETY: a function pointer has the size of a pointer and is not null, and the symbol is a function
-                    // of this type in every version of the library with this name.
+                    // SAFETY: a function pointer has the size of a pointer and is not null, and the symbol is a
+                    // function of this type in every version of the library with this name.
                     unsafe { std::mem::transmute::<std::ptr::NonNull<std::ffi::c_void>, $type>(library.symbol(name)?) }
                 },)* })
             }
@@ -81,7 +85,7 @@ macro_rules! abi {
 
         /// Of each structure its name, its size, and of each field the name and the offset.
         #[cfg(test)]
-        pub(super) fn structures() -> Vec<(&'static str, usize, Vec<(&'static str, usize)>)> {
+        pub(super) fn structures() -> Vec<$crate::sys::library::Structure> {
             vec![$((
                 stringify!($structure),
                 size_of::<$structure>(),

@@ -1,4 +1,5 @@
-//! Memory into which others write while we hold it. There is never a reference to it, only copies out of it and into it.
+//! Memory into which others write while we hold it. There is never a reference to it, only copies out of it and into
+//! it.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;

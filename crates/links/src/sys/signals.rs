@@ -1,5 +1,5 @@
-//! Libraries that set handlers of signals when they are opened. Those of providers of libfabric 1.17 print a trace and end
-//! the program at SIGTERM and SIGINT, which are ours.
+//! Libraries that set handlers of signals when they are opened. Those of providers of libfabric 1.17 print a trace and
+//! end the program at SIGTERM and SIGINT, which are ours.
 
 /// Signals of Linux, of which some numbers are not in use.
 const SIGNALS: std::ops::RangeInclusive<libc::c_int> = 1..=64;

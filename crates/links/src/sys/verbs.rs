@@ -1,7 +1,7 @@
 //! libibverbs, opened at run time: the devices, and queue pairs that write into memory of others.
 //!
-//! `ibv_post_send`, `ibv_post_recv` and `ibv_poll_cq` are inline in its header, and go through the table of functions of
-//! the device. None of this has ever run on a card.
+//! `ibv_post_send`, `ibv_post_recv` and `ibv_poll_cq` are inline in its header, and go through the table of functions
+//! of the device. None of this has ever run on a card.
 
 use super::library::{Library, functions};
 use super::memory::Memory;
@@ -239,8 +239,8 @@ impl QueuePair {
     }
 }
 
-/// Port 1 of the device with its index and value of the GID, if it is up. On Ethernet the GID is that of RoCEv2 with the
-/// address `host`, as the kernel lists them.
+/// Port 1 of the device with its index and value of the GID, if it is up. On Ethernet the GID is that of RoCEv2 with
+/// the address `host`, as the kernel lists them.
 fn find_port(
     functions: &Functions,
     context: &Object<ibv_context>,
@@ -288,7 +288,8 @@ fn find_port(
 
 fn registered(functions: &Functions, domain: &Object<ibv_pd>, length_bytes: usize, access: c_int) -> Result<Registered, String> {
     let memory = Memory::new(length_bytes).ok_or_else(|| format!("no machine has {length_bytes} bytes of memory"))?;
-    // SAFETY: the domain is there; the memory has at least a page, and stays as long as the registration (`Registered`).
+    // SAFETY: the domain is there; the memory has at least a page, and stays as long as the registration
+    // (`Registered`).
     let made = unsafe { (functions.ibv_reg_mr)(domain.at(), memory.start().cast(), length_bytes.max(1), access) };
     let registration = Object::made("ibv_reg_mr", made, functions.ibv_dereg_mr)
         .map_err(|why| format!("{why}; is the limit of locked memory too low ('ulimit -l')?"))?;
@@ -327,8 +328,8 @@ impl Device for QueuePair {
         assert!(slot < Self::SLOTS && bytes.len() <= Self::SLOT_BYTES, "{} bytes from slot {slot}", bytes.len());
         let rkey = u32::try_from(to.key).map_err(|_| format!("a key of verbs has 32 bits, not {:#x}", to.key))?;
         self.slots.memory.put(slot * Self::SLOT_BYTES, bytes);
-        // SAFETY: zeros are valid. The bytes lie in registered memory and stay untouched until the completion comes (the
-        // caller holds the slot so long); the request and its one entry are copied by the call.
+        // SAFETY: zeros are valid. The bytes lie in registered memory and stay untouched until the completion comes
+        // (the caller holds the slot so long); the request and its one entry are copied by the call.
         let code = unsafe {
             let mut entry = ibv_sge {
                 addr: self.slots.memory.start().add(slot * Self::SLOT_BYTES) as u64,
