@@ -108,7 +108,7 @@ def test_a_wrong_write_changes_nothing(tmp_path, peer, provider, wrong):
 
 @pytest.mark.parametrize("wrong", ["key", "place"])
 def test_after_a_wrong_write_the_right_ones_arrive(tmp_path, peer, wrong):
-    """By `shm` right writes after a wrong one arrive. By `tcp` they do not: libfabric gives the connection up."""
+    """Right writes after a wrong one arrive (`shm`)."""
     both = Both(tmp_path, peer, "shm", "receive", wrong, 100)
     assert both.end() == (0, 0), both.said("ours") + both.said("theirs")
     compare(tmp_path / "ours.out", 100)

@@ -100,3 +100,18 @@ macro_rules! abi {
     };
 }
 pub(super) use {abi, functions};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_absent_is_named() {
+        let error = Library::open(c"libkonkordia-has-no-such.so.1").err().unwrap();
+        assert!(error.contains("libkonkordia-has-no-such.so.1"), "{error}");
+        let library = Library::open(c"libc.so.6").unwrap();
+        assert!(library.symbol(c"strlen").is_ok());
+        let error = library.symbol(c"fi_no_such_function").unwrap_err();
+        assert!(error.contains("libc.so.6 has no fi_no_such_function"), "{error}");
+    }
+}
