@@ -65,6 +65,8 @@ pub(crate) struct RemoteLink<D: Device> {
     is_other_leaving: bool,
     /// The device is not called any more.
     is_over: bool,
+    /// There was an error, so that nothing is left to wait for.
+    is_broken: bool,
     steps: u32,
 }
 
@@ -113,6 +115,7 @@ impl<D: Device> RemoteLink<D> {
             is_leaving: false,
             is_other_leaving: false,
             is_over: false,
+            is_broken: false,
             steps: 0,
         })
     }
@@ -167,6 +170,12 @@ impl<D: Device> RemoteLink<D> {
 
     /// Makes one step; says whether anything happened.
     fn progress(&mut self) -> Result<bool, LinkError> {
+        let progress = self.advance();
+        self.is_broken |= progress.is_err();
+        progress
+    }
+
+    fn advance(&mut self) -> Result<bool, LinkError> {
         if self.is_over {
             return Err(LinkError::Closed { link: self.name.clone() });
         }
@@ -266,6 +275,7 @@ impl<D: Device> RemoteLink<D> {
         if self.progress()? {
             *patience = Patience::new();
         } else if patience.since.elapsed() > STUCK {
+            self.is_broken = true;
             let why = format!("the other side has taken nothing for {} s", STUCK.as_secs());
             return Err(LinkError::Io { link: self.name.clone(), source: Error::new(ErrorKind::TimedOut, why) });
         } else {
@@ -407,7 +417,9 @@ impl<D: Device> Link for RemoteLink<D> {
 impl<D: Device> Drop for RemoteLink<D> {
     /// If the other side has gone or is stuck, nobody is left to be told.
     fn drop(&mut self) {
-        let _gone = self.leave();
+        if !self.is_broken {
+            let _gone = self.leave();
+        }
     }
 }
 

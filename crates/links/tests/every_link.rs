@@ -329,6 +329,46 @@ every_test!(plain_tcp, over_tcp());
 every_test!(libfabric_tcp, over_libfabric("tcp"));
 every_test!(libfabric_shm, over_libfabric("shm"));
 
+/// The connection beside a link by libfabric, as somebody else may use it.
+#[test]
+fn what_breaks_the_rules_of_the_connection_ends_the_link() {
+    let numbers = |kind: u8, numbers: &[u64]| [vec![kind], numbers.iter().flat_map(|n| n.to_le_bytes()).collect()].concat();
+    // What is sent instead of an introduction, or after it; and what is said of it.
+    let breaks: [(Option<Vec<u8>>, Vec<u8>, &str); 9] = [
+        (Some([&[1, 1, 5, 0], &b"verbs"[..], &[0, 0]].concat()), vec![], "uses 'verbs' and this side 'libfabric tcp'"),
+        (Some(vec![1, 9, 0, 0, 0, 0]), vec![], "version 9"),
+        (Some(vec![1, 1, 255, 255, 0, 0]), vec![], "has 6 bytes"),
+        (Some(numbers(5, &[])), vec![], "did not introduce itself"),
+        (None, vec![], "an empty message"),
+        (None, vec![77], "unknown kind 77"),
+        (None, numbers(2, &[1, 2, 3]), "kind 2 has 25 bytes"),
+        (None, numbers(4, &[1, 0]), "taken more than was sent"),
+        (None, numbers(4, &[0, 1]), "taken more than was sent"),
+    ];
+    if let Err(absent) = libfabric::version() {
+        return skip::skipped(&absent.to_string());
+    }
+    for (hello, then, why) in breaks {
+        let listener = libfabric::Listener::bind("tcp", "127.0.0.1:0".parse().unwrap()).unwrap();
+        let mut far = tcp::connect(listener.local_addr().unwrap(), WAIT).unwrap();
+        let accepted = std::thread::scope(|scope| {
+            let near = scope.spawn(|| listener.accept(WAIT));
+            let Arrival::Message(theirs) = next(&mut far) else { panic!("no introduction") };
+            far.send(&hello.unwrap_or(theirs)).unwrap();
+            near.join().unwrap()
+        });
+        let error = match accepted {
+            Err(error) => error,
+            Ok(near) => {
+                let mut near = near.unwrap();
+                far.send(&then).unwrap();
+                near.poll(WAIT).unwrap_err()
+            }
+        };
+        assert!(matches!(&error, LinkError::Broken { .. }) && error.to_string().contains(why), "{error}");
+    }
+}
+
 /// Both services of verbs, where KONKORDIA_VERBS_ADDRESS names the address of a card of this host.
 #[test]
 fn verbs_on_a_card() {
