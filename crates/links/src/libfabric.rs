@@ -8,6 +8,9 @@
 //!   are on their way, at the first write until the other side looks.
 //! - Bytes are copied once, into registered memory from which the provider writes.
 //!
+//! The provider `shm` shares locks between the two programs. If one is killed while it holds one, the other waits in
+//! `fi_cq_read` for ever; there is no way out of that here.
+//!
 //! It was run with the providers `tcp` and `shm` (libfabric 1.17 of Debian). The others need hardware that we have not;
 //! they get the same calls.
 
