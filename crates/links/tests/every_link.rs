@@ -334,7 +334,8 @@ every_test!(libfabric_shm, over_libfabric("shm"));
 fn what_breaks_the_rules_of_the_connection_ends_the_link() {
     let numbers = |kind: u8, numbers: &[u64]| [vec![kind], numbers.iter().flat_map(|n| n.to_le_bytes()).collect()].concat();
     // What is sent instead of an introduction, or after it; and what is said of it.
-    let breaks: [(Option<Vec<u8>>, Vec<u8>, &str); 9] = [
+    type Break = (Option<Vec<u8>>, Vec<u8>, &'static str);
+    let breaks: [Break; 9] = [
         (Some([&[1, 1, 5, 0], &b"verbs"[..], &[0, 0]].concat()), vec![], "uses 'verbs' and this side 'libfabric tcp'"),
         (Some(vec![1, 9, 0, 0, 0, 0]), vec![], "version 9"),
         (Some(vec![1, 1, 255, 255, 0, 0]), vec![], "has 6 bytes"),
