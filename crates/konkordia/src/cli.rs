@@ -8,6 +8,7 @@ use crate::bench::args::{
 use crate::calibration_verbs::args::CalibrationCommand;
 use crate::files::args::{FileArgs, InspectArgs, RepairArgs};
 use crate::help::TEMPLATE;
+use crate::links_verb::LinksArgs;
 use crate::log::{LogFormat, LogLevel};
 use crate::pedestal::args::PedestalArgs;
 use crate::serve::client::args::{ArmArgs, TargetArgs, WaitArgs};
@@ -248,6 +249,12 @@ pub enum Command {
   konkordia doctor --config run.toml --fix-script > fix.sh
   konkordia doctor --run /data/run01_master.h5")]
     Doctor(crate::doctor::args::DoctorArgs),
+    /// Shows which links to memory of other hosts there are: providers of libfabric, RDMA devices.
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia links
+  konkordia links --json | jq '.libfabric[].provider'
+  konkordia links | grep verbs")]
+    Links(LinksArgs),
     /// Says what a detector needs of machines (cores, network, memory, disks, hosts), and models its pipeline.
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia size --detector jungfrau-10m --rate 2200

@@ -17,6 +17,7 @@ mod detectors;
 mod doctor;
 mod files;
 mod help;
+mod links_verb;
 mod log;
 mod model;
 mod panics;
@@ -111,6 +112,7 @@ fn dispatch(command: &Command) -> Result<Exit, Failure> {
         Command::Bridge(which) => bridge::command(which),
         Command::Bench(which) => bench::command(which),
         Command::Doctor(args) => doctor::command(args),
+        Command::Links(args) => links_verb::command(args),
         Command::Completion { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "konkordia", &mut script);

@@ -20,7 +20,13 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod control;
+mod device;
+pub mod libfabric;
+mod remote;
+mod sys;
 pub mod tcp;
+pub mod verbs;
 
 use std::time::Duration;
 
@@ -67,6 +73,9 @@ pub enum LinkError {
     /// The other side did what it must not. The link is of no further use.
     #[error("{link}: the other side broke the rules of the link: {why}")]
     Broken { link: String, why: String },
+    /// This host lacks a library or a device.
+    #[error("{link}: {why}")]
+    Absent { link: String, why: String },
     /// A mistake of the caller.
     #[error("{link}: {why}")]
     Refused { link: String, why: String },

@@ -21,7 +21,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 /// A link whose other side takes nothing for so long is given up.
-const STUCK: Duration = Duration::from_secs(10);
+pub(crate) const STUCK: Duration = Duration::from_secs(10);
 const HEADER_BYTES: usize = 32;
 const MAGIC: &[u8; 4] = b"KLNK";
 /// Longest write, so that a length is known to be right before its bytes are there.
@@ -81,7 +81,9 @@ pub fn connect(address: SocketAddr, timeout: Duration) -> Result<TcpLink, LinkEr
 /// One side of a connection.
 pub struct TcpLink {
     socket: TcpStream,
+    other: SocketAddr,
     name: String,
+    message_bytes_max: usize,
     regions: Vec<(u64, Vec<u8>)>,
     /// The header that is being received.
     header: [u8; HEADER_BYTES],
@@ -109,7 +111,31 @@ impl TcpLink {
         options.set_keepalive(true).map_err(io)?;
         let probes = socket2::TcpKeepalive::new().with_time(STUCK / 2).with_interval(STUCK / 8).with_retries(4);
         options.set_tcp_keepalive(&probes).map_err(io)?;
-        Ok(Self { socket, name, regions: Vec::new(), header: [0; HEADER_BYTES], have: 0, body: Body::None })
+        Ok(Self {
+            socket,
+            other: address,
+            name,
+            message_bytes_max: MESSAGE_BYTES_MAX,
+            regions: Vec::new(),
+            header: [0; HEADER_BYTES],
+            have: 0,
+            body: Body::None,
+        })
+    }
+
+    /// The same, for messages that carry those of users with `more_bytes` before them.
+    pub(crate) fn with_longer_messages(self, more_bytes: usize) -> Self {
+        Self { message_bytes_max: MESSAGE_BYTES_MAX + more_bytes, ..self }
+    }
+
+    /// Address of this side.
+    pub(crate) fn local_addr(&self) -> Result<SocketAddr, LinkError> {
+        self.socket.local_addr().map_err(|error| self.io(error))
+    }
+
+    /// Address of the other side.
+    pub(crate) fn other(&self) -> SocketAddr {
+        self.other
     }
 
     fn io(&self, source: std::io::Error) -> LinkError {
@@ -164,8 +190,11 @@ impl TcpLink {
                 };
                 Body::Write { region, next, end, event: (kind == 2).then_some(event) }
             }
-            3 if length <= MESSAGE_BYTES_MAX => Body::Message { bytes: vec![0; length], have: 0 },
-            3 => return Err(self.broken(format!("a message of {length} bytes; {MESSAGE_BYTES_MAX} are allowed"))),
+            3 if length <= self.message_bytes_max => Body::Message { bytes: vec![0; length], have: 0 },
+            3 => {
+                let allowed = self.message_bytes_max;
+                return Err(self.broken(format!("a message of {length} bytes; {allowed} are allowed")));
+            }
             _ => return Err(self.broken(format!("a header of unknown kind {kind}"))),
         };
         Ok(())
@@ -201,6 +230,14 @@ impl TcpLink {
         *have += count;
         Ok(count)
     }
+
+    /// The same, without waiting.
+    fn receive_now(&mut self) -> std::io::Result<usize> {
+        self.socket.set_nonblocking(true)?;
+        let received = self.receive();
+        self.socket.set_nonblocking(false)?;
+        received
+    }
 }
 
 impl Link for TcpLink {
@@ -234,8 +271,9 @@ impl Link for TcpLink {
     }
 
     fn send(&mut self, message: &[u8]) -> Result<(), LinkError> {
-        if message.len() > MESSAGE_BYTES_MAX {
-            return Err(self.refused(format!("a message of {} bytes; {MESSAGE_BYTES_MAX} are allowed", message.len())));
+        if message.len() > self.message_bytes_max {
+            let allowed = self.message_bytes_max;
+            return Err(self.refused(format!("a message of {} bytes; {allowed} are allowed", message.len())));
         }
         self.put(&header(3, RemoteAddress { key: 0, offset_bytes: 0 }, message.len(), 0), message)
     }
@@ -253,10 +291,13 @@ impl Link for TcpLink {
                     }
                 }
             }
-            // A time of zero would mean to wait for ever.
-            let left = end.saturating_duration_since(Instant::now()).max(Duration::from_micros(1));
-            self.socket.set_read_timeout(Some(left)).map_err(|error| self.io(error))?;
-            match self.receive() {
+            let left = end.saturating_duration_since(Instant::now());
+            let received = match left.is_zero() {
+                // The kernel would wait for one of its ticks, some milliseconds.
+                true => self.receive_now(),
+                false => self.socket.set_read_timeout(Some(left)).and_then(|()| self.receive()),
+            };
+            match received {
                 Ok(0) => return Err(LinkError::Closed { link: self.name.clone() }),
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
