@@ -33,13 +33,13 @@ pub trait Link: Send {
     fn receive(&mut self, bytes: usize, look: &mut dyn FnMut(&[u8])) -> io::Result<usize>;
 }
 
-/// Opens the near end; the far end answers with [`open_far`].
+/// Opens the near end of a connection, which is this one of several; the far end answers with [`open_far`].
 ///
 /// # Errors
 /// If sockets cannot be opened or connected.
-pub fn open_near(peer: &mut Peer, transport: NetTransport) -> Result<Box<dyn Link>, Failure> {
+pub fn open_near(peer: &mut Peer, transport: NetTransport, number: usize) -> Result<Box<dyn Link>, Failure> {
     let cannot = |error: io::Error| failed(&format!("no connection for {}", transport.name()), &error);
-    let mut order = json!({ "open": transport.name() });
+    let mut order = json!({ "open": transport.name(), "number": number });
     if transport == NetTransport::Udp {
         let receiver = UdpReceiver::bind(SocketAddr::new(peer.own, 0), RECEIVE_BUFFER_BYTES).map_err(cannot)?;
         order["port"] = json!(receiver.local_addr().map_err(cannot)?.port());

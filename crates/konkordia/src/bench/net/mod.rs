@@ -52,8 +52,8 @@ pub fn command(args: &BenchNetArgs) -> Result<Exit, Failure> {
         let mut rows = Vec::new();
         let mut progress = Progress::new(args.output.json);
         for &transport in &args.transports {
-            let mut link = open_near(peer, transport)?;
-            let mut more = (1..most).map(|_| open_near(peer, transport)).collect::<Result<Vec<_>, _>>()?;
+            let mut link = open_near(peer, transport, 0)?;
+            let mut more = (1..most).map(|n| open_near(peer, transport, n)).collect::<Result<Vec<_>, _>>()?;
             for &bytes in sizes.iter().filter(|bytes| transport != NetTransport::Udp || **bytes <= PACKET_BYTES_MAX) {
                 progress.update(|| format!("{}, {bytes} bytes", transport.name()));
                 let plan = Plan::new(transport, bytes, args.window, args.quick);
@@ -114,22 +114,20 @@ fn measure(peer: &mut Peer, link: &mut Box<dyn Link>, plan: &Plan) -> Result<Mea
 
 /// The far end: opens links and answers, as it is told.
 fn serve(peer: &mut Peer) -> Result<(), Failure> {
-    let (mut links, mut transport): (Vec<Box<dyn Link>>, _) = (Vec::new(), Value::Null);
+    let mut links: Vec<Box<dyn Link>> = Vec::new();
     while let Some(order) = peer.hear()? {
         if !order["open"].is_null() {
             // The sockets of the last transport first.
-            if order["open"] != transport {
+            if order["number"] == 0 {
                 links.clear();
-                transport = order["open"].clone();
             }
             links.push(open_far(peer, &order)?);
             continue;
         }
         let count = |name: &str| order[name].as_u64().and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
         if order["test"] == "ways" {
-            let right =
-                pairs::serve(&mut links, &order).map_err(|error| failed(&format!("a test has failed: {order}"), &error))?;
-            peer.tell(&json!({ "right": right }))?;
+            let (right, lost) = pairs::serve(&mut links, &order).map_err(|error| failed(&format!("a test has failed: {order}"), &error))?;
+            peer.tell(&json!({ "right": right, "lost": lost }))?;
             continue;
         }
         let Some(link) = links.first_mut() else {

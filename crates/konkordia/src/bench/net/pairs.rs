@@ -75,11 +75,12 @@ fn measure<'a>(
     let begin = Instant::now();
     let ends = run(way, links, &plan, false).map_err(|error| failed(&format!("several connections, {plan:?}"), &error))?;
     let seconds = begin.elapsed().as_secs_f64();
-    let right = peer.answer()?["right"] == true;
+    let there = peer.answer()?;
+    let lost_there = there["lost"].as_u64().and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
     Ok(Measured {
         messages_per_s: (way.len() * windows * window) as f64 / seconds,
-        lost: ends.iter().map(|end| end.lost).sum(),
-        verified: right && ends.iter().all(|end| end.right),
+        lost: ends.iter().map(|end| end.lost).sum::<usize>() + lost_there,
+        verified: there["right"] == true && ends.iter().all(|end| end.right),
     })
 }
 
@@ -110,11 +111,11 @@ fn run<'a>(way: &[bool], links: impl Iterator<Item = &'a mut Box<dyn Link>>, pla
     })
 }
 
-/// The far end of one measurement; true if all that came was right.
+/// The far end of one measurement: whether all that came was right, and how many of its messages did not come.
 ///
 /// # Errors
 /// If a connection is broken, or there are too few.
-pub fn serve(links: &mut [Box<dyn Link>], order: &Value) -> io::Result<bool> {
+pub fn serve(links: &mut [Box<dyn Link>], order: &Value) -> io::Result<(bool, usize)> {
     let count = |name: &str| order[name].as_u64().and_then(|n| usize::try_from(n).ok()).unwrap_or(0).max(1);
     let way: Vec<bool> = order["back"].as_array().into_iter().flatten().map(|back| back == true).collect();
     if way.len() > links.len() {
@@ -127,5 +128,44 @@ pub fn serve(links: &mut [Box<dyn Link>], order: &Value) -> io::Result<bool> {
         window: count("window"),
         windows: count("windows"),
     };
-    Ok(run(&way, links.iter_mut(), &plan, true)?.iter().all(|end| end.right && end.lost == 0))
+    let ends = run(&way, links.iter_mut(), &plan, true)?;
+    Ok((ends.iter().all(|end| end.right), ends.iter().map(|end| end.lost).sum()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::peer::with_peer;
+    use super::*;
+
+    #[test]
+    fn messages_go_to_and_fro_over_several_connections() {
+        use super::super::super::links::{open_far, open_near};
+        let serve_two: super::super::super::peer::Serve = |peer| {
+            let mut links = Vec::new();
+            while let Some(order) = peer.hear()? {
+                if order["open"].is_null() {
+                    let (right, lost) = serve(&mut links, &order).map_err(|error| failed("a test", &error))?;
+                    peer.tell(&json!({ "right": right, "lost": lost }))?;
+                } else {
+                    links.push(open_far(peer, &order)?);
+                }
+            }
+            Ok(())
+        };
+        for transport in NetTransport::ALL {
+            let measured = with_peer("ways", None, serve_two, |peer| {
+                let mut link = open_near(peer, transport, 0)?;
+                let mut more = vec![open_near(peer, transport, 1)?, open_near(peer, transport, 2)?];
+                let ways = Ways::new(&[1, 3]);
+                assert_eq!(ways.names().collect::<Vec<_>>(), ["to and fro", "1 pair(s)", "3 pair(s)"]);
+                let plan = Plan { window: 8, windows: 3, ..Plan::new(transport, 1000, 8, true) };
+                ways.measure(peer, &mut link, &mut more, &plan)
+            });
+            for (way, measured) in measured.unwrap().iter().enumerate() {
+                assert!(measured.verified && measured.lost == 0, "{transport:?} {measured:?}");
+                let is_left_out = transport == NetTransport::ZmqReq && way == 0;
+                assert_eq!(measured.messages_per_s > 0.0, !is_left_out, "{transport:?} {measured:?}");
+            }
+        }
+    }
 }

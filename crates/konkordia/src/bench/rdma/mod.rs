@@ -42,6 +42,14 @@ pub fn command(args: &BenchRdmaArgs) -> Result<Exit, Failure> {
     if args.to.is_some() && args.parts != RdmaPart::ALL && has(args, RdmaPart::Ladder) {
         return Err(ladder::refused());
     }
+    if args.png.is_some() && !has(args, RdmaPart::Sizes) && (args.to.is_some() || !has(args, RdmaPart::Ladder)) {
+        return Err(Failure::new(
+            Exit::Usage,
+            "there is nothing to draw",
+            "the picture shows sizes and, without --to, the ladder; --parts names neither",
+            "add them to --parts, or leave out --png",
+        ));
+    }
     let imported = import::read_all(&args.import)?;
     let output = Output::open(&args.output, "rdma")?;
     let mut progress = Progress::new(args.output.json);
@@ -207,13 +215,5 @@ fn draw(all: &All, imported: &[Imported], png: &Path) -> Result<(), Failure> {
         pictures.push(chart("Latency, software link", "us", &|row| row.latency_us, &|row| row.latency_us));
     }
     pictures.extend(ladder::draw(&all.ladders));
-    if pictures.is_empty() {
-        return Err(Failure::new(
-            Exit::Usage,
-            "there is nothing to draw",
-            "the picture shows sizes and ladder, and --parts names neither",
-            "add them to --parts, or leave out --png",
-        ));
-    }
     konkordia_picture::stacked(&pictures).write(png)
 }
