@@ -126,7 +126,8 @@ fn serve(peer: &mut Peer) -> Result<(), Failure> {
         }
         let count = |name: &str| order[name].as_u64().and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
         if order["test"] == "ways" {
-            let (right, lost) = pairs::serve(&mut links, &order).map_err(|error| failed(&format!("a test has failed: {order}"), &error))?;
+            let (right, lost) =
+                pairs::serve(&mut links, &order).map_err(|error| failed(&format!("a test has failed: {order}"), &error))?;
             peer.tell(&json!({ "right": right, "lost": lost }))?;
             continue;
         }

@@ -24,8 +24,10 @@ const DATAGRAM_BYTES: usize = 1500;
 const AHEAD_MAX: usize = 512;
 /// A receiver that sleeps looks up again after this.
 const WAIT: Duration = Duration::from_millis(10);
+/// Who polls gives the processor away after so many looks.
+const LOOKS: u32 = 256;
 /// Packets that did not come in this time are lost.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How an end waits for packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +50,17 @@ impl Wait {
         }
     }
 
-    const fn time(self) -> Duration {
+    /// After a look that has found nothing: who polls gives the processor away now and then, because the sender may need
+    /// it.
+    pub fn found_nothing(self, looks: &mut u32) {
+        *looks += 1;
+        if self == Self::Polling && looks.is_multiple_of(LOOKS) {
+            std::thread::yield_now();
+        }
+    }
+
+    /// How long a look at a socket waits.
+    pub const fn time(self) -> Duration {
         match self {
             Self::Events => WAIT,
             Self::Polling => Duration::ZERO,
@@ -213,7 +225,7 @@ impl End {
         acknowledged: &mut u64,
         ahead: u64,
     ) -> io::Result<bool> {
-        let begin = Instant::now();
+        let (begin, mut looks) = (Instant::now(), 0);
         loop {
             let is_behind = sent - *acknowledged >= ahead;
             let time = if is_behind { wait.time() } else { Duration::ZERO };
@@ -227,6 +239,7 @@ impl End {
             if begin.elapsed() > PATIENCE {
                 return Ok(false);
             }
+            wait.found_nothing(&mut looks);
         }
     }
 
@@ -256,7 +269,7 @@ impl End {
         let agreed = self.attempt.agreed;
         let whole = messages * agreed.message_bytes as u64;
         let (every, all) = ((self.ahead_max / 4).max(1), self.attempt.messages * agreed.packets() as u64);
-        let mut begin = Instant::now();
+        let (mut begin, mut looks) = (Instant::now(), 0);
         while self.received_bytes < whole {
             let Self { taker, filling, received, received_bytes, refused, right, .. } = self;
             let compares_all = self.attempt.compares_all;
@@ -281,6 +294,8 @@ impl End {
                 begin = Instant::now();
             } else if begin.elapsed() > PATIENCE {
                 return Ok(false);
+            } else {
+                self.attempt.wait.found_nothing(&mut looks);
             }
         }
         Ok(true)

@@ -23,7 +23,6 @@ pub const STAGES: [&str; 7] = ["call", "packet made", "handed to the kernel", "r
 const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 /// A message that has not come after this is lost.
 const PATIENCE: Duration = Duration::from_secs(20);
-const SLEEP: Duration = Duration::from_millis(10);
 
 /// One ladder.
 pub struct Ladder {
@@ -68,11 +67,11 @@ fn run(agreed: Agreed, wait: Wait, messages: u64) -> io::Result<(Times, bool)> {
     let (told, base) = (Told::default(), Instant::now());
     let mut memory = vec![0; agreed.memory_bytes()];
     let now_ns = || base.elapsed().as_nanos() as u64;
-    let time = if wait == Wait::Polling { Duration::ZERO } else { SLEEP };
     let (sent, received) = std::thread::scope(|scope| {
         let thread = scope.spawn(|| -> io::Result<()> {
+            let mut looks = 0;
             while !told.is_over.load(Ordering::Acquire) {
-                receiver.receive(time, &mut |datagram, _| {
+                let count = receiver.receive(wait.time(), &mut |datagram, _| {
                     let received = now_ns();
                     let Some(judged) = taker.judge(datagram) else { return };
                     let allowed = now_ns();
@@ -83,6 +82,9 @@ fn run(agreed: Agreed, wait: Wait, messages: u64) -> io::Result<(Times, bool)> {
                     }
                     told.events.fetch_add(1, Ordering::Release);
                 })?;
+                if count == 0 {
+                    wait.found_nothing(&mut looks);
+                }
             }
             Ok(())
         });
