@@ -1,5 +1,5 @@
-//! The output of OSU was printed by its programs, version 7.0, with Open MPI 4.1.4 here: latency over shared memory, the
-//! others over TCP. That of perftest was made by its format strings, because a run needs a card.
+//! The output of OSU was printed by its programs, version 7.0, with Open MPI 4.1.4 here: latency over shared memory,
+//! the others over TCP. That of perftest was made by its format strings, because a run needs a card.
 
 use super::*;
 

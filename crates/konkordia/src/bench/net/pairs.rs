@@ -158,7 +158,7 @@ mod tests {
                 let mut more = vec![open_near(peer, transport, 1)?, open_near(peer, transport, 2)?];
                 let ways = Ways::new(&[1, 3]);
                 assert_eq!(ways.names().collect::<Vec<_>>(), ["to and fro", "1 pair(s)", "3 pair(s)"]);
-                let plan = Plan { window: 8, windows: 3, ..Plan::new(transport, 1000, 8, true) };
+                let plan = Plan::new(transport, 1000, 8, true);
                 ways.measure(peer, &mut link, &mut more, &plan)
             });
             for (way, measured) in measured.unwrap().iter().enumerate() {

@@ -1,7 +1,7 @@
 //! Messages and windows of messages over a link, and what answers them at the other end.
 //!
-//! Messages are numbered in their first bytes. Each end checks the numbers of all messages, and every byte of those that
-//! do not count for the times, and of the last one.
+//! Messages are numbered in their first bytes. Each end checks the numbers of all messages, and every byte of those of
+//! the warm-up, which do not count for the times, and of the last one.
 
 use super::super::args::NetTransport;
 use super::super::links::{Link, REGION_BYTES};

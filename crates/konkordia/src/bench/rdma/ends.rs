@@ -50,8 +50,8 @@ impl Wait {
         }
     }
 
-    /// After a look that has found nothing: who polls gives the processor away now and then, because the sender may need
-    /// it.
+    /// After a look that has found nothing: who polls gives the processor away now and then, because the other end may
+    /// need it.
     pub fn found_nothing(self, looks: &mut u32) {
         *looks += 1;
         if self == Self::Polling && looks.is_multiple_of(LOOKS) {

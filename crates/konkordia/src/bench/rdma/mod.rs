@@ -1,5 +1,5 @@
-//! `konkordia bench rdma`: what it costs to write into the memory of another host by RoCEv2 and by RDMA over UDP, both
-//! in software, beside plain datagrams. The methods are those of perftest (`ib_write_bw`, `ib_write_lat`, `ib_send_bw`).
+//! `konkordia bench rdma`: what it costs to write into the memory of another host by RoCEv2 and RDMA over UDP, both in
+//! software, beside plain datagrams. The methods are those of perftest (`ib_write_bw`, `ib_write_lat`, `ib_send_bw`).
 //! No network card takes part: every table says so.
 //!
 //! Operations take turns, so that what disturbs one disturbs all. A repeat comes first that does not count; over
