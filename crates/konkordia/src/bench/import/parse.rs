@@ -1,12 +1,12 @@
 //! The tables that perftest and the OSU micro-benchmarks print.
 //!
 //! Facts relied on (linux-rdma/perftest, `perftest_parameters.h`; OSU micro-benchmarks 5 to 7, `osu_util.c` and the
-//! programs of pt2pt; output of OSU 7.0 that was run here): a head names the columns, and each line below that begins
-//! with a digit is a row. perftest's head begins with `#bytes`, and the unit of a column stands in brackets behind it;
-//! its MB/sec are 2^20 bytes per second, and its peak is 0 where the test ran for a time. OSU's head is `# Size` and
-//! the columns behind it, two spaces or more apart; its MB/s are 10^6 bytes per second, and its latencies are half of the
-//! time there and back. Lines of a table that do not begin with a digit are remarks, for example that the frequency of
-//! the processor is not at its highest.
+//! programs of pt2pt; output of OSU 7.0 that was run here): a head names the columns, and each line below that
+//! begins with a digit is a row. perftest's head begins with `#bytes`, and the unit of a column stands in brackets
+//! behind it; its MB/sec are 2^20 bytes per second, and its peak is 0 where the test ran for a time. OSU's head is
+//! `# Size` and the columns behind it, two spaces or more apart; its MB/s are 10^6 bytes per second, and its
+//! latencies are half of the time there and back. Lines of a table that do not begin with a digit are remarks, for
+//! example that the frequency of the processor is not at its highest.
 
 use konkordia_core::failure::{Exit, Failure};
 use serde_json::{Value, json};
