@@ -722,7 +722,7 @@ pub enum BenchCommand {
   konkordia bench net --listen 0.0.0.0:5202
   konkordia bench net --to 192.0.2.7:5202 --transports tcp zmq-push --sizes 1024 1048576")]
     Net(BenchNetArgs),
-    /// Writing into the memory of another host by RoCEv2 and RDMA over UDP, in software: cost, bandwidth, latency, stages
+    /// Writing into the memory of another host by RoCEv2 and RDMA over UDP, in software: cost, bandwidth and latency
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia bench rdma --png rdma.png
   konkordia bench rdma --parts rates --operations write rdma-udp --packets 598 --addresses 1
