@@ -248,15 +248,19 @@ def test_ends_that_cannot_work_together():
     assert "cannot listen" in program("bench", "udp", "--listen", "192.0.2.1:7", check=6).stderr
 
 
-TRANSPORTS = ["tcp", "udp", "zmq-req", "zmq-push", "zmq-pub"]
+TRANSPORTS = ["tcp", "udp", "zmq-req", "zmq-push", "zmq-pub", "link-tcp"]
 
 
 def are_right(rows):
     for row in rows:
         assert row["verified"] and row["lost"] == 0, row
-        figures = ("latency_us", "latency_p99_us", "messages_per_second", "gigabytes_per_second")
+        figures = ("latency_us", "latency_p99_us", "latency_p999_us", "messages_per_second", "gigabytes_per_second")
         assert all(is_spread(row[figure]) for figure in figures), row
-        assert row["latency_us"]["median"] <= row["latency_p99_us"]["highest"]
+        assert row["latency_us"]["median"] <= row["latency_p99_us"]["highest"] <= row["latency_p999_us"]["highest"]
+        ways = {way["way"]: way["messages_per_second"] for way in row["ways"]}
+        assert list(ways) == ["to and fro", "1 pair(s)", "2 pair(s)", "4 pair(s)"]
+        # REQ speaks first, so nothing comes back on its own.
+        assert all(is_spread(rates) for way, rates in ways.items() if way != "to and fro" or not row["name"].startswith("zmq-req"))
         product = row["messages_per_second"]["median"] * row["bytes"] / 1e9
         assert abs(product / row["gigabytes_per_second"]["median"] - 1) < 1e-9
     return True
@@ -272,7 +276,9 @@ def test_messages_over_every_transport(tmp_path):
     assert [row["name"] for row in report["rows"]] == names
     assert all(row["window"] == (1 if row["name"].startswith("zmq-req") else 2) for row in report["rows"])
     assert picture.read_bytes().startswith(PNG)
+    assert {"bandwidth", "latency"} == set(report["crossovers"])
     text = program("bench", "net", "--quick", "--sizes", 64, check=0).stdout
+    assert "messages/s, to and fro" in text and "device memory: not yet" in text
     assert "latency, us" in text and "GB/s" in text and "all messages that came were right" in text and "Ponsard" in text
 
 
@@ -285,6 +291,94 @@ def test_messages_between_two_programs():
             assert report["verified"] and are_right(report["rows"])
         # Another bench at this end.
         assert "do not fit" in program("bench", "udp", "--quick", "--to", address, check=6).stderr
+
+
+OPERATIONS = ["udp", "rdma-udp", "write", "write-imm", "send"]
+
+
+@pytest.mark.alone
+def test_memory_of_another_host_is_written_by_every_operation(tmp_path):
+    picture = tmp_path / "rdma.png"
+    report = quick("rdma", "--packets", 598, 2048, "--sizes", 1, 5000, "--png", picture)
+    assert picture.read_bytes().startswith(PNG)
+    assert report["verified"] and report["label"] == "software link, loopback, no card; host memory"
+    kinds = ["udp", "rdma-udp", *(f"{o}{u}" for o in ("write", "write-imm", "send") for u in ("", ", iCRC not compared"))]
+    names = [f"{o}, {n} bytes, {a} address(es)" for a in (1, 64) for n in (598, 2048) for o in kinds]
+    assert [row["name"] for row in report["memory"]] == names
+    assert all(row["verified"] and is_spread(row["make_ns"]) and is_spread(row["take_ns"]) for row in report["memory"])
+    assert [row["times_roce"] for row in report["memory"] if row["name"].startswith("write, 598 bytes, 1 ")] == [1]
+    assert [row["name"] for row in report["icrc"]] == [f"{n} bytes, {place}" for n in (598, 2048) for place in ("caches", "memory")]
+    waits = ("events", "polling")
+    names = [f"{o}, {n} bytes, {a} address(es), {w}" for a in (1, 64) for w in waits for n in (598, 2048) for o in OPERATIONS]
+    assert [row["name"] for row in report["rates"]] == names
+    for row in report["rates"]:
+        assert row["verified"] and row["lost"] == 0 and is_spread(row["gigabits_per_second"]), row
+        paper = {"send": 94.5, "write": 95.2, "write-imm": 95.2}.get(row["name"].split(",")[0]) if row["packet_bytes"] == 2048 else None
+        assert row["paper_gigabits_per_second"] == paper
+    sizes = report["sizes"]
+    names = [f"{o}, {n} bytes, {w}" for w in waits for n in (1, 5000) for o in OPERATIONS] + ["memcpy, 1 bytes", "memcpy, 5000 bytes"]
+    assert [row["name"] for row in sizes["rows"]] == names
+    assert all(row["verified"] and row["lost"] == 0 and is_spread(row["gigabytes_per_second"]) for row in sizes["rows"])
+    assert all(is_spread(row["latency_us"]) for row in sizes["rows"] if not row["name"].startswith("memcpy"))
+    assert [c["wait"] for c in sizes["crossovers"]] == list(waits)
+    ladders = [f"{o}, {w}, 2048 bytes" for w in waits for o in OPERATIONS if o != "write"]
+    assert [ladder["name"] for ladder in report["ladders"]] == ladders
+    for ladder in report["ladders"]:
+        at = {stage["name"]: stage["at_us"]["median"] for stage in ladder["stages"]}
+        assert ladder["verified"] and at["call"] == 0 < at["packet made"] <= at["received"] <= at["allowed"] <= at["in its slot"] <= at["event seen"]
+    steps = {step["name"]: step["gigabits_per_second"] for step in report["rate_ladder"]}
+    assert steps["paper, RDMA"] == 100 and all(steps[f"ours, {o}"] > 0 for o in OPERATIONS)
+
+
+@pytest.mark.alone
+def test_what_the_bench_of_rdma_prints_names_its_links():
+    few = ("--quick", "--packets", 598, "--sizes", 64, "--operations", "write", "rdma-udp")
+    text = program("bench", "rdma", *few, check=0).stdout
+    # Of the costs, the iCRC, the rates, the ladder of the rates, the sizes, and the stages.
+    assert text.count("[software link, loopback, no card; host memory]") == 6
+    assert "device memory: not yet" in text and "Ponsard et al. 2020, Table 2" in text and "10.3 Gb/s" in text
+    with other_end("rdma") as address:
+        report = quick("rdma", "--parts", "rates", "sizes", "--to", address, *few[1:])
+        assert report["verified"] and address in report["label"] and report["ladders"] == []
+        assert "one clock" in program("bench", "rdma", "--parts", "ladder", "--to", address, check=2).stderr
+    program("bench", "rdma", "--packets", 4097, check=2)
+    assert "nothing to draw" in program("bench", "rdma", "--quick", "--parts", "icrc", "--png", "/tmp/none.png", check=2).stderr
+
+
+FIXTURES = ROOT / "crates/konkordia/src/bench/import/fixtures"
+
+
+def test_what_perftest_and_osu_print_stands_beside_ours(tmp_path):
+    files = [FIXTURES / f"{name}.txt" for name in ("osu_latency", "osu_bw", "osu_mbw_mr", "ib_write_bw", "ib_write_lat")]
+    found = json.loads(program("bench", "import", *files, "--json", check=0).stdout)["imported"]
+    assert [table["name"] for table in found] == [file.name for file in files]
+    assert found[0]["program"].startswith("OSU MPI Latency Test") and found[3]["program"] == "RDMA_Write BW Test"
+    # MB of perftest are 2^20 bytes, those of OSU 10^6.
+    assert found[3]["rows"][-1] == {
+        "bytes": 65536, "gigabytes_per_second": pytest.approx(11554.28 * 2**20 / 1e9), "messages_per_second": pytest.approx(184868),
+        "latency_us": None, "latency_p99_us": None, "latency_p999_us": None,
+    }
+    assert found[1]["rows"][-1]["gigabytes_per_second"] == pytest.approx(0.23916)
+
+    ours = tmp_path / "net.json"
+    ours.write_text(json.dumps(quick("net", "--transports", "tcp", "--sizes", 64, 65536, "--pairs", "--import", files[0])))
+    text = program("bench", "import", *files, "--ours", ours, check=0).stdout
+    assert "tcp" in text and "osu_latency.txt" in text and "software links, no card" in text and "us, p99.9" in text
+    beside = program("bench", "net", "--quick", "--transports", "tcp", "--sizes", 64, "--import", files[1], check=0).stdout
+    assert "osu_bw.txt: OSU MPI Bandwidth Test" in beside
+
+
+def test_what_no_such_program_printed_is_refused(tmp_path):
+    damaged = tmp_path / "damaged.txt"
+    damaged.write_text((FIXTURES / "osu_bw.txt").read_text().replace("239.16", "23x"))
+    refused = program("bench", "import", damaged, check=2).stderr
+    assert "damaged.txt, line 19, is not imported" in refused and "no number" in refused and "osu_bibw" in refused
+    empty = tmp_path / "empty.txt"
+    empty.write_bytes(b"\xff\x00 nothing")
+    assert "no head of a table" in program("bench", "import", empty, check=2).stderr
+    program("bench", "import", tmp_path / "none.txt", check=6)
+    assert "no figures of ours" in program("bench", "import", FIXTURES / "osu_bw.txt", "--ours", empty, check=2).stderr
+    program("bench", "net", "--quick", "--import", damaged, check=2)
 
 
 @pytest.mark.alone

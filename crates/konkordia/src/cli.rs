@@ -729,6 +729,18 @@ pub enum BenchCommand {
   konkordia bench net --listen 0.0.0.0:5202
   konkordia bench net --to 192.0.2.7:5202 --transports tcp zmq-push --sizes 1024 1048576")]
     Net(BenchNetArgs),
+    /// Writing into the memory of another host by RoCEv2 and RDMA over UDP, in software: cost, bandwidth and latency
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia bench rdma --png rdma.png
+  konkordia bench rdma --parts rates --operations write rdma-udp --packets 598 --addresses 1
+  konkordia bench rdma --parts sizes --import ib_write_bw.txt ib_write_lat.txt")]
+    Rdma(crate::bench::fabric_args::BenchRdmaArgs),
+    /// What perftest and the OSU micro-benchmarks have printed, beside ours by message size
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia bench import ib_write_bw.txt
+  konkordia bench import osu_latency.txt osu_bw.txt --ours net.json
+  konkordia bench import ib_write_lat.txt --json")]
+    Import(crate::bench::fabric_args::BenchImportArgs),
     /// Lowest rate at which datagrams are lost, by packet size and number of buffers, compared with Ponsard et al. 2020
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia bench udp

@@ -585,11 +585,13 @@ pub enum NetTransport {
     ZmqPush,
     /// ZeroMQ, PUB and SUB
     ZmqPub,
+    /// A link that writes into memory, over TCP: each message a write with an event
+    LinkTcp,
 }
 
 impl NetTransport {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Tcp, Self::Udp, Self::ZmqReq, Self::ZmqPush, Self::ZmqPub];
+    pub const ALL: [Self; 6] = [Self::Tcp, Self::Udp, Self::ZmqReq, Self::ZmqPush, Self::ZmqPub, Self::LinkTcp];
 
     /// Name on the command line and in tables.
     pub const fn name(self) -> &'static str {
@@ -599,6 +601,7 @@ impl NetTransport {
             Self::ZmqReq => "zmq-req",
             Self::ZmqPush => "zmq-push",
             Self::ZmqPub => "zmq-pub",
+            Self::LinkTcp => "link-tcp",
         }
     }
 }
@@ -615,7 +618,10 @@ pub struct BenchNetArgs {
     /// Messages that are sent before one answer is waited for, when bandwidth is measured
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = window)]
     pub window: usize,
-    /// Repeats of each measurement; median, lowest and highest are reported
+    /// Numbers of connections at once, when the message rate is measured
+    #[arg(long, value_name = "N", num_args = 0.., default_values_t = [1, 2, 4], value_parser = pairs)]
+    pub pairs: Vec<usize>,
+    /// Repeats of each measurement; median, and median of the distances from it, are reported
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub repeats: usize,
     /// Few messages, few repeats: shows that everything works, and measures nothing
@@ -624,6 +630,9 @@ pub struct BenchNetArgs {
     /// Draw latency and bandwidth against message size into this file
     #[arg(long, value_name = "FILE.png")]
     pub png: Option<PathBuf>,
+    /// Text that osu_latency, osu_bw, osu_bibw, osu_mbw_mr or a program of perftest has printed, beside ours
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub import: Vec<PathBuf>,
     /// Where the other end listens [default: this process, over loopback]
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub to: Option<SocketAddr>,
@@ -637,6 +646,10 @@ pub struct BenchNetArgs {
 
 fn message_bytes(text: &str) -> Result<usize, String> {
     number(text, 1, 1 << 28)
+}
+
+fn pairs(text: &str) -> Result<usize, String> {
+    number(text, 1, 64)
 }
 
 fn window(text: &str) -> Result<usize, String> {

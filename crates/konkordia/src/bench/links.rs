@@ -4,6 +4,7 @@ use super::args::NetTransport;
 use super::peer::{Peer, failed};
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::ports::Source;
+use konkordia_links::{Arrival, LinkError, Region, RemoteAddress, tcp};
 use konkordia_sources::udp::{UdpReceiver, UdpSender};
 use serde_json::{Value, json};
 use std::io::{self, Read, Write};
@@ -18,7 +19,7 @@ const DATAGRAM_PATIENCE: Duration = Duration::from_secs(2);
 const RECEIVE_BUFFER_BYTES: usize = 64 << 20;
 
 /// Both ways between the two ends.
-pub trait Link {
+pub trait Link: Send {
     /// Sends a message.
     ///
     /// # Errors
@@ -32,13 +33,13 @@ pub trait Link {
     fn receive(&mut self, bytes: usize, look: &mut dyn FnMut(&[u8])) -> io::Result<usize>;
 }
 
-/// Opens the near end; the far end answers with [`open_far`].
+/// Opens the near end of a connection, which is this one of several; the far end answers with [`open_far`].
 ///
 /// # Errors
 /// If sockets cannot be opened or connected.
-pub fn open_near(peer: &mut Peer, transport: NetTransport) -> Result<Box<dyn Link>, Failure> {
+pub fn open_near(peer: &mut Peer, transport: NetTransport, number: usize) -> Result<Box<dyn Link>, Failure> {
     let cannot = |error: io::Error| failed(&format!("no connection for {}", transport.name()), &error);
-    let mut order = json!({ "open": transport.name() });
+    let mut order = json!({ "open": transport.name(), "number": number });
     if transport == NetTransport::Udp {
         let receiver = UdpReceiver::bind(SocketAddr::new(peer.own, 0), RECEIVE_BUFFER_BYTES).map_err(cannot)?;
         order["port"] = json!(receiver.local_addr().map_err(cannot)?.port());
@@ -47,6 +48,10 @@ pub fn open_near(peer: &mut Peer, transport: NetTransport) -> Result<Box<dyn Lin
         return Ok(Box::new(Udp { receiver, sender }));
     }
     let ready = peer.ask(&order)?;
+    if transport == NetTransport::LinkTcp {
+        let link = tcp::connect(address(peer, &ready), PATIENCE).map_err(link_failed)?;
+        return Ok(Box::new(Writing::new(Box::new(link), |key| peer.ask(&json!({ "key": key })))?));
+    }
     match transport.sockets() {
         None => Ok(Box::new(TcpStream::connect(address(peer, &ready)).and_then(Tcp::new).map_err(cannot)?)),
         Some(kinds) => Ok(Box::new(Zmq::near(kinds, peer.other, &ready).map_err(cannot)?)),
@@ -69,6 +74,18 @@ pub fn open_far(peer: &mut Peer, order: &Value) -> Result<Box<dyn Link>, Failure
             let sender = UdpSender::connect(address(peer, order)).map_err(cannot)?;
             peer.tell(&json!({ "port": receiver.local_addr().map_err(cannot)?.port() }))?;
             Ok(Box::new(Udp { receiver, sender }))
+        }
+        (NetTransport::LinkTcp, _) => {
+            let listener = tcp::Listener::bind(own).map_err(link_failed)?;
+            peer.tell(&json!({ "port": listener.local_addr().map_err(link_failed)?.port() }))?;
+            let link = listener.accept(PATIENCE).map_err(link_failed)?;
+            let link = link.ok_or_else(|| cannot(io::Error::from(io::ErrorKind::TimedOut)))?;
+            let exchange = |key: u64| {
+                let theirs = peer.answer()?;
+                peer.tell(&json!({ "key": key }))?;
+                Ok(theirs)
+            };
+            Ok(Box::new(Writing::new(Box::new(link), exchange)?))
         }
         (_, None) => {
             let listener = TcpListener::bind(own).map_err(cannot)?;
@@ -155,6 +172,68 @@ impl Link for Udp {
     }
 }
 
+/// Room for the messages of the largest window.
+pub const REGION_BYTES: usize = 256 << 20;
+/// No window has more messages.
+const WINDOW_MAX: usize = 512;
+
+/// A link that writes into memory. A message is a write with an event into a region of the other end; the messages of a
+/// window go to places of their own, one behind the other. Both ends count, so both know the place of the next one.
+struct Writing {
+    link: Box<dyn konkordia_links::Link>,
+    own: Region,
+    other_key: u64,
+    sent: usize,
+    received: usize,
+    buffer: Vec<u8>,
+}
+
+fn link_failed(error: LinkError) -> Failure {
+    failed("no link", &io::Error::other(error))
+}
+
+impl Writing {
+    /// Any kind of link that is connected. `exchange` tells the other end the key of the own region, and returns its
+    /// answer.
+    fn new(
+        mut link: Box<dyn konkordia_links::Link>,
+        exchange: impl FnOnce(u64) -> Result<Value, Failure>,
+    ) -> Result<Self, Failure> {
+        let own = link.register(REGION_BYTES).map_err(link_failed)?;
+        let other_key = exchange(own.key)?["key"].as_u64();
+        let other_key = other_key.ok_or_else(|| failed("no link", &io::Error::other("the other end told no key")))?;
+        Ok(Self { link, own, other_key, sent: 0, received: 0, buffer: Vec::new() })
+    }
+
+    const fn place(number: usize, bytes: usize) -> usize {
+        let room = REGION_BYTES / bytes;
+        number % (if room < WINDOW_MAX { room } else { WINDOW_MAX }) * bytes
+    }
+}
+
+impl Link for Writing {
+    fn send(&mut self, message: &[u8]) -> io::Result<()> {
+        let offset_bytes = Self::place(self.sent, message.len()) as u64;
+        let to = RemoteAddress { key: self.other_key, offset_bytes };
+        self.link.write(message, to, Some(self.sent as u32)).map_err(io::Error::other)?;
+        self.sent += 1;
+        Ok(())
+    }
+
+    fn receive(&mut self, bytes: usize, look: &mut dyn FnMut(&[u8])) -> io::Result<usize> {
+        match self.link.poll(PATIENCE).map_err(io::Error::other)? {
+            Some(Arrival::Event(number)) if number == self.received as u32 => {}
+            Some(other) => return Err(io::Error::other(format!("{other:?} where event {} was due", self.received))),
+            None => return Ok(0),
+        }
+        self.buffer.resize(bytes, 0);
+        self.link.read(self.own, Self::place(self.received, bytes), &mut self.buffer).map_err(io::Error::other)?;
+        self.received += 1;
+        look(&self.buffer);
+        Ok(1)
+    }
+}
+
 /// Sockets of one direction, and of the other if that needs a socket of its own.
 struct Zmq {
     out: zmq::Socket,
@@ -167,7 +246,7 @@ type Kinds = (zmq::SocketType, zmq::SocketType);
 impl NetTransport {
     fn sockets(self) -> Option<Kinds> {
         match self {
-            Self::Tcp | Self::Udp => None,
+            Self::Tcp | Self::Udp | Self::LinkTcp => None,
             Self::ZmqReq => Some((zmq::REQ, zmq::REP)),
             Self::ZmqPush => Some((zmq::PUSH, zmq::PULL)),
             // A publisher that sees its subscribers.

@@ -5,10 +5,13 @@ pub mod args;
 mod blocks;
 mod blocksize;
 mod caches;
+mod crossover;
 mod disk;
+pub mod fabric_args;
 mod frames;
 mod growth;
 mod idle;
+mod import;
 mod kernels;
 mod links;
 mod mem;
@@ -18,6 +21,7 @@ mod output;
 mod peer;
 mod pipeline;
 mod placement;
+mod rdma;
 mod receive_only;
 mod roofline;
 mod rows;
@@ -48,6 +52,8 @@ pub fn command(which: &BenchCommand) -> Result<Exit, Failure> {
         BenchCommand::Stream(args) => stream::command(args),
         BenchCommand::Soak(args) => soak::command(args),
         BenchCommand::Net(args) => net::command(args),
+        BenchCommand::Rdma(args) => rdma::command(args),
+        BenchCommand::Import(args) => import::command(args),
         BenchCommand::Udp(args) => udp::command(args),
         BenchCommand::Mem(args) => mem::command(args),
         BenchCommand::Trains(args) => trains::command(args),

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-/// Median, lowest and highest of repeated measurements; not finite if there are none.
+/// Median, lowest and highest of repeated measurements, and how far they usually are from the median; not finite if
+/// there are none.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
     /// The middle value.
@@ -11,6 +12,8 @@ pub struct Spread {
     pub lowest: f64,
     /// The highest value.
     pub highest: f64,
+    /// The median of the distances from the median (MAD).
+    pub deviation: f64,
 }
 
 impl Spread {
@@ -18,15 +21,16 @@ impl Spread {
     pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
         let mut values: Vec<f64> = values.into_iter().collect();
         if values.is_empty() {
-            return Self { median: f64::NAN, lowest: f64::NAN, highest: f64::NAN };
+            return Self { median: f64::NAN, lowest: f64::NAN, highest: f64::NAN, deviation: f64::NAN };
         }
-        let median = median(&mut values);
-        Self { median, lowest: values[0], highest: values[values.len() - 1] }
+        let middle = median(&mut values);
+        let mut distances: Vec<f64> = values.iter().map(|value| (value - middle).abs()).collect();
+        Self { median: middle, lowest: values[0], highest: values[values.len() - 1], deviation: median(&mut distances) }
     }
 
     /// For programs.
     pub fn to_json(self) -> Value {
-        json!({ "median": self.median, "lowest": self.lowest, "highest": self.highest })
+        json!({ "median": self.median, "lowest": self.lowest, "highest": self.highest, "mad": self.deviation })
     }
 
     /// For people: median (lowest .. highest), with so many digits after the point.
@@ -36,6 +40,11 @@ impl Spread {
         } else {
             "-".into()
         }
+    }
+
+    /// For people: median ± median of the distances from it, with so many digits after the point.
+    pub fn to_short_text(self, digits: usize) -> String {
+        if self.median.is_finite() { format!("{:.digits$} ± {:.digits$}", self.median, self.deviation) } else { "-".into() }
     }
 }
 
@@ -54,7 +63,9 @@ mod tests {
         let spread = Spread::of([3.0, 1.0, 10.0, 2.0, 4.0]);
         assert_eq!((spread.median, spread.lowest, spread.highest), (3.0, 1.0, 10.0));
         assert_eq!(spread.to_text(1), "3.0 (1.0 .. 10.0)");
-        assert_eq!(spread.to_json(), json!({ "median": 3.0, "lowest": 1.0, "highest": 10.0 }));
+        // Distances 0, 2, 7, 1, 1.
+        assert_eq!((spread.deviation, spread.to_short_text(1).as_str()), (1.0, "3.0 ± 1.0"));
+        assert_eq!(spread.to_json(), json!({ "median": 3.0, "lowest": 1.0, "highest": 10.0, "mad": 1.0 }));
         let none = Spread::of([]);
         assert_eq!((none.to_text(1).as_str(), none.to_json()["median"].is_null()), ("-", true));
     }

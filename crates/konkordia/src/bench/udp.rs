@@ -373,7 +373,10 @@ fn serve(peer: &mut Peer) -> Result<(), Failure> {
 }
 
 /// Makes `memory` as large as this, with pages that were touched.
-fn make_room(memory: &mut Vec<u8>, bytes: usize) -> Result<(), Failure> {
+///
+/// # Errors
+/// It would take more than half of the memory that is free.
+pub fn make_room(memory: &mut Vec<u8>, bytes: usize) -> Result<(), Failure> {
     let available = machine::bytes_after(Path::new("/proc/meminfo"), "MemAvailable").unwrap_or(u64::MAX);
     if bytes > memory.len() && bytes as u64 > available / 2 {
         let why = format!("they need {}, and {} are free", text::bytes(bytes as u64), text::bytes(available));
@@ -409,7 +412,7 @@ fn receive(
 }
 
 /// Processor time of this thread so far, if the kernel counts it.
-fn processor_ns() -> Option<u64> {
+pub fn processor_ns() -> Option<u64> {
     std::fs::read_to_string("/proc/thread-self/schedstat").ok()?.split(' ').next()?.parse().ok()
 }
 
