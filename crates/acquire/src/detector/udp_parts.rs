@@ -349,6 +349,7 @@ pub fn ready(
         append: parameters.append.as_ref(),
         disk: parameters.write.then_some(&disk as _),
         note,
+        has_writers: fanout.has_writers(),
         consumers: &consumers,
         wrap: &wrap,
     };
@@ -450,6 +451,9 @@ pub fn finish(closing: &mut Closing, outcome: &RunOutcome, images_seen: u64, rea
     let ClosingLedger { names, mut record, host } = closing.opened.closing_ledger(&closing.config, outcome);
     if reason.cancelled {
         record.ended = ended.into();
+    }
+    if let Some(file) = &closing.opened.run_file {
+        let _ = file.ledger.set(crate::remote::ledger_text(&record));
     }
     let (_, mut failure) = exit_of(outcome, closing.config.images.is_some(), false);
     let mut open_file = closing.open_file.take();
