@@ -514,6 +514,10 @@ pub fn finish(closing: &mut Closing, outcome: &RunOutcome, images_seen: u64, rea
 /// The end of a run whose closing panicked. Its files stay as after a crash and can be repaired.
 pub fn broken_off(closing: &Closing, mut look: Look, panic: &Panic) -> Finished {
     let ended = Ended::Failed;
+    if let Some(file) = &closing.opened.run_file {
+        // It has no ledger.
+        let _ = file.ledger.set(String::new());
+    }
     let images = ImageLedger { expected: look.committed, lost: look.lost, partial: look.partial, ..ImageLedger::default() };
     let ledger = SeriesLedger { images, ..SeriesLedger::default() };
     let master = master_path(&closing.config.directory, &closing.config.prefix);

@@ -23,6 +23,8 @@ const ATTEMPT: Duration = Duration::from_millis(50);
 /// Time between two attempts to connect, and the longest one.
 const AGAIN: Duration = Duration::from_millis(500);
 const CONNECT: Duration = Duration::from_secs(2);
+/// How long the beginning of a run waits for the answer of the writer; images wait in the queue.
+const BEGIN_WAIT: Duration = Duration::from_secs(2);
 /// While there is no run, how often it is looked whether the writer listens.
 const PROBE: Duration = Duration::from_secs(2);
 /// At the end of a run, the longest time without progress: a disk may be slow, and a writer may be started again.
@@ -138,6 +140,11 @@ impl RemoteSink {
         ))
     }
 
+    /// The writer has neither taken nor refused the run.
+    fn is_beginning(&self) -> bool {
+        self.state.run.as_ref().is_some_and(|run| !run.sender.is_ready() && run.sender.failure().is_none())
+    }
+
     /// Waits until the writer has closed its files.
     fn wait_for_end(&mut self) {
         let (mut since, mut left) = (Instant::now(), u64::MAX);
@@ -204,12 +211,19 @@ impl Sink for RemoteSink {
         let slot_bytes = record::bytes_before_pixels(file.tiles, results) as u64 + file.packed_bytes_max;
         let sender = Sender::new(session(), text::start(file).into(), slot_bytes, self.kept);
         self.state.run = Some(Run { sender, file: Arc::clone(file), was_ready: false });
-        self.set_connected(false);
+        let since = Instant::now();
         self.drive(Duration::ZERO);
+        while self.state.link.is_some() && self.is_beginning() && since.elapsed() < BEGIN_WAIT {
+            self.drive(ATTEMPT);
+        }
+        if self.is_beginning() {
+            self.set_connected(false);
+        }
         Ok(())
     }
 
     fn image(&mut self, image: &Arc<CommittedImage>) -> Result<(), SinkError> {
+        let mut over_since = None;
         loop {
             if let Some(error) = self.refused() {
                 return Err(error);
@@ -219,6 +233,13 @@ impl Sink for RemoteSink {
                 run.sender.offer(image);
                 self.drive(Duration::ZERO);
                 return Ok(());
+            }
+            // While the run goes on, the queue decides what happens to further images. When it is over, nobody waits for
+            // ever.
+            let is_over = run.file.ledger.get().is_some() && self.state.link.is_none();
+            if is_over && over_since.get_or_insert_with(Instant::now).elapsed() > END_WAIT {
+                let why = format!("it is not connected: {}", self.state.why);
+                return Err(self.error("the rest of the run cannot be written on the other host", why, "start the writer"));
             }
             if self.stop.load(Ordering::Acquire) {
                 self.stats.skipped.fetch_add(1, Ordering::Relaxed);

@@ -197,12 +197,8 @@ pub fn prepare_with(config: &Config, ports: Ports, additions: &Additions<'_>) ->
     let raw = (config.keep_raw && additions.write).then(|| RawSpec::of(config, &plan, begin.clone()));
     let raw_copy = raw.clone().map(RawCopy::create).transpose()?;
     let mut spooled = None;
-    let mut spec = file_spec(config, &plan, &loaded);
-    spec.images_planned = spec.images_planned.filter(|_| additions.append.is_none());
-    spec.conversion.push(("received_through".into(), receiving.line()));
-    spec.conversion.extend(analysis_texts);
-    spec.conversion.extend(mask.note().cloned());
-    spec.metadata.start_time = Some(begin);
+    let texts = [("received_through".into(), receiving.line())].into_iter().chain(analysis_texts).chain(mask.note().cloned());
+    let spec = described(file_spec(config, &plan, &loaded), additions, texts, begin);
     let run_file = (additions.has_writers && additions.append.is_none()).then(|| run_file(&spec, &plan));
     consumers.start.run_file.clone_from(&run_file);
     let files = if let Some((files, _)) = behind {
@@ -239,6 +235,19 @@ pub fn prepare_with(config: &Config, ports: Ports, additions: &Additions<'_>) ->
     let host = super::host::counters(&addresses);
     let opened = Opened { host, files, run_file, spool: None, spooled, raw_copy, addresses, receiving };
     Ok(Prepared { armed, plan, opened, mask, receive_buffer_bytes: given, notes })
+}
+
+/// Adds what is known only when the streams are open. How many images an appended run will have in the end is not known.
+fn described(
+    mut spec: FileSpec,
+    additions: &Additions<'_>,
+    texts: impl Iterator<Item = (String, String)>,
+    begin: String,
+) -> FileSpec {
+    spec.images_planned = spec.images_planned.filter(|_| additions.append.is_none());
+    spec.conversion.extend(texts);
+    spec.metadata.start_time = Some(begin);
+    spec
 }
 
 /// What the files of the run say, for writers on other hosts. They get no snapshots of pedestals: these lie in memory

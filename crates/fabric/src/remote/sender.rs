@@ -84,7 +84,8 @@ struct Window {
     slot_bytes: u64,
     /// The number of the image in each slot that is not free.
     holds: Vec<Option<u64>>,
-    free: VecDeque<u32>,
+    /// The slot that was freed last is used first: its memory is in the caches.
+    free: Vec<u32>,
     /// Bytes of the end that were sent; `None` before it has begun.
     end_sent: Option<usize>,
 }
@@ -235,7 +236,7 @@ impl Sender {
                 self.lose(self.next);
                 continue;
             }
-            let slot = window.free.pop_front()?;
+            let slot = window.free.pop()?;
             window.holds[slot as usize] = Some(entry.number);
             self.counts.again += u64::from(std::mem::replace(&mut entry.was_sent, true));
             self.sent_end = self.sent_end.max(entry.number + 1);
@@ -284,7 +285,7 @@ impl Sender {
                 let Some(number) = window.holds.get_mut(slot as usize).and_then(Option::take) else {
                     return wrong("it frees a slot that is free");
                 };
-                window.free.push_back(slot);
+                window.free.push(slot);
                 if let Ok(at) = self.entries.binary_search_by_key(&number, |entry| entry.number) {
                     self.entries[at].is_taken = true;
                 }

@@ -1,5 +1,5 @@
-//! Continues a run whose writer was killed, and keeps every image that it had written: those of its finished data files,
-//! as [`Writer::resume`] does, and those of the data file that was growing, which its journal names.
+//! Continues a run whose writer was killed, and keeps every image that it had written: those of its finished data
+//! files, as [`Writer::resume`] does, and those of the data file that was growing, which its journal names.
 //!
 //! The growing data file and its journal are put aside under hidden names, and their images are written again. Only
 //! when the new files are on the disk are the old ones removed, the journal first. So whenever this is interrupted, the
@@ -148,11 +148,12 @@ fn check(spec: &FileSpec, replay: &Replay, number: u64, journal: &Path) -> Resul
     Ok(())
 }
 
-/// A data file that is closed before it is full is the last one of a run that is over.
+/// A data file that is closed before it is full is the last one of a run that is over. If all planned images are there,
+/// the run can still be finished again.
 fn refuse_if_closed(spec: &FileSpec, files: &[(u64, PathBuf, bool, bool)]) -> Result<(), Error> {
-    let Some((_, data, true, false)) = files.last() else { return Ok(()) };
-    let images = super::reader::inspect(data)?.images;
-    if images == u64::from(spec.images_per_file) {
+    let Some((number, data, true, false)) = files.last() else { return Ok(()) };
+    let (images, full) = (super::reader::inspect(data)?.images, u64::from(spec.images_per_file));
+    if images == full || spec.images_planned == Some((number - 1) * full + images) {
         return Ok(());
     }
     let cause = "the files of this run are closed, and nothing can be added to them";
