@@ -156,7 +156,7 @@ def contents(path):
             for key, value in group.attrs.items():
                 found[f"{name}@{key}"] = np.asarray(value).tolist()
             if isinstance(group, h5py.Dataset):
-                found[name] = group[()].tolist() if not group.is_virtual else [str(s) for s in group.virtual_sources()]
+                found[name] = group[()].tolist() if not group.is_virtual else [(s.file_name, s.dset_name, s.vspace.get_regular_hyperslab()) for s in group.virtual_sources()]
                 return
             for key in group:
                 link = group.get(key, getlink=True)
@@ -436,7 +436,7 @@ def test_a_writer_that_is_required_and_absent(world, bench):
 def test_mistakes_in_the_configuration(bench):
     def said(text):
         config = write_config(bench.folder, bench.port, extra=text)
-        return program("config", "check", config, check=3).stdout
+        return program("config", "check", config, check=3).stderr
 
     assert "no address" in said('[[writer]]\nname = "a"\naddress = "nowhere"\n')
     assert "is taken" in said('[[writer]]\nname = "file"\naddress = "a:1"\n')

@@ -1,8 +1,7 @@
 //! The keys of streams and of the service; those of a run are in [`super::schema`].
 
 use super::schema_key::{Key, Kind, key, quantity};
-use super::settings::AdapterRole;
-use super::writers::WriterLink;
+use super::settings::{AdapterRole, WriterLink};
 use konkordia_core::protocol::Protocol;
 
 const RATIO: Kind = Kind::Number(0.0, 1.0);

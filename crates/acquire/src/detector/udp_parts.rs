@@ -247,7 +247,7 @@ pub fn parameters(
         (config.directory, config.prefix) = (directory, prefix);
         config.metadata = overrides::metadata(&given)?.over(own.metadata.clone());
         config.given = given;
-    } else if write {
+    } else if write || !base.writers.is_empty() {
         let target = match &request.prefix {
             Some(name) => place.target(name)?,
             None => place.numbered(&own.prefix, run, own.overwrite)?.1,
@@ -256,7 +256,8 @@ pub fn parameters(
             archive_copy.prefix = format!("{}_travel", target.prefix);
         }
         (config.directory, config.prefix) = (target.directory, target.prefix);
-    } else {
+    }
+    if !write {
         (config.archive_copy, config.keep_raw) = (None, false);
     }
     let notes = refuse_types(base, config.pixel)?;

@@ -234,8 +234,8 @@ impl Sink for RemoteSink {
                 self.drive(Duration::ZERO);
                 return Ok(());
             }
-            // While the run goes on, the queue decides what happens to further images. When it is over, nobody waits for
-            // ever.
+            // While the run goes on, the queue decides what happens to further images. When it is over, nobody waits
+            // for ever.
             let is_over = run.file.ledger.get().is_some() && self.state.link.is_none();
             if is_over && over_since.get_or_insert_with(Instant::now).elapsed() > END_WAIT {
                 let why = format!("it is not connected: {}", self.state.why);

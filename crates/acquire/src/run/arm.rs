@@ -237,7 +237,8 @@ pub fn prepare_with(config: &Config, ports: Ports, additions: &Additions<'_>) ->
     Ok(Prepared { armed, plan, opened, mask, receive_buffer_bytes: given, notes })
 }
 
-/// Adds what is known only when the streams are open. How many images an appended run will have in the end is not known.
+/// Adds what is known only when the streams are open. How many images an appended run will have in the end is not
+/// known.
 fn described(
     mut spec: FileSpec,
     additions: &Additions<'_>,

@@ -1,7 +1,7 @@
 //! The messages of both sides as bytes: a letter for the kind, then the fields in order, little endian. Texts and parts
 //! are the rest of the message, or have their length before them.
 
-use super::Violation;
+use super::violation::Violation;
 
 /// Version of the messages and of the heads in slots.
 pub const VERSION: u16 = 1;

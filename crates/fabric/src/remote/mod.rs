@@ -25,15 +25,12 @@ mod message;
 mod receiver;
 pub mod record;
 mod sender;
+mod violation;
 
 pub use message::{Account, MESSAGE_BYTES_MAX, Message, PART_BYTES, Session, VERSION};
 pub use receiver::{Held, Limits, Receiver, Taken, ToDo};
 pub use sender::{Action, Counts, Kept, Sender};
-
-/// The other side did what it must not; the link is of no further use.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the other side broke the rules of images to a writer: {0}")]
-pub struct Violation(pub String);
+pub use violation::Violation;
 
 #[cfg(test)]
 mod tests;

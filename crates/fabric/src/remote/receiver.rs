@@ -1,8 +1,8 @@
 //! The side that writes the files: it offers slots, takes the images that come in order, and says what is on its disk.
 
-use super::Violation;
 use super::message::{Account, Message, Session, VERSION};
 use super::record::Head;
+use super::violation::Violation;
 use bytes::Bytes;
 use konkordia_core::image::CommittedImage;
 use std::collections::VecDeque;

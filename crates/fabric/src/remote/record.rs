@@ -12,7 +12,7 @@
 //! The record has what a file of a run says of an image: its state, what the packets of each tile said, results. Times
 //! by the clock of the sender's host and snapshots of pedestals are left out.
 
-use super::Violation;
+use super::violation::Violation;
 use bytes::Bytes;
 use konkordia_core::array::{Array, Element, Packing, Shape};
 use konkordia_core::assembler::{BITMAP_WORDS, PacketBitmap};

@@ -2,8 +2,9 @@
 //! and accounts for each.
 
 use super::message::{Account, Message, PART_BYTES, Session, VERSION};
+use super::record;
 use super::record::pixels_of;
-use super::{Violation, record};
+use super::violation::Violation;
 use konkordia_core::image::CommittedImage;
 use std::collections::VecDeque;
 use std::ops::Range;
