@@ -386,12 +386,15 @@ def test_hostile_bytes_and_other_versions_are_refused(world, bench):
         random.bytes(5000),
     ):
         ask(world.port, data)
-    # A start that is none, and an image before its slots.
-    start = hello(start_bytes=10) + message(b"P" + bytes(10))
-    with socket.create_connection(("127.0.0.1", world.port), timeout=30) as link:
-        link.sendall(start)
-        assert link.recv(65536)
-        writer.wait_for("refused")
+    # A start that is none, and names that lead out of the folder.
+    text = b"konkordia_run = 1\nprefix = ../x\nrows = 2\ncolumns = 2\n"
+    for start, why in ((bytes(10), "run description"), (len(text).to_bytes(8, "little") + text + bytes(16), "plain file name")):
+        with socket.create_connection(("127.0.0.1", world.port), timeout=30) as link:
+            link.sendall(hello(start_bytes=len(start)) + message(b"P" + start))
+            assert link.recv(65536)
+            while why not in writer.wait_for("refused")["why"]:
+                pass
+    assert not list(world.folder.parent.glob("*x_*"))
     # All of this left the writer as it was.
     service = world.serve(20)
     service.consumers_connect()

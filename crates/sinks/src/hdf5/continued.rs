@@ -53,6 +53,8 @@ impl Writer {
     /// As [`Writer::resume`]. [`ErrorKind::Exists`] if the files of the run are closed: nothing can be added to them.
     /// [`ErrorKind::Damaged`] if an image cannot be read again; its file then stays under a hidden name.
     pub fn continue_whole(spec: FileSpec) -> Result<(Self, Continued), Error> {
+        // The prefix may come from another host: it must not lead out of the folder.
+        spec.validate()?;
         let growing = put_aside(&spec)?;
         let (mut writer, _) = Self::resume(spec)?;
         if let Some((aside, replay)) = growing {
