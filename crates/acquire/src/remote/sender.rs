@@ -279,7 +279,7 @@ fn exchange(link: &mut dyn Link, sender: &mut Sender, wait: Duration) -> Result<
     let text = |error: LinkError| error.to_string();
     let mut wait = wait;
     loop {
-        while let Some(action) = sender.next() {
+        while let Some(action) = sender.next_action() {
             match action {
                 Action::Send(message) => link.send(&message),
                 Action::Write { key, slot_at, pixels_at, head, image, slot } => {

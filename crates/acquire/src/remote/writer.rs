@@ -528,7 +528,7 @@ fn fits(image: &CommittedImage, spec: &FileSpec) -> Result<(), Violation> {
 }
 
 fn send_all(link: &mut dyn Link, receiver: &mut Receiver) -> Result<(), String> {
-    while let Some(message) = receiver.next() {
+    while let Some(message) = receiver.next_message() {
         link.send(&message).map_err(|error| error.to_string())?;
     }
     Ok(())

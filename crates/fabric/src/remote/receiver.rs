@@ -86,7 +86,7 @@ enum State {
 }
 
 /// Takes one run. It has no clock and no link: what has happened are the methods, what to do is what they return, and
-/// messages are in [`Receiver::next`].
+/// messages are in [`Receiver::next_message`].
 pub struct Receiver {
     limits: Limits,
     session: Session,
@@ -322,7 +322,7 @@ impl Receiver {
     }
 
     /// The next message to be sent, if there is one.
-    pub fn next(&mut self) -> Option<Vec<u8>> {
+    pub fn next_message(&mut self) -> Option<Vec<u8>> {
         self.outbox.pop_front().map(|message| message.encode())
     }
 

@@ -103,7 +103,7 @@ struct Entry {
     is_taken: bool,
 }
 
-/// Sends one run. It has no clock and no link: [`Sender::next`] says what to do, and the methods beside it what has
+/// Sends one run. It has no clock and no link: [`Sender::next_action`] says what to do, and the methods beside it what has
 /// happened.
 pub struct Sender {
     session: Session,
@@ -208,7 +208,7 @@ impl Sender {
     }
 
     /// What to do now on the link, if there is anything.
-    pub fn next(&mut self) -> Option<Action> {
+    pub fn next_action(&mut self) -> Option<Action> {
         if let Some(message) = self.outbox.pop_front() {
             return Some(Action::Send(message.encode()));
         }

@@ -121,7 +121,7 @@ impl World {
             self.sender.arrived(&message).unwrap();
             return true;
         }
-        match self.sender.next() {
+        match self.sender.next_action() {
             None => return false,
             Some(Action::Send(message)) => {
                 assert!(message.len() <= MESSAGE_BYTES_MAX);
@@ -143,7 +143,7 @@ impl World {
         if !self.is_connected {
             return false;
         }
-        if let Some(message) = self.receiver.next() {
+        if let Some(message) = self.receiver.next_message() {
             self.to_sender.push_back(message);
             return true;
         }
@@ -400,7 +400,7 @@ fn other_versions_and_sizes_are_refused_with_the_reason() {
         let hello = Message::Hello { version, session: [3; 16], start_bytes: 5, slot_bytes, has_begun: false };
         let mut receiver = Receiver::new(LIMITS);
         assert_eq!(receiver.hello(&hello.encode()), Ok(None));
-        let Message::Refused { why } = Message::decode(&receiver.next().unwrap()).unwrap() else { return String::new() };
+        let Message::Refused { why } = Message::decode(&receiver.next_message().unwrap()).unwrap() else { return String::new() };
         assert!(receiver.is_refused());
         why
     };
