@@ -103,8 +103,8 @@ struct Entry {
     is_taken: bool,
 }
 
-/// Sends one run. It has no clock and no link: [`Sender::next_action`] says what to do, and the methods beside it what has
-/// happened.
+/// Sends one run. It has no clock and no link: [`Sender::next_action`] says what to do, and the methods beside it what
+/// has happened.
 pub struct Sender {
     session: Session,
     start: Arc<[u8]>,
