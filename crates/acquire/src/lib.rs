@@ -108,6 +108,7 @@ pub mod paths;
 mod public_state;
 pub mod raw_frames;
 mod readiness;
+pub mod remote;
 mod result_history;
 pub mod run;
 mod run_needs;

@@ -31,6 +31,10 @@ pub const TABLES: &[(&str, &str)] = &[
     ("analysis", "images are analysed while they are measured"),
     ("indexing", "the spots of images are handed to a program that indexes them, while they are measured"),
     ("stream", "`konkordia serve`: a consumer that gets the images as messages, once per consumer: `[[stream]]`"),
+    (
+        "writer",
+        "`konkordia serve`: a `konkordia writer` on another host that writes the files of the runs, once per writer: `[[writer]]`",
+    ),
     ("alarms", "`konkordia serve`: what is watched while a run goes on; an alarm is off without its key"),
     ("control", "`konkordia serve`: what drives the detector itself: a driver, or programs for single commands"),
     (
@@ -60,6 +64,7 @@ pub const ARRAYS: &[(&str, &str, &str)] = &[
     ("detector.tile", "detector", "tile"),
     ("source.module", "source", "module"),
     ("stream", "", "stream"),
+    ("writer", "", "writer"),
     ("region", "", "region"),
 ];
 

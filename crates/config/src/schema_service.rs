@@ -1,7 +1,7 @@
 //! The keys of streams and of the service; those of a run are in [`super::schema`].
 
 use super::schema_key::{Key, Kind, key, quantity};
-use super::settings::AdapterRole;
+use super::settings::{AdapterRole, WriterLink};
 use konkordia_core::protocol::Protocol;
 
 const RATIO: Kind = Kind::Number(0.0, 1.0);
@@ -281,6 +281,27 @@ pub const KEYS: &[Key] = &[
     key("stream", "queue_images", Kind::Integer(1, 1_000_000), "256", "images that may wait in its queue"),
     key("stream", "queue_mib", Kind::Integer(1, 1 << 20), "256", "memory that they may take, in MiB"),
     key("stream", "required", Kind::Flag, "false", "true: arm is refused while this consumer is not connected"),
+    key("writer", "name", Kind::Text, "required", "name of the writer in reports"),
+    key("writer", "address", Kind::Text, "required", "host and port at which it listens, for example \"10.0.0.2:9400\""),
+    key("writer", "link", Kind::Choice(&WriterLink::NAMES), "tcp", "what the images go through"),
+    key(
+        "writer",
+        "service",
+        Kind::Choice(&["reliable", "reliable-skip"]),
+        "reliable-skip",
+        "reliable: every image, and the run waits while the queue is full and the writer is connected; reliable-skip: while the queue is full, images are skipped and counted",
+    ),
+    key("writer", "queue_images", Kind::Integer(1, 1_000_000), "256", "images that may wait in its queue"),
+    key("writer", "queue_mib", Kind::Integer(1, 1 << 20), "256", "memory that they may take, in MiB"),
+    key(
+        "writer",
+        "keep_images",
+        Kind::Integer(1, 1_000_000),
+        "100000",
+        "images that are kept until they are on the disk of the writer, to be sent again after a break",
+    ),
+    key("writer", "keep_mib", Kind::Integer(1, 1 << 20), "1024", "memory that they may take, in MiB"),
+    key("writer", "required", Kind::Flag, "false", "true: arm is refused while nothing listens at its address"),
     key(
         "control",
         "driver",

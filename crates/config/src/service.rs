@@ -10,6 +10,7 @@ use super::shared_keys::resolve;
 use super::spool::Spool;
 use super::stream::{self, StreamConfig};
 use super::values::{address, check_name};
+use super::writers::{self, WriterSettings};
 use crate::settings::{CompatSettings, HttpSettings, ServiceSettings, TlsFiles};
 use konkordia_core::experiment::Metadata;
 use konkordia_core::failure::{Exit, Failure};
@@ -43,6 +44,8 @@ pub struct DetectorConfig {
     pub alarms: Option<AlarmSettings>,
     /// Consumers of its images.
     pub consumers: Vec<ConsumerSettings>,
+    /// Writers of its files on other hosts.
+    pub writers: Vec<WriterSettings>,
     /// Files are written unless a command says otherwise.
     pub write: bool,
     /// Missing folders may be made below the data root.
@@ -223,6 +226,13 @@ impl DetectorConfig {
         value["directory"] = self.directory().display().to_string().into();
         value["write"] = self.write.into();
         value["streams_out"] = consumers.into();
+        let writer = |w: &WriterSettings| {
+            serde_json::json!({
+                "name": w.name, "address": w.address, "link": w.link.name(), "service": w.service.name(), "required": w.required,
+                "queue_images": w.queue_images, "queue_bytes": w.queue_bytes, "keep_images": w.keep_images, "keep_bytes": w.keep_bytes,
+            })
+        };
+        value["writers_out"] = self.writers.iter().map(writer).collect();
         value
     }
 
@@ -272,6 +282,7 @@ fn detector(document: &Document, d: &mut Diagnostics, file: &Path, text: &str) -
     let output = document.table("output");
     let alarms = alarms::read(document);
     let (hooks, consumers) = (control::read(document, d), consumers(document, d));
+    let writers = writers::read(document, d, &consumers.iter().map(|consumer| consumer.name.as_str()).collect::<Vec<_>>());
     let kind = if document.table("detector").text("type") == Some("stream") {
         DetectorKindConfig::Stream(Box::new(stream::read(document, d, file, text)?))
     } else {
@@ -296,6 +307,7 @@ fn detector(document: &Document, d: &mut Diagnostics, file: &Path, text: &str) -
         hooks,
         alarms,
         consumers,
+        writers,
         write: output.flag("write").unwrap_or(true),
         create_folders: output.flag("create_folders").unwrap_or(false),
         shapes_file: document.table("detector").text("shapes_file").map(|path| resolve(file, path)),

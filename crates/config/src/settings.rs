@@ -158,3 +158,22 @@ impl AdapterRole {
         }
     }
 }
+
+/// The link over which images go to a writer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriterLink {
+    /// TCP, which every host has.
+    Tcp,
+}
+
+impl WriterLink {
+    /// Names in configurations.
+    pub const NAMES: [&str; 1] = ["tcp"];
+
+    /// Its name in configurations.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+        }
+    }
+}

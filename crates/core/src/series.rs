@@ -11,7 +11,7 @@ use crate::ledger::{ImageLedger, ImageStatus, Imbalance};
 use crate::results::ResultKind;
 use crate::user_mask::UserMask;
 use serde_json::{Map, Value};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// What decides where an image stands in its series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +93,23 @@ pub struct SeriesStart {
     pub user_mask: Option<Arc<UserMask>>,
     /// Who brings an image of the series to a stage counts it here.
     pub meter: Meter,
+    /// Of a run of packets: what its file says, for those who write it on another host.
+    pub run_file: Option<Arc<RunFileText>>,
+}
+
+/// What the file of a run says beside its images, in the form in which the file stores it.
+#[derive(Debug, Default, PartialEq)]
+pub struct RunFileText {
+    /// The description of the run, complete at arm.
+    pub description: String,
+    /// NXmx mask bits, rows x columns row by row.
+    pub pixel_mask: Vec<u32>,
+    /// Tiles of an image.
+    pub tiles: usize,
+    /// Bytes of the packed pixels of an image, at most.
+    pub packed_bytes_max: u64,
+    /// The ledger of the run, as JSON; set before the end of the run is handed over.
+    pub ledger: OnceLock<String>,
 }
 
 /// How a run or a series ended.

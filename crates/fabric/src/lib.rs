@@ -9,5 +9,6 @@ pub mod loss;
 pub mod rashpa;
 pub mod rdma_udp;
 pub mod regions;
+pub mod remote;
 pub mod roce;
 pub mod trains;

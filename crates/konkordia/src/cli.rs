@@ -201,6 +201,12 @@ pub enum Command {
   konkordia trains --listen 0.0.0.0:8000 --model agipd --images-max 352 --bridge-push tcp://*:45001
   konkordia trains --listen 0.0.0.0:8000 --ttp 10.0.0.2:8000 --ttp 10.0.0.3:8000 --trains 600 --json")]
     Trains(crate::trains::args::TrainsArgs),
+    /// Writes the files of runs that are received on another host, and compares what came with what was sent.
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia writer --listen 0.0.0.0:9400 --folder /data/raw
+  konkordia writer --listen 10.0.0.2:9400 --folder /data/raw --memory 8192 --json
+  konkordia writer --listen 127.0.0.1:9400 --runs 1 --overwrite")]
+    Writer(crate::writer::args::WriterArgs),
     /// Recompresses files of Konkordia, DECTRIS detectors and other NXmx; pixels stay, except with sz3 and spots.
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia repack run01_master.h5 -o archive/ --compression bszstd --verify

@@ -32,6 +32,7 @@ mod stream_generator;
 mod token_verb;
 mod trains;
 mod veto;
+mod writer;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use cli::{Cli, Command};
@@ -101,6 +102,7 @@ fn dispatch(command: &Command) -> Result<Exit, Failure> {
         Command::Model(args) => model::command(args),
         Command::Veto(which) => veto::command(which),
         Command::Trains(args) => trains::command(args),
+        Command::Writer(args) => writer::command(args),
         Command::Coincide(args) => coincide::command(args),
         Command::Inspect(args) => files::inspect::command(args),
         Command::Convert(args) => convert::command(args),

@@ -242,3 +242,60 @@ fn a_damaged_finished_file_is_named_and_a_live_writer_is_not_disturbed() {
     assert_eq!(error.kind, ErrorKind::InUse, "{error}");
     drop(writer);
 }
+
+/// The hidden names under which a growing data file and its journal are put aside.
+fn aside(directory: &Path, name: &str) -> PathBuf {
+    directory.join(format!(".{name}.continued"))
+}
+
+#[test]
+fn a_run_that_is_continued_whole_keeps_every_image_that_was_written() {
+    let scratch = Scratch::new("continued");
+    let whole = uninterrupted(&scratch);
+    let images = planned(&whole).images;
+    for dies_after in 0..=images {
+        for interrupted in 0..4 {
+            let directory = scratch.0.join(format!("r{dies_after}-{interrupted}"));
+            std::fs::create_dir(&directory).unwrap();
+            let sample = planned(&directory);
+            die_after(&directory, dies_after);
+            // The one who continued was killed too: after the first rename, after the second, or when the new data file
+            // had begun.
+            let growing = data_file_name("r", dies_after.saturating_sub(1) / 4 + 1);
+            let journal = format!("{growing}.journal");
+            let has_images = dies_after > 0 && directory.join(&journal).exists();
+            if interrupted > 0 && has_images {
+                std::fs::rename(directory.join(&growing), aside(&directory, &growing)).unwrap();
+            }
+            if interrupted > 1 && has_images {
+                std::fs::rename(directory.join(&journal), aside(&directory, &journal)).unwrap();
+            }
+            if interrupted > 2 && has_images {
+                die_after(&directory, 0);
+            }
+            let (mut writer, continued) = Writer::continue_whole(sample.spec.clone()).unwrap();
+            let given = (0..dies_after).rev().find(|image| !sample.lost.contains(image)).map_or(0, |last| last + 1);
+            assert_eq!(continued.positions, given, "after {dies_after} images, interrupted {interrupted}");
+            write_from(&mut writer, &sample, given, images).unwrap();
+            let report = writer.finish(&ledger(&sample)).unwrap();
+            assert_eq!((report.images, report.images_with_pixels), (10, 9));
+            assert_eq!(names(&directory), names(&whole), "nothing that was put aside is left");
+            assert_same(&directory, &whole);
+            let (again, complete) = Writer::continue_whole(sample.spec.clone()).unwrap();
+            assert_eq!((complete.positions, complete.images_with_pixels, complete.chunk_bytes), (10, 9, report.chunk_bytes));
+            assert_eq!(again.finish(&ledger(&sample)).unwrap().images, 10);
+        }
+    }
+}
+
+#[test]
+fn a_run_without_a_planned_end_that_is_closed_is_not_continued() {
+    let scratch = Scratch::new("continued-closed");
+    let sample = Sample { spec: FileSpec { images_planned: None, ..planned(&scratch.0).spec }, ..planned(&scratch.0) };
+    let mut writer = Writer::create(sample.spec.clone()).unwrap();
+    write_images(&mut writer, &sample).unwrap();
+    writer.finish(&ledger(&sample)).unwrap();
+    let before = bytes(&scratch.0);
+    assert_eq!(Writer::continue_whole(sample.spec).map(|_| ()).unwrap_err().kind, ErrorKind::Exists);
+    assert_eq!(bytes(&scratch.0), before);
+}

@@ -42,6 +42,7 @@ pub fn allowed(krate: &str) -> Option<&'static [&'static str]> {
             "fabric",
             "input",
             "kernels",
+            "links",
             "repack",
             "sinks",
             "sources",

@@ -247,7 +247,7 @@ pub fn parameters(
         (config.directory, config.prefix) = (directory, prefix);
         config.metadata = overrides::metadata(&given)?.over(own.metadata.clone());
         config.given = given;
-    } else if write {
+    } else if write || !base.writers.is_empty() {
         let target = match &request.prefix {
             Some(name) => place.target(name)?,
             None => place.numbered(&own.prefix, run, own.overwrite)?.1,
@@ -256,7 +256,8 @@ pub fn parameters(
             archive_copy.prefix = format!("{}_travel", target.prefix);
         }
         (config.directory, config.prefix) = (target.directory, target.prefix);
-    } else {
+    }
+    if !write {
         (config.archive_copy, config.keep_raw) = (None, false);
     }
     let notes = refuse_types(base, config.pixel)?;
@@ -349,6 +350,7 @@ pub fn ready(
         append: parameters.append.as_ref(),
         disk: parameters.write.then_some(&disk as _),
         note,
+        has_writers: fanout.has_writers(),
         consumers: &consumers,
         wrap: &wrap,
     };
@@ -451,6 +453,9 @@ pub fn finish(closing: &mut Closing, outcome: &RunOutcome, images_seen: u64, rea
     if reason.cancelled {
         record.ended = ended.into();
     }
+    if let Some(file) = &closing.opened.run_file {
+        let _ = file.ledger.set(crate::remote::ledger_text(&record));
+    }
     let (_, mut failure) = exit_of(outcome, closing.config.images.is_some(), false);
     let mut open_file = closing.open_file.take();
     if let Some(open) = &mut open_file {
@@ -510,6 +515,10 @@ pub fn finish(closing: &mut Closing, outcome: &RunOutcome, images_seen: u64, rea
 /// The end of a run whose closing panicked. Its files stay as after a crash and can be repaired.
 pub fn broken_off(closing: &Closing, mut look: Look, panic: &Panic) -> Finished {
     let ended = Ended::Failed;
+    if let Some(file) = &closing.opened.run_file {
+        // It has no ledger.
+        let _ = file.ledger.set(String::new());
+    }
     let images = ImageLedger { expected: look.committed, lost: look.lost, partial: look.partial, ..ImageLedger::default() };
     let ledger = SeriesLedger { images, ..SeriesLedger::default() };
     let master = master_path(&closing.config.directory, &closing.config.prefix);

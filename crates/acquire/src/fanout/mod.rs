@@ -6,9 +6,11 @@ pub mod held_back;
 
 use super::events::EventLog;
 use super::handle::{ConsumerStatistics, ImageRing, RingImage};
+use super::remote::sender::{RemoteSink, State};
 use consumer::ConsumerEvents;
 use konkordia_config::service::{ConsumerSettings, DetectorConfig};
 use konkordia_config::settings::ServiceSettings;
+use konkordia_config::writers::WriterSettings;
 use konkordia_core::experiment::Metadata;
 use konkordia_core::failure::{Exit, Failure, reason};
 use konkordia_core::ports::ServiceLevel;
@@ -17,6 +19,7 @@ use konkordia_core::series::SeriesStart;
 use konkordia_engine::deliver;
 use konkordia_engine::output_queue::{OutputQueue, OutputQueueSpec, OutputQueues, PreviewBuffer};
 use konkordia_engine::series::protocols;
+use konkordia_fabric::remote::Kept;
 use konkordia_sinks::zmq::{Context, StreamSink, StreamStats, ZmqOut, ZmqOutKind, ZmqOutSpec};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -105,7 +108,13 @@ impl SeriesRuns {
 
 /// One consumer of the configuration.
 struct Consumer {
-    settings: ConsumerSettings,
+    name: String,
+    service: ServiceLevel,
+    queue_images: usize,
+    /// Nothing is armed without it.
+    required: bool,
+    /// Its table in the configuration.
+    table: &'static str,
     address: String,
     output_queue: Arc<OutputQueue>,
     stats: Arc<StreamStats>,
@@ -139,6 +148,10 @@ impl Fanout {
         let output_queues = Arc::new(OutputQueues::new((settings.ring_images > 0).then(|| Arc::clone(&preview))));
         let (series_runs, began, consumers) = (Arc::default(), Instant::now(), Vec::new());
         let mut fanout = Self { output_queues, preview, series_runs, began, consumers, stop: Arc::default() };
+        for wanted in &config.writers {
+            let writer = fanout.add_writer(&config.name, wanted, events)?;
+            fanout.consumers.push(writer);
+        }
         if config.consumers.is_empty() {
             return Ok(fanout);
         }
@@ -193,7 +206,73 @@ impl Fanout {
         let began = self.began;
         let thread = deliver::spawn(&wanted.name, reader, sink, reports, move || began.elapsed().as_nanos() as u64);
         let thread = thread.map_err(|error| fail(reason(&error)))?;
-        Ok(Consumer { settings: wanted.clone(), address, output_queue, stats, unsendable, thread: Mutex::new(Some(thread)) })
+        Ok(Consumer {
+            name: wanted.name.clone(),
+            service: wanted.service,
+            queue_images: wanted.queue_images,
+            required: wanted.required,
+            table: "[[stream]]",
+            address,
+            output_queue,
+            stats,
+            unsendable,
+            thread: Mutex::new(Some(thread)),
+        })
+    }
+
+    fn add_writer(&self, detector: &str, wanted: &WriterSettings, events: &EventLog) -> Result<Consumer, Failure> {
+        let reader = self.output_queues.add(OutputQueueSpec {
+            name: wanted.name.clone(),
+            service: wanted.service,
+            queue_images: wanted.queue_images,
+            queue_bytes: wanted.queue_bytes,
+            borrows: false,
+        });
+        reader.set_connected(false);
+        let (output_queue, stats) = (Arc::clone(reader.output_queue()), Arc::<StreamStats>::default());
+        let (told, of) = (events.clone(), detector.to_string());
+        let sink = RemoteSink {
+            name: wanted.name.clone(),
+            address: wanted.address.clone(),
+            kept: Kept { images: wanted.keep_images, bytes: wanted.keep_bytes },
+            stop: Arc::clone(&self.stop),
+            stats: Arc::clone(&stats),
+            queue: Arc::clone(&output_queue),
+            tell: Box::new(move |severity, message, data| told.add(Some(&of), "writer", severity, message, data)),
+            state: State::default(),
+        };
+        let (peers, unsendable) = (Arc::clone(&stats), Arc::<AtomicU64>::default());
+        let reports = ConsumerEvents {
+            events: events.clone(),
+            detector: detector.into(),
+            name: wanted.name.clone(),
+            peers: Box::new(move || peers.peers.load(Ordering::Relaxed)),
+            was_connected: Some(false),
+            unsendable: Arc::clone(&unsendable),
+        };
+        let began = self.began;
+        let thread = deliver::spawn(&wanted.name, reader, sink, reports, move || began.elapsed().as_nanos() as u64);
+        let thread = thread.map_err(|error| {
+            let what = format!("the writer '{}' of '{detector}' cannot be used", wanted.name);
+            Failure::new(Exit::Io, what, reason(&error), "end other programs")
+        })?;
+        Ok(Consumer {
+            name: wanted.name.clone(),
+            service: wanted.service,
+            queue_images: wanted.queue_images,
+            required: wanted.required,
+            table: "[[writer]]",
+            address: wanted.address.clone(),
+            output_queue,
+            stats,
+            unsendable,
+            thread: Mutex::new(Some(thread)),
+        })
+    }
+
+    /// True if files are written on other hosts too.
+    pub fn has_writers(&self) -> bool {
+        self.consumers.iter().any(|consumer| consumer.table == "[[writer]]")
     }
 
     /// Checks that all consumers are connected without which nothing may be armed.
@@ -201,11 +280,12 @@ impl Fanout {
     /// # Errors
     /// One of them is not.
     pub fn check_required(&self) -> Result<(), Failure> {
-        let absent = |c: &&Consumer| c.settings.required && c.stats.peers.load(Ordering::Relaxed) == 0;
+        let absent = |c: &&Consumer| c.required && c.stats.peers.load(Ordering::Relaxed) == 0;
         let Some(consumer) = self.consumers.iter().find(absent) else { return Ok(()) };
-        let what = format!("consumer '{}' is not connected", consumer.settings.name);
+        let what = format!("consumer '{}' is not connected", consumer.name);
         let why = format!("the configuration says that nothing is armed without it; it is expected at {}", consumer.address);
-        Err(Failure::new(Exit::State, what, why, "start it, or set required = false for it in [[stream]]"))
+        let fix = format!("start it, or set required = false for it in {}", consumer.table);
+        Err(Failure::new(Exit::State, what, why, fix))
     }
 
     /// What the consumers have received; how full their queues are is added to `queues`.
@@ -215,14 +295,11 @@ impl Fanout {
             let load = |n: &AtomicU64| n.load(Ordering::Relaxed);
             let unsent = load(&stream.skipped) + load(&stream.nobody) + load(&consumer.unsendable);
             let queued = load(&output_queue.queued);
-            queues.insert(
-                format!("output_{}", consumer.settings.name),
-                (queued as f64 / consumer.settings.queue_images as f64).min(1.0),
-            );
+            queues.insert(format!("output_{}", consumer.name), (queued as f64 / consumer.queue_images as f64).min(1.0));
             ConsumerStatistics {
-                name: consumer.settings.name.clone(),
+                name: consumer.name.clone(),
                 address: consumer.address.clone(),
-                service: consumer.settings.service.name().into(),
+                service: consumer.service.name().into(),
                 connected: load(&stream.peers) > 0,
                 delivered: load(&output_queue.delivered).saturating_sub(unsent),
                 skipped: load(&output_queue.skipped) + unsent,
@@ -241,7 +318,7 @@ impl Fanout {
     pub fn close(&self) {
         self.give_up();
         for consumer in &self.consumers {
-            self.output_queues.remove(&consumer.settings.name);
+            self.output_queues.remove(&consumer.name);
         }
         for consumer in &self.consumers {
             let thread = consumer.thread.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -16,6 +16,7 @@ use konkordia_core::backend::Backend;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::plan::{Negative, Plan, Recipe};
 use konkordia_core::ports::{FrameSink, Sink, Source};
+use konkordia_core::series::RunFileText;
 use konkordia_core::text;
 use konkordia_engine::run::{Armed, Consumers, RunParts, WorkerKind, arm};
 use konkordia_kernels::isa::Isa;
@@ -125,6 +126,8 @@ pub struct Additions<'a> {
     pub disk: Option<&'a CheckDisk<'a>>,
     /// Gets remarks on the images while the run goes on.
     pub note: &'a dyn Fn() -> Note,
+    /// Some of the consumers write its files on other hosts.
+    pub has_writers: bool,
     /// Who gets the images beside the file.
     pub consumers: &'a dyn Fn() -> Consumers,
     /// Wraps the source of each stream.
@@ -147,6 +150,7 @@ pub fn prepare(config: &Config, ports: Ports, note: fn(&str)) -> Result<Prepared
         append: None,
         disk: None,
         note: &|| Box::new(note),
+        has_writers: false,
         consumers: &Consumers::default,
         wrap: &|source| source,
     };
@@ -193,15 +197,13 @@ pub fn prepare_with(config: &Config, ports: Ports, additions: &Additions<'_>) ->
     let raw = (config.keep_raw && additions.write).then(|| RawSpec::of(config, &plan, begin.clone()));
     let raw_copy = raw.clone().map(RawCopy::create).transpose()?;
     let mut spooled = None;
+    let texts = [("received_through".into(), receiving.line())].into_iter().chain(analysis_texts).chain(mask.note().cloned());
+    let spec = described(file_spec(config, &plan, &loaded), additions, texts, begin);
+    let run_file = (additions.has_writers && additions.append.is_none()).then(|| run_file(&spec, &plan));
+    consumers.start.run_file.clone_from(&run_file);
     let files = if let Some((files, _)) = behind {
         files.clone()
     } else if additions.write {
-        let mut spec = file_spec(config, &plan, &loaded);
-        spec.images_planned = spec.images_planned.filter(|_| additions.append.is_none());
-        spec.conversion.push(("received_through".into(), receiving.line()));
-        spec.conversion.extend(analysis_texts);
-        spec.conversion.extend(mask.note().cloned());
-        spec.metadata.start_time = Some(begin);
         if let (Some(spool), Some(settings)) = (additions.spool, &config.spool) {
             if additions.disk.is_none() {
                 notes.extend(readiness::spooled(&spec.directory, settings, &Demand::of(config, &plan))?);
@@ -230,8 +232,32 @@ pub fn prepare_with(config: &Config, ports: Ports, additions: &Additions<'_>) ->
     let frame_sinks = raw_copy.iter().map(|copy| Box::new(copy.clone()) as Box<dyn FrameSink>).collect();
     let parts = Parts { sources, sinks: (sink, frame_sinks), consumers, isa: Isa::detect() };
     let armed = arm_all(&plan, loaded, parts, (additions.note)()).inspect_err(|_| abandon(spooled.as_ref()))?;
-    let opened = Opened { host: super::host::counters(&addresses), files, spool: None, spooled, raw_copy, addresses, receiving };
+    let host = super::host::counters(&addresses);
+    let opened = Opened { host, files, run_file, spool: None, spooled, raw_copy, addresses, receiving };
     Ok(Prepared { armed, plan, opened, mask, receive_buffer_bytes: given, notes })
+}
+
+/// Adds what is known only when the streams are open. How many images an appended run will have in the end is not
+/// known.
+fn described(
+    mut spec: FileSpec,
+    additions: &Additions<'_>,
+    texts: impl Iterator<Item = (String, String)>,
+    begin: String,
+) -> FileSpec {
+    spec.images_planned = spec.images_planned.filter(|_| additions.append.is_none());
+    spec.conversion.extend(texts);
+    spec.metadata.start_time = Some(begin);
+    spec
+}
+
+/// What the files of the run say, for writers on other hosts. They get no snapshots of pedestals: these lie in memory
+/// that the run uses again.
+fn run_file(spec: &FileSpec, plan: &Plan) -> Arc<RunFileText> {
+    let (description, pixel_mask) = (FileSpec { pedestal_snapshots: false, ..spec.clone() }.to_text(), spec.pixel_mask.clone());
+    // A chunk has a head of a few bytes before its blocks.
+    let packed_bytes_max = plan.packed_bytes_max() as u64 + 64;
+    Arc::new(RunFileText { description, pixel_mask, tiles: plan.streams(), packed_bytes_max, ..RunFileText::default() })
 }
 
 /// Prepares the analysis of the images, if the configuration asks for it.

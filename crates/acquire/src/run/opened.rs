@@ -6,6 +6,7 @@ use super::report::{self, Report};
 use crate::spool::{Spool, SpoolRun};
 use konkordia_config::Config;
 use konkordia_core::failure::Failure;
+use konkordia_core::series::RunFileText;
 use konkordia_doctor::counters::Counters;
 use konkordia_engine::run::RunOutcome;
 use konkordia_sinks::clock;
@@ -19,6 +20,8 @@ use std::sync::Arc;
 pub struct Opened {
     /// Its files.
     pub files: RunFiles,
+    /// What its files say, if they are written on other hosts too.
+    pub run_file: Option<Arc<RunFileText>>,
     /// The spool of a run that has one for itself; that of a service belongs to its detector.
     pub spool: Option<Arc<Spool>>,
     /// The run in the spool, if its files go through one.

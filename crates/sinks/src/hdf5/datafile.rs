@@ -206,6 +206,13 @@ impl DataFile {
         mark().context("rebuild the data file", &self.path)
     }
 
+    /// Brings the file, its journal and their names to the disk.
+    pub(crate) fn sync(&self) -> std::io::Result<()> {
+        self.raw.sync_data()?;
+        self.journal.as_ref().map_or(Ok(()), |journal| journal.file().1.sync_data())?;
+        std::fs::File::open(self.path.parent().unwrap_or(&self.path))?.sync_all()
+    }
+
     /// Positions in this file so far.
     pub(crate) fn images(&self) -> u64 {
         self.images

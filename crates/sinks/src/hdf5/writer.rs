@@ -341,6 +341,23 @@ impl Writer {
         }
     }
 
+    /// Writes one image that was in a journal: its chunks, and its row of columns as it was.
+    pub(super) fn put_row(&mut self, index: u64, chunks: &[&[u8]], row: &[u8]) -> Result<(), Error> {
+        assert_eq!(row.len(), self.row.len(), "a row of the same columns");
+        self.row.copy_from_slice(row);
+        self.put(index, chunks)
+    }
+
+    /// Images with pixels in the files so far.
+    pub(super) fn images_with_pixels(&self) -> u64 {
+        self.images_with_pixels
+    }
+
+    /// Brings the growing data file to the disk.
+    pub(super) fn sync_current(&self) -> Result<(), Error> {
+        self.current.as_ref().map_or(Ok(()), |file| file.sync().context(SYNC, &file.path))
+    }
+
     /// Writes one image of a series.
     ///
     /// # Errors
@@ -764,35 +781,5 @@ fn release_reserve(spec: &FileSpec) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_lost_when_a_file_cannot_be_closed_is_counted() {
-        let directory = std::env::temp_dir().join(format!("konkordia-close-{}", std::process::id()));
-        std::fs::create_dir_all(&directory).unwrap();
-        let spec = FileSpec {
-            directory: directory.clone(),
-            prefix: "c".into(),
-            rows: 64,
-            columns: 64,
-            compression: super::super::Compression::None,
-            overwrite: Overwrite::Replace,
-            pixel_mask: vec![0; 64 * 64],
-            ..FileSpec::default()
-        };
-        let mut writer = Writer::create(spec).unwrap();
-        let chunk = vec![7; writer.spec.image_bytes()];
-        for index in 0..4 {
-            writer.write(&ImageRecord::partial(index, &[&chunk])).unwrap();
-        }
-        let path = writer.current.as_ref().unwrap().path.clone();
-        let mut bytes = std::fs::read(&path).unwrap();
-        let at = bytes.windows(64).position(|window| window == [7; 64]).unwrap();
-        bytes[at] = 8;
-        std::fs::write(&path, bytes).unwrap();
-        // As when libhdf5 fails to close the file.
-        assert_eq!(writer.rescue().unwrap(), 1);
-        std::fs::remove_dir_all(&directory).unwrap();
-    }
-}
+#[path = "writer_tests.rs"]
+mod tests;

@@ -1,0 +1,61 @@
+//! `[[writer]]`: programs on other hosts that write the files of the runs (`konkordia writer`).
+
+use super::diagnostics::Diagnostics;
+use super::read::Document;
+use super::settings::WriterLink;
+use konkordia_core::ports::ServiceLevel;
+
+/// One `[[writer]]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriterSettings {
+    /// Its name.
+    pub name: String,
+    /// Host and port at which it listens.
+    pub address: String,
+    /// The link to it.
+    pub link: WriterLink,
+    /// Service level.
+    pub service: ServiceLevel,
+    /// Images that may wait in its queue.
+    pub queue_images: usize,
+    /// Bytes that may wait in its queue.
+    pub queue_bytes: u64,
+    /// Images that are kept until it has them on its disk.
+    pub keep_images: usize,
+    /// Their bytes.
+    pub keep_bytes: u64,
+    /// Arm is refused while nothing listens at its address.
+    pub required: bool,
+}
+
+/// Reads all of them. `taken` are the names of the other consumers.
+pub(super) fn read(document: &Document, d: &mut Diagnostics, taken: &[&str]) -> Vec<WriterSettings> {
+    let mut list: Vec<WriterSettings> = Vec::new();
+    for t in document.array("writer") {
+        let (Some(name), Some(address)) = (t.text("name"), t.text("address")) else { continue };
+        if list.iter().any(|other| other.name == name) || taken.contains(&name) || name == "file" {
+            let what = format!("writer.name: \"{name}\" is taken by another consumer, or by the writer of files");
+            d.add(t.span("name"), what, "", "give each a name of its own");
+        }
+        if !address.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok_and(|n| n > 0)) {
+            let what = format!("writer.address: \"{address}\" is no address");
+            d.add(t.span("address"), what, "", "write host and port, for example \"10.0.0.2:9400\"");
+        }
+        if document.table("detector").text("type") == Some("stream") {
+            let fix = "use [[stream]] and a `konkordia serve` with a file on the other host";
+            d.add(t.span("name"), "[[writer]] for whole images", "writers on other hosts take images of packets", fix);
+        }
+        list.push(WriterSettings {
+            name: name.into(),
+            address: address.into(),
+            link: WriterLink::Tcp,
+            service: t.text("service").and_then(ServiceLevel::from_name).unwrap_or(ServiceLevel::ReliableSkip),
+            queue_images: t.integer("queue_images").unwrap_or(256) as usize,
+            queue_bytes: (t.integer("queue_mib").unwrap_or(256) as u64) << 20,
+            keep_images: t.integer("keep_images").unwrap_or(100_000) as usize,
+            keep_bytes: (t.integer("keep_mib").unwrap_or(1024) as u64) << 20,
+            required: t.flag("required").unwrap_or(false),
+        });
+    }
+    list
+}
