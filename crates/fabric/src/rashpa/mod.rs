@@ -6,7 +6,8 @@
 //! the hardware. Telegrams, events and descriptors have no public layout: those here are ours (docs/rashpa.md).
 //!
 //! Read [`terms`] first, then [`space`] (one address space over all receivers), [`sender`] (a detector module) and
-//! [`assembly`] (a data receiver); [`telegram`] and [`control`] are how they are set up.
+//! [`assembly`] (a data receiver); [`telegram`], [`control`] (a module) and [`receiver_control`] are how they are set up,
+//! by the [`manager`].
 
 pub mod assembly;
 pub mod control;
@@ -15,7 +16,12 @@ pub mod descriptor;
 pub mod initialisation;
 pub mod links;
 
+pub mod description;
+pub mod manager;
+mod mastership;
+pub mod plan;
 pub mod receiver;
+pub mod receiver_control;
 pub mod sender;
 pub mod slots;
 pub mod space;
