@@ -204,6 +204,8 @@ def test_a_manager_that_is_killed_leaves_nobody_behind(tmp_path, members):
     manager.process.kill()
     for member in (module, receiver):
         member.wait_for("has left without a word")
+        with member.changed:
+            assert member.changed.wait_for(lambda: member.out, PATIENCE), "the account of its run"  # noqa: B023
     # The next manager of the same name sets the same members up.
     again = members("manager", path, "--timeout", 30, "--seconds", 1, "--json")
     code, report = again.end()

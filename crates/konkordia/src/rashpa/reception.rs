@@ -336,7 +336,7 @@ impl Account {
         self.balances && self.lost + self.partial + self.empty + self.open + self.different + self.kernel_dropped == 0
     }
 
-    fn to_json(&self, run: &Run<'_'>, is_ended: bool) -> Value {
+    fn to_json(&self, run: &Run<'_>, is_ended: bool) -> Value {
         let credits: u64 = run.lines.iter().map(CreditLine::told).sum();
         json!({
             "event": "rashpa-receiver", "receiver": run.args.id, "ended": is_ended, "packets": self.packets,
