@@ -135,7 +135,7 @@ impl System {
                     return Err(gone(step, *member, &why));
                 }
             }
-            let mut next = Outgoing::new();
+            let (mut next, mut is_silent) = (Outgoing::new(), false);
             for (member, _) in std::mem::take(&mut queue) {
                 let Some(stream) = self.streams.get(&member) else { continue };
                 let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
@@ -144,11 +144,11 @@ impl System {
                         next.extend(self.manager.answer(member, &telegram, self.now_ns()).map_err(|why| failure(&why))?);
                     }
                     // All who are silent are named together, below.
-                    Err(Broken::Silent) => {}
+                    Err(Broken::Silent) => is_silent = true,
                     Err(why) => return Err(gone(step, member, &why)),
                 }
             }
-            if self.manager.waiting().next().is_some() {
+            if is_silent {
                 let over = self.now_ns().saturating_add(self.patience.as_nanos() as u64);
                 self.manager.silent(over).map_err(|why| failure(&why))?;
             }
