@@ -132,16 +132,17 @@ pub fn command(args: &DemoArgs) -> Result<Exit, Failure> {
     let (modules, receivers) = (reports(&mut modules)?, reports(&mut receivers)?);
     let rows = compare(&modules, &receivers);
     let more = json!({ "manager": managed, "modules": modules, "receivers": receivers });
-    let agrees = show(args, &rows, more);
     let [whole, partial, empty] = ["/whole", "/partial", "/empty"]
         .map(|name| receivers.iter().map(|receiver| sum(receiver, "transfers", name)).sum::<u64>());
     let pulled: u64 = modules.iter().map(|module| sum(module, "receivers", "/lost_by_pull")).sum();
     say(&format!(
-        "slices    {whole} whole, {partial} with missing packets, {empty} of which nothing came\n\
-         link 1    pulled at slice {}: {pulled} packets were lost before the modules noticed; then all went by link 0, until slice {}\n\
-         next      konkordia rashpa manager --help     ({})\n\ndone in {:.1} s",
-        PULLED.0,
-        PULLED.1,
+        "   slices: {whole} whole, {partial} with missing packets, {empty} of which nothing came\n   \
+            link 1 was pulled at slice {}: {pulled} packets were lost before the modules noticed it; plugged in at slice {}\n",
+        PULLED.0, PULLED.1,
+    ));
+    let agrees = show(args, &rows, more);
+    say(&format!(
+        "next      konkordia rashpa manager --help     ({})\n\ndone in {:.1} s",
         path.display(),
         begun.elapsed().as_secs_f64()
     ));

@@ -83,7 +83,12 @@ pub fn command(args: &ModuleArgs) -> Result<Exit, Failure> {
     let (sockets, capabilities) = open(args)?;
     if let Some(at) = args.pull.iter().chain(&args.plug).find(|at| usize::from(at.link) >= sockets.len()) {
         let why = format!("it has links 0 to {}", sockets.len() - 1);
-        return Err(Failure::new(Exit::Usage, format!("the module has no link {}", at.link), why, "give --link once for each link"));
+        return Err(Failure::new(
+            Exit::Usage,
+            format!("the module has no link {}", at.link),
+            why,
+            "give --link once for each link",
+        ));
     }
     let member = name(&format!("module-{}", args.id))?;
     let control = Arc::new(Mutex::new(ModuleControl::new(member.clone(), capabilities)));

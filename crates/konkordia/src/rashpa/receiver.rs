@@ -52,9 +52,14 @@ pub fn command(args: &ReceiverArgs) -> Result<Exit, Failure> {
     let wait = WAIT / sources.len() as u32;
     while !interrupted.load(Ordering::Acquire) {
         let Some(mut run) = Run::begin(args, &member, &control, &mut memory)? else {
-            // Packets outside of a run have no place; they are thrown away before the next one begins.
-            for source in &mut sources {
-                receive(source, wait, &mut |_, _| {})?;
+            if lock(&control).has_master() {
+                // The run may begin at any moment, and its first packets are not to be lost.
+                std::thread::sleep(WAIT);
+            } else {
+                // Packets outside of a run have no place; they are thrown away before the next one begins.
+                for source in &mut sources {
+                    receive(source, wait, &mut |_, _| {})?;
+                }
             }
             continue;
         };
