@@ -236,7 +236,7 @@ impl System {
         for (member, body) in &account.members {
             let status = status::to_json(body);
             let n = |name: &str| status[name].as_u64().unwrap_or(0);
-            lines.push(format!("{member}   {}", status::to_line(body)));
+            lines.push(status::to_line(body));
             match member {
                 Member::Module(_) => {
                     is_whole &= n("skipped") + n("unsent") == 0;
@@ -257,9 +257,9 @@ impl System {
             });
             console::json(&report, false);
         } else {
-            lines.extend(left.iter().map(|member| format!("{member}   has left")));
+            lines.extend(left.iter().map(|member| format!("{member} has left")));
             let slices = text::count(sum(&receivers, "whole"));
-            lines.push(format!("result   {slices} slices whole, {} packets lost", text::count(sum(&receivers, "lost"))));
+            lines.push(format!("result: {slices} slices whole, {} packets lost", text::count(sum(&receivers, "lost"))));
             console::to_stdout(&lines.join("\n"));
         }
         match (self.is_interrupted() && !account.is_finished && !is_endless, is_whole) {

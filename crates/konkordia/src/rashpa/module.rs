@@ -262,7 +262,7 @@ impl<'a> Run<'a> {
             console::json(&report, true);
         } else {
             console::to_stdout(&format!(
-                "module {}   {} blocks sent, {} skipped (no credit), {} unsent (no link); {} packets and {} events; the account {}",
+                "module {}: {} blocks sent, {} skipped (no credit), {} unsent (no link); {} packets and {} events; the account {}",
                 self.args.id,
                 text::count(blocks),
                 text::count(skipped),

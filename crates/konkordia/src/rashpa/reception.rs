@@ -349,7 +349,7 @@ impl Account {
         let compared =
             if self.different > 0 { format!("; {} bytes are WRONG", text::count(self.different)) } else { String::new() };
         format!(
-            "receiver {id} {} slices whole, {} with missing packets, {} empty, {} open; {} packets, {} lost, {} dropped by the kernel{compared}; \
+            "receiver {id}: {} slices whole, {} with missing packets, {} empty, {} open; {} packets, {} lost, {} dropped by the kernel{compared}; \
              the account {}",
             text::count(self.whole),
             text::count(self.partial),
