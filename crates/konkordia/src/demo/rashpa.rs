@@ -1,7 +1,7 @@
-//! `konkordia demo --scenario rashpa`: the demonstration of ESRF's prototype (EUCALL D5.2, 3.2.6) with the commands that
-//! people type: six modules, four receivers and their manager, each a process. The whole image goes to one receiver, a
-//! region of it to another one, and every second image by turns to the two others. One of two links is pulled and
-//! plugged in again. All of it is software, over loopback.
+//! `konkordia demo --scenario rashpa`: the demonstration of ESRF's prototype (EUCALL D5.2, 3.2.6) with the commands
+//! that people type: six modules, four receivers and their manager, each a process. The whole image goes to one
+//! receiver, a region of it to another one, and every second image by turns to the two others. One of two links is
+//! pulled and plugged in again. All of it is software, over loopback.
 
 use super::accounts::{FAULTS, Receiving, Row, number, show, sum, words};
 use crate::cli::DemoArgs;
