@@ -6,8 +6,8 @@
 //! the hardware. Telegrams, events and descriptors have no public layout: those here are ours (docs/rashpa.md).
 //!
 //! Read [`terms`] first, then [`space`] (one address space over all receivers), [`sender`] (a detector module) and
-//! [`assembly`] (a data receiver). By telegrams ([`telegram`]) the [`manager`] sets up modules ([`control`]) and receivers
-//! ([`receiver_control`]).
+//! [`assembly`] (a data receiver). By telegrams ([`telegram`]) the [`manager`] sets up modules ([`control`]) and
+//! receivers ([`receiver_control`]).
 
 pub mod assembly;
 pub mod control;
