@@ -41,9 +41,9 @@ fn link() -> impl Strategy<Value = Link> {
 }
 
 fn peer() -> impl Strategy<Value = Peer> {
-    let roce = (prop::option::of(number()), prop::option::of(number()), prop::option::of(number()));
-    let peer = (select(PeerKind::ALL), number(), number(), select(LinkKind::ALL), name(), roce);
-    peer.prop_map(|(kind, id, link, link_kind, address, (queue_pair, sequence, partition_key))| Peer {
+    let optional = (prop::option::of(number()), prop::option::of(number()), prop::option::of(number()), prop::option::of(name()));
+    let peer = (select(PeerKind::ALL), number(), number(), select(LinkKind::ALL), name(), optional);
+    peer.prop_map(|(kind, id, link, link_kind, address, (queue_pair, sequence, partition_key, telegrams))| Peer {
         kind,
         id,
         link: LinkId(link),
@@ -52,6 +52,7 @@ fn peer() -> impl Strategy<Value = Peer> {
         queue_pair,
         sequence,
         partition_key,
+        telegrams,
     })
 }
 
@@ -82,6 +83,39 @@ fn transfer() -> impl Strategy<Value = TransferEntry> {
             packet_bytes: how.2,
         })
     })
+}
+
+fn receive_config() -> impl Strategy<Value = Body> {
+    let which = (number(), number(), number(), select(Policy::ALL));
+    let numbers = (number(), number(), number(), number(), number(), number());
+    let slices = (number(), prop::option::of(number()), number());
+    let slots = (which, numbers, slices).prop_map(|(which, n, (first_slice, slices, step))| ReceivedSlots {
+        transfer: DtpId(which.0),
+        buffer: ReceiveBufferId(which.1),
+        local: BufferId(which.2),
+        slots: n.0,
+        first_slot: n.1,
+        slots_here: n.2,
+        width: n.3,
+        height: n.4,
+        pixel_bytes: n.5,
+        first_slice,
+        slices,
+        step,
+        policy: which.3,
+    });
+    let part = (number(), number(), number(), number(), number(), number(), number());
+    let part = part.prop_map(|(transfer, module, x, y, width, height, block_offset)| {
+        let (transfer, module) = (DtpId(transfer), ModuleId(module));
+        ReceivedPart { transfer, module, x, y, width, height, block_offset }
+    });
+    let ring = (number(), number(), number()).prop_map(|(module, buffer, records)| ModuleRing {
+        module: ModuleId(module),
+        buffer: BufferId(buffer),
+        records,
+    });
+    (vec(slots, 0..4), vec(part, 0..5), vec(ring, 0..4))
+        .prop_map(|(slots, parts, rings)| Body::ReceiveConfig(ReceiveConfig { slots, parts, rings }))
 }
 
 fn map() -> impl Strategy<Value = Body> {
@@ -130,6 +164,13 @@ fn buffers() -> [BoxedStrategy<Body>; 2] {
     [vec(wish, 0..5).prop_map(Body::BufferDefine).boxed(), defined.boxed()]
 }
 
+fn receiver_status() -> impl Strategy<Value = Body> {
+    let counts = (number(), number(), number(), number(), number());
+    (number(), select(State::ALL), counts).prop_map(|(receiver, state, (packets, lost, whole, partial, empty))| {
+        Body::ReceiverStatus(ReceiverStatus { receiver: ReceiverId(receiver), state, packets, lost, whole, partial, empty })
+    })
+}
+
 /// A strategy for each kind of body, in the order of the schema.
 fn bodies() -> Vec<BoxedStrategy<Body>> {
     let status = (number(), select(State::ALL), number(), number(), number(), number());
@@ -152,11 +193,13 @@ fn bodies() -> Vec<BoxedStrategy<Body>> {
         defined,
         map().boxed(),
         vec(transfer(), 0..4).prop_map(Body::DtpConfig).boxed(),
+        receive_config().boxed(),
         Just(Body::Start).boxed(),
         Just(Body::Stop).boxed(),
         Just(Body::Release).boxed(),
         Just(Body::StatusRequest).boxed(),
         status.boxed(),
+        receiver_status().boxed(),
         credit.boxed(),
         number().prop_map(Body::Ack).boxed(),
         nack.boxed(),

@@ -243,6 +243,12 @@ pub enum Command {
   konkordia bridge show eiger-16bit
   konkordia bridge run jungfrau-1 --store /dev/shm/frames --frames 100")]
     Bridge(crate::bridge::args::BridgeCommand),
+    /// Modules that write into the memory of receivers, as in ESRF's RASHPA, and the manager that sets them up.
+    #[command(subcommand, help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia rashpa receiver --id 0 --listen 127.0.0.1:7200 --check 1
+  konkordia rashpa module --id 0 --listen 127.0.0.1:7100 --once
+  konkordia rashpa manager system.toml --json")]
+    Rashpa(crate::rashpa::args::RashpaCommand),
     /// Measures the speed of this machine.
     #[command(subcommand, help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia bench kernels
@@ -301,6 +307,8 @@ pub enum ScenarioArg {
     Bridge,
     /// Trains of an LPD, built and written for EXtra-data
     Trains,
+    /// Six modules that write into the memory of four receivers, as in ESRF's RASHPA, while a link is pulled
+    Rashpa,
 }
 
 /// `konkordia demo`

@@ -22,6 +22,7 @@ mod log;
 mod model;
 mod panics;
 mod pedestal;
+mod rashpa;
 mod repack_args;
 mod repack_verb;
 mod run;
@@ -112,6 +113,7 @@ fn dispatch(command: &Command) -> Result<Exit, Failure> {
         Command::Token(which) => token_verb::command(which),
         Command::Config(args) => config_verb::command(args),
         Command::Bridge(which) => bridge::command(which),
+        Command::Rashpa(which) => rashpa::command(which),
         Command::Bench(which) => bench::command(which),
         Command::Doctor(args) => doctor::command(args),
         Command::Links(args) => links_verb::command(args),

@@ -250,6 +250,24 @@ impl Assembly {
         (slot.state, slot.has_credit_to_tell) = (State::Filling, true);
     }
 
+    /// How many of the first `due` slices of the transfer belong here and have no fate yet: they are being filled, are
+    /// ready or in use, or nothing is known of them.
+    pub fn open_before(&self, due: u64) -> u64 {
+        let slots = u64::from(self.shape.slots);
+        let open = |(index, slot): (usize, &Slot)| {
+            let here = due.saturating_sub(u64::from(self.shape.first_slot) + index as u64).div_ceil(slots);
+            here.saturating_sub(slot.fill)
+        };
+        self.slots.iter().enumerate().map(open).sum()
+    }
+
+    /// How many of the first `due` slices of the transfer belong here.
+    pub fn due_here(&self, due: u64) -> u64 {
+        let slots = u64::from(self.shape.slots);
+        let first = u64::from(self.shape.first_slot);
+        (0..self.slots.len() as u64).map(|index| due.saturating_sub(first + index).div_ceil(slots)).sum()
+    }
+
     /// The oldest slot that is ready; it is in use from now on.
     pub fn take(&mut self) -> Option<Image> {
         let ready = (0..self.slots.len()).filter(|index| self.slots[*index].state == State::Ready);

@@ -2,16 +2,16 @@
 //! `comm-config` first; another one is refused until the first releases the module. Telegrams of the master come in
 //! ascending numbers and in the order comm-config, ras-map, dtp-config, start, stop; a refusal names what is missing.
 
+use super::mastership::{Mastership, Refusal};
 use super::sender::{BadSetup, EventRing, ReceiveBuffer, Sender};
 use super::space::AddressSpace;
-use super::telegram::{Body, Code, ModuleCapabilities, Nack, Name, Sentence, State, Status, Telegram};
+use super::telegram::{Body, Code, ModuleCapabilities, Nack, Name, Peer, Sentence, State, Status, Telegram};
 use super::terms::Geometry;
 
 /// What the master configured so far.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Session {
-    master: Name,
-    last_number: u32,
+    peers: Vec<Peer>,
     map: Option<(AddressSpace, Vec<ReceiveBuffer>, Vec<EventRing>)>,
     sender: Option<Sender>,
     is_running: bool,
@@ -22,22 +22,51 @@ struct Session {
 pub struct ModuleControl {
     name: Name,
     capabilities: ModuleCapabilities,
+    mastership: Mastership,
     session: Option<Session>,
     next_number: u32,
 }
 
-/// Why a telegram is refused: the kind, and the sentence.
-type Refusal = (Code, String);
-
 impl ModuleControl {
     /// A module that nobody has configured.
-    pub const fn new(name: Name, capabilities: ModuleCapabilities) -> Self {
-        Self { name, capabilities, session: None, next_number: 0 }
+    pub fn new(name: Name, capabilities: ModuleCapabilities) -> Self {
+        Self { name, capabilities, mastership: Mastership::default(), session: None, next_number: 0 }
+    }
+
+    /// What it can do. Links that go up and down are noted here.
+    pub const fn capabilities(&mut self) -> &mut ModuleCapabilities {
+        &mut self.capabilities
+    }
+
+    /// True if somebody configures it.
+    pub fn has_master(&self) -> bool {
+        self.mastership.name().is_some()
+    }
+
+    /// How the others are reached, as the master said.
+    pub fn peers(&self) -> &[Peer] {
+        self.session.as_ref().map_or(&[], |session| &session.peers)
     }
 
     /// What sends, between start and stop.
     pub fn running(&mut self) -> Option<&mut Sender> {
         self.session.as_mut().filter(|session| session.is_running)?.sender.as_mut()
+    }
+
+    /// What sends, also behind stop: then only to end the run.
+    pub fn sender(&mut self) -> Option<&mut Sender> {
+        self.session.as_mut()?.sender.as_mut()
+    }
+
+    /// The connection of this sender of telegrams has ended. If it is the master, nothing is sent any more and the
+    /// module is free: true then.
+    pub fn left(&mut self, name: &Name) -> bool {
+        let is_master = self.mastership.name() == Some(name);
+        if is_master {
+            self.mastership.release();
+            self.session = None;
+        }
+        is_master
     }
 
     /// Does what a telegram says, and returns the answer.
@@ -64,14 +93,14 @@ impl ModuleControl {
             _ => {}
         }
         let geometry = self.geometry();
-        self.claim(telegram)?;
-        let Some(session) = self.session.as_mut() else {
-            let name = telegram.body.element();
-            return Err((Code::Order, format!("{name} comes after comm-config, which was not done; do that first")));
-        };
+        if self.mastership.claim(telegram, &self.name, "module")? {
+            self.session = None;
+        }
+        let session = self.session.get_or_insert_default();
         let capabilities = &self.capabilities;
         session.obey(&telegram.body, geometry, capabilities)?;
         if telegram.body == Body::Release {
+            self.mastership.release();
             self.session = None;
         }
         Ok(Body::Ack(telegram.number))
@@ -82,37 +111,10 @@ impl ModuleControl {
         Geometry { width, height, pixel_bytes }
     }
 
-    /// Checks whose telegram it is; the first `comm-config` makes its sender the master.
-    fn claim(&mut self, telegram: &Telegram) -> Result<(), Refusal> {
-        match &mut self.session {
-            Some(session) if session.master != telegram.sender => {
-                let master = session.master.as_str();
-                Err((
-                    Code::Master,
-                    format!("{} is configured by {master}; it has to release the module first", self.name.as_str()),
-                ))
-            }
-            Some(session) if telegram.number <= session.last_number => {
-                let last = session.last_number;
-                Err((Code::Number, format!("telegram {} comes after telegram {last}; numbers have to rise", telegram.number)))
-            }
-            Some(session) => {
-                session.last_number = telegram.number;
-                Ok(())
-            }
-            None => {
-                if matches!(telegram.body, Body::CommConfig(_)) {
-                    let (master, last_number) = (telegram.sender.clone(), telegram.number);
-                    self.session = Some(Session { master, last_number, map: None, sender: None, is_running: false });
-                }
-                Ok(())
-            }
-        }
-    }
-
     fn status(&mut self) -> Status {
         let state = match &self.session {
             None => State::Free,
+            Some(session) if session.is_running && session.sender.as_ref().is_some_and(Sender::is_finished) => State::Finished,
             Some(session) if session.is_running => State::Running,
             Some(session) if session.sender.is_some() => State::Ready,
             Some(_) => State::Claimed,
@@ -132,7 +134,7 @@ impl Session {
             return Err((Code::Order, format!("{name} is not possible while the module sends; stop it first")));
         }
         match body {
-            Body::CommConfig(_) => (self.map, self.sender) = (None, None),
+            Body::CommConfig(peers) => (self.peers, self.map, self.sender) = (peers.clone(), None, None),
             Body::RasMap(map) => {
                 let entries: Vec<_> = map.entries.iter().map(|entry| entry.0).collect();
                 let entries_max = (capabilities.entries_max as usize).min(1 << 16);

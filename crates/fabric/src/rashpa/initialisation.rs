@@ -50,6 +50,14 @@ const STEPS: [Step; 10] = [
     Step::Stop,
 ];
 
+impl Step {
+    /// The step behind this one, among those behind B and M; `None` behind the last one.
+    pub fn after(step: Self) -> Option<Self> {
+        let at = STEPS.iter().position(|other| *other == step)?;
+        STEPS.get(at + 1).copied()
+    }
+}
+
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

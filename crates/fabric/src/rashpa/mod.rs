@@ -6,7 +6,8 @@
 //! the hardware. Telegrams, events and descriptors have no public layout: those here are ours (docs/rashpa.md).
 //!
 //! Read [`terms`] first, then [`space`] (one address space over all receivers), [`sender`] (a detector module) and
-//! [`assembly`] (a data receiver); [`telegram`] and [`control`] are how they are set up.
+//! [`assembly`] (a data receiver). By telegrams ([`telegram`]) the [`manager`] sets up modules ([`control`]) and
+//! receivers ([`receiver_control`]).
 
 pub mod assembly;
 pub mod control;
@@ -15,7 +16,12 @@ pub mod descriptor;
 pub mod initialisation;
 pub mod links;
 
+pub mod description;
+pub mod manager;
+mod mastership;
+pub mod plan;
 pub mod receiver;
+pub mod receiver_control;
 pub mod sender;
 pub mod slots;
 pub mod space;

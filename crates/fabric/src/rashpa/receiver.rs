@@ -125,6 +125,13 @@ impl DataReceiver {
         self.assemblies.get(index).map(Assembly::counts)
     }
 
+    /// Of the first `told` slices of the transfer of an assembly: how many belong here, and how many of them have no
+    /// fate yet.
+    pub fn due_and_open(&self, index: usize, told: u64) -> (u64, u64) {
+        let assembly = self.assemblies.get(index);
+        assembly.map_or((0, 0), |assembly| (assembly.due_here(told), assembly.open_before(told)))
+    }
+
     /// What the table of buffers counted.
     pub fn verdicts(&self) -> Verdicts {
         self.table.verdicts()

@@ -8,7 +8,7 @@ use super::descriptor::{self, Burst};
 use super::links::Links;
 use super::slots::{self, Credits};
 use super::space::AddressSpace;
-use super::terms::{BufferId, Geometry, LinkId, ModuleId, ReceiveBufferId, ReceiverId};
+use super::terms::{BufferId, DtpId, Geometry, LinkId, ModuleId, ReceiveBufferId, ReceiverId};
 use super::transfer::{BadTransfer, Dtp, PACKET_BYTES_MAX, Policy, Transfer};
 use konkordia_wire::rashpa_event::{Kind, RECORD_BYTES, Record, SLOTS_MAX};
 use konkordia_wire::rdma_udp::{Header, header_bytes, write_header};
@@ -192,6 +192,22 @@ impl Sender {
     /// How much was sent so far.
     pub const fn sent(&self) -> Sent {
         self.output.sent
+    }
+
+    /// True if the last slice of all transfers was sent; never if one of them has no end.
+    pub fn is_finished(&self) -> bool {
+        let is_finished = |channel: &Channel| channel.transfer.dtp().slices.count.is_some_and(|n| channel.next_position >= n);
+        self.channels.iter().all(is_finished)
+    }
+
+    /// Slices of each transfer up to the newest one that was sent, in the order of the transfers.
+    pub fn positions(&self) -> impl Iterator<Item = (DtpId, u64)> + use<'_> {
+        self.channels.iter().map(|channel| (channel.transfer.dtp().id, channel.next_position))
+    }
+
+    /// The links that are up.
+    pub fn is_up(&self, link: LinkId) -> bool {
+        self.output.links.is_up(link)
     }
 
     /// Takes a credit for a slot of a receive buffer; false if no transfer with credits has such a slot.

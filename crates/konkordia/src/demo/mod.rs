@@ -1,8 +1,10 @@
 //! `konkordia demo`: runs the service with a simulated detector, drives it over HTTP, and checks every pixel of the
 //! file.
 
+mod accounts;
 mod detector;
 mod proof;
+mod rashpa;
 mod scenario;
 
 use crate::cli::DemoArgs;

@@ -1,26 +1,14 @@
 //! `konkordia demo --scenario`: a receiver of a fabric and its simulated detector behind a link with faults, as the
 //! commands that people type. What the receiver counted is compared with what the link did. All of it is software.
 
+use super::accounts::{FAULTS, Receiving, Row, failed, number, program, show, sum, words};
 use crate::cli::{DemoArgs, ScenarioArg};
 use crate::console;
 use konkordia_core::failure::{Exit, Failure, reason};
-use konkordia_core::text;
 use konkordia_fabric::bridge::ShippedProgram;
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, UdpSocket};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::{Duration, Instant};
-
-/// A receiver that has not said by then that it is ready, or has not ended after the last packet, does not work.
-const PATIENCE: Duration = Duration::from_secs(60);
-const LOOK: Duration = Duration::from_millis(50);
-/// The faults of the link.
-const FAULTS: [&str; 6] = ["--loss", "0.002", "--duplicate", "0.001", "--reorder", "0.01"];
-
-/// What it is, what the link did, and what the receiver counted.
-type Row = (&'static str, u64, u64);
+use std::time::Instant;
 
 /// The commands of a scenario.
 struct Scenario {
@@ -40,6 +28,7 @@ pub fn command(args: &DemoArgs, scenario: ScenarioArg) -> Result<Exit, Failure> 
     let begun = Instant::now();
     std::fs::create_dir_all(&args.dir).map_err(|e| Failure::io("cannot make", &args.dir, &e))?;
     let scenario = match scenario {
+        ScenarioArg::Rashpa => return super::rashpa::command(args),
         ScenarioArg::Roce => roce(args)?,
         ScenarioArg::Bridge => bridge(args)?,
         ScenarioArg::Trains => trains(args)?,
@@ -47,33 +36,15 @@ pub fn command(args: &DemoArgs, scenario: ScenarioArg) -> Result<Exit, Failure> 
     let say = |line: &str| if args.json { console::to_stderr(line) } else { console::to_stdout(line) };
     say(&format!("{} (all in software, over loopback)\n", scenario.title));
     say(&format!("1  the receiver:\n       konkordia {}", scenario.receive.join(" ")));
-    let mut receiver = Receiving::start(&scenario)?;
+    let mut receiver = Receiving::start(&scenario.receive, scenario.ready)?;
     say(&format!("2  the detector, behind a link with faults:\n       konkordia {}", scenario.simulate.join(" ")));
     let sent = simulate(&scenario.simulate)?;
     say("3  comparing what the receiver counted with what the link did ...\n");
     let received = receiver.report()?;
     let rows = (scenario.compare)(&sent, &received);
-    let agrees = !rows.is_empty() && rows.iter().all(|(_, link, receiver)| link == receiver);
-    if args.json {
-        let numbers: serde_json::Map<_, _> =
-            rows.iter().map(|(what, link, receiver)| ((*what).to_owned(), json!([link, receiver]))).collect();
-        console::json(&json!({ "agrees": agrees, "link_and_receiver": numbers, "sent": sent, "received": received }), false);
-    } else {
-        for (what, link, receiver) in &rows {
-            let mark = if link == receiver { "" } else { "   DIFFERS" };
-            say(&format!("   {what:<32} link {:>9}   receiver {:>9}{mark}", text::count(*link), text::count(*receiver)));
-        }
-        let result = match agrees {
-            true => "every packet is accounted for",
-            false => "FAILED: packets came too late for their frame, or the kernel dropped them; is this machine busy?",
-        };
-        say(&format!("\nresult    {result}\nnext      {}\n\ndone in {:.1} s", scenario.next, begun.elapsed().as_secs_f64()));
-    }
+    let agrees = show(args, &rows, json!({ "sent": sent, "received": received }));
+    say(&format!("next      {}\n\ndone in {:.1} s", scenario.next, begun.elapsed().as_secs_f64()));
     Ok(if agrees { Exit::Complete } else { Exit::Incomplete })
-}
-
-fn words(line: &str) -> Vec<String> {
-    line.split_whitespace().map(str::to_owned).collect()
 }
 
 /// The command with the faults of the link and the seed.
@@ -81,14 +52,6 @@ fn behind_link(args: &DemoArgs, mut command: Vec<String>) -> Vec<String> {
     command.extend(FAULTS.map(str::to_owned));
     command.extend(["--seed".into(), args.seed.to_string(), "--json".into()]);
     command
-}
-
-fn number(of: &Value, path: &str) -> u64 {
-    of.pointer(path).and_then(Value::as_u64).unwrap_or_default()
-}
-
-fn sum(of: &Value, list: &str, name: &str) -> u64 {
-    of[list].as_array().into_iter().flatten().map(|one| number(one, name)).sum()
 }
 
 /// Two modules of a JUNGFRAU that write their frames by RoCEv2.
@@ -212,98 +175,12 @@ pub fn free_ports(count: u16) -> Result<u16, Failure> {
     })
 }
 
-fn program(arguments: &[String]) -> Result<Child, Failure> {
-    let start = || {
-        let mut command = Command::new(std::env::current_exe()?);
-        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
-    };
-    start().map_err(|e| Failure::new(Exit::Io, "cannot start this program once more", reason(&e), "end other programs"))
-}
-
-fn failed(what: &str, said: String) -> Failure {
-    Failure::new(Exit::Io, format!("{what} has failed"), said, "run the command above by hand")
-}
-
 /// Runs the simulator; what it sent.
 fn simulate(arguments: &[String]) -> Result<Value, Failure> {
     let done = program(arguments)?.wait_with_output();
     let done = done.map_err(|e| failed("the simulated detector", reason(&e)))?;
     let said = || String::from_utf8_lossy(&done.stderr).trim().to_owned();
     serde_json::from_slice(&done.stdout).map_err(|_| failed("the simulated detector", said()))
-}
-
-/// Hands on the lines of an output, from a thread that ends with it.
-fn pass_on(output: Option<impl Read + Send + 'static>, is_out: bool, to: Sender<(bool, String)>) {
-    let lines = output.map(|output| BufReader::new(output).lines());
-    let send = move |line: String| drop(to.send((is_out, line)));
-    std::thread::spawn(move || lines.into_iter().flatten().map_while(Result::ok).for_each(send));
-}
-
-/// The receiver, which is ended with its owner.
-struct Receiving {
-    child: Child,
-    /// Its lines, of both outputs.
-    lines: Receiver<(bool, String)>,
-    /// What it printed for programs.
-    out: Vec<String>,
-    said: String,
-}
-
-impl Drop for Receiving {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Receiving {
-    /// Starts it and waits until it is ready.
-    fn start(scenario: &Scenario) -> Result<Self, Failure> {
-        let mut child = program(&scenario.receive)?;
-        let (to, lines) = channel();
-        pass_on(child.stdout.take(), true, to.clone());
-        pass_on(child.stderr.take(), false, to);
-        let mut receiving = Self { child, lines, out: Vec::new(), said: String::new() };
-        if receiving.until(|line| line.contains(scenario.ready))? {
-            return Ok(receiving);
-        }
-        Err(failed("the receiver", receiving.said.trim().to_owned()))
-    }
-
-    /// Takes lines until one is the right one; false if the program has ended before.
-    fn until(&mut self, is_right: impl Fn(&str) -> bool) -> Result<bool, Failure> {
-        let end = Instant::now() + PATIENCE;
-        loop {
-            match self.lines.recv_timeout(LOOK) {
-                Ok((is_out, line)) => {
-                    let found = is_right(&line);
-                    if is_out {
-                        self.out.push(line);
-                    } else {
-                        self.said.push_str(&line);
-                        self.said.push('\n');
-                    }
-                    if found {
-                        return Ok(true);
-                    }
-                }
-                Err(RecvTimeoutError::Disconnected) => return Ok(false),
-                Err(_) if Instant::now() > end => {
-                    return Err(failed("the receiver", format!("it takes too long: {}", self.said.trim())));
-                }
-                Err(_) => {}
-            }
-        }
-    }
-
-    /// Its report, which is the last thing that it prints.
-    fn report(&mut self) -> Result<Value, Failure> {
-        // No line is the right one: the end is waited for.
-        self.until(|_| false)?;
-        let texts = [self.out.last().cloned().unwrap_or_default(), self.out.join("\n")];
-        let report = texts.iter().find_map(|text| serde_json::from_str::<Value>(text).ok().filter(Value::is_object));
-        report.ok_or_else(|| failed("the receiver", self.said.trim().to_owned()))
-    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! What telegrams say, and the part of the table that belongs to each: its attributes and elements.
 
 use super::elements::{
-    BufferPlace, BufferWish, Capability, Grant, Link, MapEntry, Memory, Pass, Peer, ReceiveBufferEntry, RingEntry, TransferEntry,
+    BufferPlace, BufferWish, Capability, Grant, Link, MapEntry, Memory, ModuleRing, Pass, Peer, ReceiveBufferEntry, ReceivedPart,
+    ReceivedSlots, RingEntry, TransferEntry,
 };
 use super::error::BadTelegram;
 use super::text::{Code, Name, Sentence, State};
@@ -38,16 +39,20 @@ pub enum Body {
     RasMap(Map),
     /// Manager to module: its transfers.
     DtpConfig(Vec<TransferEntry>),
-    /// Manager to module: send.
+    /// Manager to receiver: what comes into its buffers.
+    ReceiveConfig(ReceiveConfig),
+    /// Manager to module: send. To receiver: take what comes.
     Start,
-    /// Manager to module: stop.
+    /// Manager to all: stop.
     Stop,
-    /// Manager to module: another one may be its master.
+    /// Manager to all: another one may be your master.
     Release,
-    /// Anybody to module: how are you?
+    /// Anybody to all: how are you?
     StatusRequest,
     /// Module: this is how.
     Status(Status),
+    /// Receiver: this is how.
+    ReceiverStatus(ReceiverStatus),
     /// Receiver to module: slots that may be filled.
     Credit(Credits),
     /// The telegram with this number was done.
@@ -110,6 +115,36 @@ pub struct Map {
     pub rings: Vec<RingEntry>,
 }
 
+/// What comes into the buffers of a receiver.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReceiveConfig {
+    /// The slots that are there.
+    pub slots: Vec<ReceivedSlots>,
+    /// What the modules bring into them.
+    pub parts: Vec<ReceivedPart>,
+    /// The rings for the events of the modules.
+    pub rings: Vec<ModuleRing>,
+}
+
+/// How a receiver is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReceiverStatus {
+    /// Which receiver.
+    pub receiver: ReceiverId,
+    /// What it does.
+    pub state: State,
+    /// Packets received.
+    pub packets: u64,
+    /// Packets that the loss detector reported.
+    pub lost: u64,
+    /// Slices of which all bytes came.
+    pub whole: u64,
+    /// Slices of which some bytes came.
+    pub partial: u64,
+    /// Slices of which nothing came.
+    pub empty: u64,
+}
+
 /// How a module is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
@@ -153,7 +188,7 @@ impl Body {
         Self::all().into_iter().find(|body| body.element() == element)
     }
 
-    fn all() -> [Self; 16] {
+    fn all() -> [Self; 18] {
         [
             Self::CapabilitiesRequest,
             Self::ModuleCapabilities(ModuleCapabilities::default()),
@@ -163,11 +198,13 @@ impl Body {
             Self::BufferDefined(BuffersDefined::default()),
             Self::RasMap(Map::default()),
             Self::DtpConfig(Vec::new()),
+            Self::ReceiveConfig(ReceiveConfig::default()),
             Self::Start,
             Self::Stop,
             Self::Release,
             Self::StatusRequest,
             Self::Status(Status::default()),
+            Self::ReceiverStatus(ReceiverStatus::default()),
             Self::Credit(Credits::default()),
             Self::Ack(0),
             Self::Nack(Nack::default()),
@@ -185,11 +222,13 @@ impl Body {
             Self::BufferDefined(_) => "buffer-defined",
             Self::RasMap(_) => "ras-map",
             Self::DtpConfig(_) => "dtp-config",
+            Self::ReceiveConfig(_) => "receive-config",
             Self::Start => "start",
             Self::Stop => "stop",
             Self::Release => "release",
             Self::StatusRequest => "status-request",
             Self::Status(_) => "status",
+            Self::ReceiverStatus(_) => "receiver-status",
             Self::Credit(_) => "credit",
             Self::Ack(_) => "ack",
             Self::Nack(_) => "nack",
@@ -227,14 +266,13 @@ impl Body {
                 pass.list(&mut body.rings)
             }
             Self::DtpConfig(transfers) => pass.list(transfers),
-            Self::Status(body) => {
-                pass.value("module", &mut body.module)?;
-                pass.value("state", &mut body.state)?;
-                pass.value("blocks", &mut body.blocks)?;
-                pass.value("skipped", &mut body.skipped)?;
-                pass.value("unsent", &mut body.unsent)?;
-                pass.value("packets", &mut body.packets)
+            Self::ReceiveConfig(body) => {
+                pass.list(&mut body.slots)?;
+                pass.list(&mut body.parts)?;
+                pass.list(&mut body.rings)
             }
+            Self::Status(body) => body.pass(pass),
+            Self::ReceiverStatus(body) => body.pass(pass),
             Self::Credit(body) => {
                 pass.value("receive-buffer", &mut body.buffer)?;
                 pass.list(&mut body.grants)
@@ -246,6 +284,29 @@ impl Body {
                 pass.value("reason", &mut body.reason)
             }
         }
+    }
+}
+
+impl Status {
+    fn pass(&mut self, pass: &mut impl Pass) -> Result<(), BadTelegram> {
+        pass.value("module", &mut self.module)?;
+        pass.value("state", &mut self.state)?;
+        pass.value("blocks", &mut self.blocks)?;
+        pass.value("skipped", &mut self.skipped)?;
+        pass.value("unsent", &mut self.unsent)?;
+        pass.value("packets", &mut self.packets)
+    }
+}
+
+impl ReceiverStatus {
+    fn pass(&mut self, pass: &mut impl Pass) -> Result<(), BadTelegram> {
+        pass.value("receiver", &mut self.receiver)?;
+        pass.value("state", &mut self.state)?;
+        pass.value("packets", &mut self.packets)?;
+        pass.value("lost", &mut self.lost)?;
+        pass.value("whole", &mut self.whole)?;
+        pass.value("partial", &mut self.partial)?;
+        pass.value("empty", &mut self.empty)
     }
 }
 

@@ -4,7 +4,9 @@ use super::error::BadTelegram;
 use super::text::{Name, PeerKind, Text, Transform};
 use crate::rashpa::sender::{EventRing, ReceiveBuffer};
 use crate::rashpa::space::{Entry, LocalBuffer};
-use crate::rashpa::terms::{BufferId, Dataset, DtpId, LinkId, LinkKind, MemoryKind, ReceiveBufferId, ReceiverId, Region, Slices};
+use crate::rashpa::terms::{
+    BufferId, Dataset, DtpId, LinkId, LinkKind, MemoryKind, ModuleId, ReceiveBufferId, ReceiverId, Region, Slices,
+};
 use crate::rashpa::transfer::{Dtp, Layout, Policy};
 
 /// Elements of one kind in a telegram at most.
@@ -89,6 +91,8 @@ elements! {
         sequence: Option<u32> = "sequence",
         /// RoCEv2: partition key.
         partition_key: Option<u16> = "partition-key",
+        /// Where it takes telegrams.
+        telegrams: Option<Name> = "telegrams",
     }
     /// A local buffer that a receiver is to make.
     BufferWish "local-buffer" {
@@ -111,6 +115,62 @@ elements! {
         address: u64 = "address",
         /// The key that lets one write it.
         key: u32 = "key",
+    }
+    /// The slots of a transfer that are in one local buffer of a receiver. A slot has the pixels of the region of the
+    /// transfer, row by row without gaps.
+    ReceivedSlots "slots" {
+        /// The transfer.
+        transfer: DtpId = "transfer",
+        /// The receive buffer, of which these slots are a part.
+        buffer: ReceiveBufferId = "receive-buffer",
+        /// The local buffer.
+        local: BufferId = "local-buffer",
+        /// Slots of the receive buffer, of all receivers.
+        slots: u32 = "slots",
+        /// The first one here.
+        first_slot: u32 = "first-slot",
+        /// How many are here.
+        slots_here: u32 = "slots-here",
+        /// Columns of a slot.
+        width: u32 = "width",
+        /// Rows of a slot.
+        height: u32 = "height",
+        /// Bytes of a pixel.
+        pixel_bytes: u32 = "pixel-bytes",
+        /// The first slice of the transfer.
+        first_slice: u64 = "first-slice",
+        /// Its slices; none if it does not end.
+        slices: Option<u64> = "slices",
+        /// Each how many-th slice.
+        step: u32 = "step",
+        /// May modules overwrite?
+        policy: Policy = "policy",
+    }
+    /// What a module brings into each slot of a transfer.
+    ReceivedPart "part" {
+        /// The transfer.
+        transfer: DtpId = "transfer",
+        /// The module.
+        module: ModuleId = "module",
+        /// First column of its pixels in the module.
+        x: u32 = "x",
+        /// First row of its pixels in the module.
+        y: u32 = "y",
+        /// Columns.
+        width: u32 = "width",
+        /// Rows.
+        height: u32 = "height",
+        /// Where its first pixel is in the slot.
+        block_offset: u64 = "block-offset",
+    }
+    /// The ring of a receiver for the events of a module.
+    ModuleRing "module-ring" {
+        /// Whose events.
+        module: ModuleId = "module",
+        /// The local buffer.
+        buffer: BufferId = "local-buffer",
+        /// How many records fit.
+        records: u32 = "records",
     }
     /// How often a slot may be filled in all.
     Grant "slot" {
@@ -137,10 +197,16 @@ defaults! {
     Capability { kind: Transform::default() }
     Peer {
         kind: PeerKind::default(), id: 0, link: LinkId(0), link_kind: LinkKind::RdmaUdp, address: Name::default(),
-        queue_pair: None, sequence: None, partition_key: None
+        queue_pair: None, sequence: None, partition_key: None, telegrams: None
     }
     BufferWish { id: BufferId(0), bytes: 0, align_bytes: 0, kind: MemoryKind::Ram, unit_bytes: 0 }
     BufferPlace { id: BufferId(0), address: 0, key: 0 }
+    ReceivedSlots {
+        transfer: DtpId(0), buffer: ReceiveBufferId(0), local: BufferId(0), slots: 0, first_slot: 0, slots_here: 0, width: 0,
+        height: 0, pixel_bytes: 0, first_slice: 0, slices: None, step: 0, policy: Policy::Credit
+    }
+    ReceivedPart { transfer: DtpId(0), module: ModuleId(0), x: 0, y: 0, width: 0, height: 0, block_offset: 0 }
+    ModuleRing { module: ModuleId(0), buffer: BufferId(0), records: 0 }
     Grant { slot: 0, fills: 0 }
 }
 

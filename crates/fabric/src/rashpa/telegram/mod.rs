@@ -16,9 +16,13 @@ mod read;
 mod text;
 mod write;
 
-pub use body::{Body, BuffersDefined, Credits, Map, ModuleCapabilities, Nack, ReceiverCapabilities, Status, Telegram};
+pub use body::{
+    Body, BuffersDefined, Credits, Map, ModuleCapabilities, Nack, ReceiveConfig, ReceiverCapabilities, ReceiverStatus, Status,
+    Telegram,
+};
 pub use elements::{
-    BufferPlace, BufferWish, Capability, Grant, Link, MapEntry, Memory, Peer, ReceiveBufferEntry, RingEntry, TransferEntry,
+    BufferPlace, BufferWish, Capability, Grant, Link, MapEntry, Memory, ModuleRing, Peer, ReceiveBufferEntry, ReceivedPart,
+    ReceivedSlots, RingEntry, TransferEntry,
 };
 pub use error::{BYTES_MAX, BadTelegram, VERSION};
 pub use text::{Code, Name, NotText, PeerKind, Sentence, State, Transform};

@@ -198,7 +198,7 @@ pub enum PeerKind {
     Receiver,
 }
 
-/// How far a module is set up.
+/// How far a module or a receiver is set up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum State {
     /// No master.
@@ -208,8 +208,10 @@ pub enum State {
     Claimed,
     /// It can start.
     Ready,
-    /// It sends.
+    /// It sends, or takes what comes.
     Running,
+    /// It has sent all slices of its transfers, and was not stopped yet.
+    Finished,
 }
 
 /// The kind of reason for which a telegram was refused.
@@ -235,7 +237,7 @@ words! {
     Policy: Credit "credit", FreeRun "free-run";
     Transform: Region "region", Rotate "rotate", Sum "sum";
     PeerKind: Module "module", Receiver "receiver";
-    State: Free "free", Claimed "claimed", Ready "ready", Running "running";
+    State: Free "free", Claimed "claimed", Ready "ready", Running "running", Finished "finished";
     Code: Invalid "invalid", Order "order", Number "number", Master "master", Unsupported "unsupported";
 }
 
