@@ -367,7 +367,7 @@ fn an_image_longer_than_a_slot_is_counted_and_named() {
         }
     }
     let counts = world.sender.counts();
-    assert_eq!((counts.too_long, &counts.missing[..], counts.durable), (1, &[1..2][..], 2));
+    assert_eq!((counts.too_long, &counts.missing[..], counts.durable), (1, std::slice::from_ref(&(1..2)), 2));
     assert_eq!(world.sender.imbalance(), None);
 }
 

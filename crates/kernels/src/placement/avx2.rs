@@ -1,6 +1,6 @@
 //! Stores past the caches, a line of 64 bytes at a time.
 
-use super::Segment;
+use super::segment::Segment;
 use crate::isa::Isa;
 use std::arch::x86_64::*;
 

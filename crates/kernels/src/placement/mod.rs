@@ -4,29 +4,10 @@
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 mod scalar;
+mod segment;
 
 use crate::isa::Isa;
-
-/// Some bytes of a packet and their place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Segment {
-    /// First byte in the packet.
-    pub source: usize,
-    /// First byte in the memory.
-    pub destination: usize,
-    /// Number of bytes.
-    pub bytes: usize,
-}
-
-impl Segment {
-    /// Its bytes and its place, if both are there.
-    #[inline]
-    fn slices<'a>(&self, packet: &'a [u8], memory: &'a mut [u8]) -> Option<(&'a [u8], &'a mut [u8])> {
-        let from = packet.get(self.source..self.source.checked_add(self.bytes)?)?;
-        let to = memory.get_mut(self.destination..self.destination.checked_add(self.bytes)?)?;
-        Some((from, to))
-    }
-}
+pub use segment::Segment;
 
 /// Copies the segments to their places, in their order. What lies outside of the packet or of the memory is left out.
 /// All is written, also for other threads, when this returns.

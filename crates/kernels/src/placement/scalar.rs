@@ -1,6 +1,6 @@
 //! The reference: plain copies.
 
-use super::Segment;
+use super::segment::Segment;
 
 /// See [`super::place`].
 #[inline]

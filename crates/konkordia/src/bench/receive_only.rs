@@ -444,7 +444,7 @@ mod tests {
         };
         let (run, plain) = (found(Receiver::Run, [3.0, 4.0, 9.0]), found(Receiver::Plain, [2.0, 2.0, 3.0]));
         let compared = Comparison { modules: 1, packets_per_image: 128, rate_hz: 100.0, run, plain };
-        assert_eq!(compared.ratio(), Spread { median: 2.0, lowest: 1.5, highest: 3.0 });
+        assert_eq!(compared.ratio(), Spread { median: 2.0, lowest: 1.5, highest: 3.0, deviation: 0.5 });
         let report = compared.to_json();
         assert_eq!((&report["plain"]["packets_received"], &report["lossless"]), (&json!(38_400), &json!(true)));
         assert_eq!(report["receive_only"]["highest_loss_free_hz"], 100.0);

@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn a_point_stands_below_the_cache_that_holds_its_constants() {
-        let spread = |value: f64| Spread { median: value, lowest: value, highest: value };
+        let spread = |value: f64| Spread::of([value]);
         let level = |(name, rate)| Level { name, buffer_bytes: 1, copy_gb_per_s: spread(rate) };
         let levels = [("L1", 240.0), ("L2", 120.0), ("L3", 60.0), ("memory", 12.0)].map(level).into();
         let peaks = vec![(Isa::Scalar, spread(4.0)), (Isa::Avx2, spread(100.0))];
