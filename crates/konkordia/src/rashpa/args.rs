@@ -141,7 +141,7 @@ pub struct ReceiverArgs {
     /// Compare all pixels with those that modules of this seed send
     #[arg(long, value_name = "SEED")]
     pub check: Option<u64>,
-    /// Write each image as transfer-<t>-<slice>.npy into this folder; it is made if it does not exist
+    /// Write each image as transfer-TRANSFER-SLICE.npy into this folder; it is made if it does not exist
     #[arg(long, value_name = "DIR")]
     pub output: Option<PathBuf>,
     /// What a module sent before it was silent for so long is lost if it did not come
