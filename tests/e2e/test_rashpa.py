@@ -10,6 +10,7 @@ import threading
 import numpy as np
 import pytest
 from driving import BINARY, program
+from service import until
 
 PATIENCE = 60
 
@@ -195,12 +196,20 @@ def test_a_second_manager_is_refused_and_ctrl_c_ends_all_with_their_accounts(tmp
         assert code == 0 and account["balances"], (account, member.said)
 
 
+def packets(member):
+    """Packets that a member has sent or received in its run, as `konkordia rashpa status` says."""
+    status = json.loads(program("rashpa", "status", member.address, "--json").stdout)
+    return status["members"][0]["answer"]["packets"]
+
+
 def test_a_manager_that_is_killed_leaves_nobody_behind(tmp_path, members):
     module = members("module", "--id", 0, "--rate", 20, "--json")
     receiver = members("receiver", "--id", 0, "--silence", 1, "--json")
     path = system(tmp_path / "system.toml", [module], [receiver], ["receivers = [0]\nslots = 64"])
     manager = members("manager", path, "--timeout", 30)
     manager.wait_for("start: done")
+    # Both are in the midst of the run.
+    until(lambda: all(packets(member) > 0 for member in (module, receiver)), "packets on their way", PATIENCE)
     manager.process.kill()
     for member in (module, receiver):
         member.wait_for("has left without a word")

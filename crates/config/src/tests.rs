@@ -49,6 +49,7 @@ fn the_example_is_valid() {
         "alarms",
         "service",
         "adapters",
+        "writer",
         "detectors",
         "goniometer",
         "experiment",
