@@ -13,15 +13,16 @@ use konkordia_config::settings::ServiceSettings;
 use konkordia_config::writers::WriterSettings;
 use konkordia_core::experiment::Metadata;
 use konkordia_core::failure::{Exit, Failure, reason};
-use konkordia_core::ports::ServiceLevel;
+use konkordia_core::ports::{ServiceLevel, Sink};
 use konkordia_core::results::ImageResults;
 use konkordia_core::series::SeriesStart;
 use konkordia_engine::deliver;
-use konkordia_engine::output_queue::{OutputQueue, OutputQueueSpec, OutputQueues, PreviewBuffer};
+use konkordia_engine::output_queue::{OutputQueue, OutputQueueReader, OutputQueueSpec, OutputQueues, PreviewBuffer};
 use konkordia_engine::series::protocols;
 use konkordia_fabric::remote::Kept;
 use konkordia_sinks::zmq::{Context, StreamSink, StreamStats, ZmqOut, ZmqOutKind, ZmqOutSpec};
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
@@ -108,9 +109,6 @@ impl SeriesRuns {
 
 /// One consumer of the configuration.
 struct Consumer {
-    name: String,
-    service: ServiceLevel,
-    queue_images: usize,
     /// Nothing is armed without it.
     required: bool,
     /// Its table in the configuration.
@@ -184,52 +182,24 @@ impl Fanout {
         // The output queue decides what happens when a receiver is full. This thread waits for its own receiver only.
         let sink = StreamSink::new(out, encoder, Arc::clone(&self.stop));
         let stats = sink.stats();
-        let reader = self.output_queues.add(OutputQueueSpec {
-            name: wanted.name.clone(),
-            service: wanted.service,
-            queue_images: wanted.queue_images,
-            queue_bytes: wanted.queue_bytes,
-            borrows: false,
-        });
-        reader.set_connected(false);
-        let output_queue = self.output_queues.list().into_iter().find(|output_queue| output_queue.spec().name == wanted.name);
-        let output_queue = output_queue.ok_or_else(|| fail("two consumers have this name".into()))?;
-        let (peers, unsendable) = (Arc::clone(&stats), Arc::<AtomicU64>::default());
-        let reports = ConsumerEvents {
-            events: events.clone(),
-            detector: detector.into(),
-            name: wanted.name.clone(),
-            peers: Box::new(move || peers.peers.load(Ordering::Relaxed)),
-            was_connected: Some(false),
-            unsendable: Arc::clone(&unsendable),
-        };
-        let began = self.began;
-        let thread = deliver::spawn(&wanted.name, reader, sink, reports, move || began.elapsed().as_nanos() as u64);
-        let thread = thread.map_err(|error| fail(reason(&error)))?;
-        Ok(Consumer {
-            name: wanted.name.clone(),
-            service: wanted.service,
-            queue_images: wanted.queue_images,
+        let reader = self.queue(&wanted.name, wanted.service, wanted.queue_images, wanted.queue_bytes);
+        let (output_queue, unsendable) = (Arc::clone(reader.output_queue()), Arc::default());
+        let consumer = Consumer {
             required: wanted.required,
             table: "[[stream]]",
             address,
             output_queue,
             stats,
             unsendable,
-            thread: Mutex::new(Some(thread)),
-        })
+            thread: Mutex::default(),
+        };
+        self.started(consumer, reader, sink, detector, events).map_err(|error| fail(reason(&error)))
     }
 
     fn add_writer(&self, detector: &str, wanted: &WriterSettings, events: &EventLog) -> Result<Consumer, Failure> {
-        let reader = self.output_queues.add(OutputQueueSpec {
-            name: wanted.name.clone(),
-            service: wanted.service,
-            queue_images: wanted.queue_images,
-            queue_bytes: wanted.queue_bytes,
-            borrows: false,
-        });
-        reader.set_connected(false);
+        let reader = self.queue(&wanted.name, wanted.service, wanted.queue_images, wanted.queue_bytes);
         let (output_queue, stats) = (Arc::clone(reader.output_queue()), Arc::<StreamStats>::default());
+        let unsendable = Arc::default();
         let (told, of) = (events.clone(), detector.to_string());
         let sink = RemoteSink {
             name: wanted.name.clone(),
@@ -241,33 +211,49 @@ impl Fanout {
             tell: Box::new(move |severity, message, data| told.add(Some(&of), "writer", severity, message, data)),
             state: State::default(),
         };
-        let (peers, unsendable) = (Arc::clone(&stats), Arc::<AtomicU64>::default());
-        let reports = ConsumerEvents {
-            events: events.clone(),
-            detector: detector.into(),
-            name: wanted.name.clone(),
-            peers: Box::new(move || peers.peers.load(Ordering::Relaxed)),
-            was_connected: Some(false),
-            unsendable: Arc::clone(&unsendable),
-        };
-        let began = self.began;
-        let thread = deliver::spawn(&wanted.name, reader, sink, reports, move || began.elapsed().as_nanos() as u64);
-        let thread = thread.map_err(|error| {
-            let what = format!("the writer '{}' of '{detector}' cannot be used", wanted.name);
-            Failure::new(Exit::Io, what, reason(&error), "end other programs")
-        })?;
-        Ok(Consumer {
-            name: wanted.name.clone(),
-            service: wanted.service,
-            queue_images: wanted.queue_images,
+        let consumer = Consumer {
             required: wanted.required,
             table: "[[writer]]",
             address: wanted.address.clone(),
             output_queue,
             stats,
             unsendable,
-            thread: Mutex::new(Some(thread)),
+            thread: Mutex::default(),
+        };
+        self.started(consumer, reader, sink, detector, events).map_err(|error| {
+            let what = format!("the writer '{}' of '{detector}' cannot be used", wanted.name);
+            Failure::new(Exit::Io, what, reason(&error), "end other programs")
         })
+    }
+
+    /// The output queue of a consumer, to whom nobody is connected yet.
+    fn queue(&self, name: &str, service: ServiceLevel, queue_images: usize, queue_bytes: u64) -> OutputQueueReader {
+        let reader =
+            self.output_queues.add(OutputQueueSpec { name: name.into(), service, queue_images, queue_bytes, borrows: false });
+        reader.set_connected(false);
+        reader
+    }
+
+    /// Starts the thread that hands the queue of a consumer to its sink.
+    fn started(
+        &self,
+        consumer: Consumer,
+        reader: OutputQueueReader,
+        sink: impl Sink + 'static,
+        detector: &str,
+        events: &EventLog,
+    ) -> io::Result<Consumer> {
+        let (peers, name, began) = (Arc::clone(&consumer.stats), &consumer.output_queue.spec().name, self.began);
+        let reports = ConsumerEvents {
+            events: events.clone(),
+            detector: detector.into(),
+            name: name.clone(),
+            peers: Box::new(move || peers.peers.load(Ordering::Relaxed)),
+            was_connected: Some(false),
+            unsendable: Arc::clone(&consumer.unsendable),
+        };
+        let thread = deliver::spawn(name, reader, sink, reports, move || began.elapsed().as_nanos() as u64)?;
+        Ok(Consumer { thread: Mutex::new(Some(thread)), ..consumer })
     }
 
     /// True if files are written on other hosts too.
@@ -282,7 +268,7 @@ impl Fanout {
     pub fn check_required(&self) -> Result<(), Failure> {
         let absent = |c: &&Consumer| c.required && c.stats.peers.load(Ordering::Relaxed) == 0;
         let Some(consumer) = self.consumers.iter().find(absent) else { return Ok(()) };
-        let what = format!("consumer '{}' is not connected", consumer.name);
+        let what = format!("consumer '{}' is not connected", consumer.output_queue.spec().name);
         let why = format!("the configuration says that nothing is armed without it; it is expected at {}", consumer.address);
         let fix = format!("start it, or set required = false for it in {}", consumer.table);
         Err(Failure::new(Exit::State, what, why, fix))
@@ -295,11 +281,12 @@ impl Fanout {
             let load = |n: &AtomicU64| n.load(Ordering::Relaxed);
             let unsent = load(&stream.skipped) + load(&stream.nobody) + load(&consumer.unsendable);
             let queued = load(&output_queue.queued);
-            queues.insert(format!("output_{}", consumer.name), (queued as f64 / consumer.queue_images as f64).min(1.0));
+            let spec = consumer.output_queue.spec();
+            queues.insert(format!("output_{}", spec.name), (queued as f64 / spec.queue_images as f64).min(1.0));
             ConsumerStatistics {
-                name: consumer.name.clone(),
+                name: spec.name.clone(),
                 address: consumer.address.clone(),
-                service: consumer.service.name().into(),
+                service: spec.service.name().into(),
                 connected: load(&stream.peers) > 0,
                 delivered: load(&output_queue.delivered).saturating_sub(unsent),
                 skipped: load(&output_queue.skipped) + unsent,
@@ -318,7 +305,7 @@ impl Fanout {
     pub fn close(&self) {
         self.give_up();
         for consumer in &self.consumers {
-            self.output_queues.remove(&consumer.name);
+            self.output_queues.remove(&consumer.output_queue.spec().name);
         }
         for consumer in &self.consumers {
             let thread = consumer.thread.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -2,10 +2,10 @@
 //! `comm-config` first; another one is refused until the first releases the module. Telegrams of the master come in
 //! ascending numbers and in the order comm-config, ras-map, dtp-config, start, stop; a refusal names what is missing.
 
-use super::mastership::{Mastership, Refusal};
+use super::mastership::{Mastership, Refusal, reply};
 use super::sender::{BadSetup, EventRing, ReceiveBuffer, Sender};
 use super::space::AddressSpace;
-use super::telegram::{Body, Code, ModuleCapabilities, Nack, Name, Peer, Sentence, State, Status, Telegram};
+use super::telegram::{Body, Code, ModuleCapabilities, Name, Peer, State, Status, Telegram};
 use super::terms::Geometry;
 
 /// What the master configured so far.
@@ -24,13 +24,13 @@ pub struct ModuleControl {
     capabilities: ModuleCapabilities,
     mastership: Mastership,
     session: Option<Session>,
-    next_number: u32,
+    last_number: u32,
 }
 
 impl ModuleControl {
     /// A module that nobody has configured.
     pub fn new(name: Name, capabilities: ModuleCapabilities) -> Self {
-        Self { name, capabilities, mastership: Mastership::default(), session: None, next_number: 0 }
+        Self { name, capabilities, mastership: Mastership::default(), session: None, last_number: 0 }
     }
 
     /// What it can do. Links that go up and down are noted here.
@@ -71,12 +71,8 @@ impl ModuleControl {
 
     /// Does what a telegram says, and returns the answer.
     pub fn handle(&mut self, telegram: &Telegram) -> Telegram {
-        let number = telegram.number;
-        let body = self
-            .answer(telegram)
-            .unwrap_or_else(|(code, reason)| Body::Nack(Nack { number, code, reason: Sentence::lossy(&reason) }));
-        self.next_number = self.next_number.wrapping_add(1);
-        Telegram { number: self.next_number, sender: self.name.clone(), body }
+        let answer = self.answer(telegram);
+        reply(answer, telegram.number, &self.name, &mut self.last_number)
     }
 
     fn answer(&mut self, telegram: &Telegram) -> Result<Body, Refusal> {

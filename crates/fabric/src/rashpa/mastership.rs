@@ -1,7 +1,7 @@
 //! Who configures a member: whoever sends it `comm-config` first, until it releases the member. Its telegrams have
 //! rising numbers.
 
-use super::telegram::{Body, Code, Name, Telegram};
+use super::telegram::{Body, Code, Nack, Name, Sentence, Telegram};
 
 /// Why a telegram is refused: the kind, and the sentence.
 pub(super) type Refusal = (Code, String);
@@ -49,4 +49,11 @@ impl Mastership {
     pub(super) fn release(&mut self) {
         self.master = None;
     }
+}
+
+/// The answer of a member to telegram `number`; `own_number` is that of its last telegram.
+pub(super) fn reply(answer: Result<Body, Refusal>, number: u32, sender: &Name, own_number: &mut u32) -> Telegram {
+    let refused = |(code, reason): Refusal| Body::Nack(Nack { number, code, reason: Sentence::lossy(&reason) });
+    *own_number = own_number.wrapping_add(1);
+    Telegram { number: *own_number, sender: sender.clone(), body: answer.unwrap_or_else(refused) }
 }

@@ -3,12 +3,12 @@
 //! missing. Its memory is one range of bytes that the caller owns; local buffers are laid out in it one after another.
 
 use super::assembly::{Assembly, Part, Shape};
-use super::mastership::{Mastership, Refusal};
+use super::mastership::{Mastership, Refusal, reply};
 use super::receiver::{DataReceiver, Use};
 use super::sender::ring_bytes;
 use super::telegram::{
-    Body, BufferPlace, BufferWish, BuffersDefined, Code, Nack, Name, Peer, ReceiveConfig, ReceivedPart, ReceivedSlots,
-    ReceiverCapabilities, ReceiverStatus, Sentence, State, Telegram,
+    Body, BufferPlace, BufferWish, BuffersDefined, Code, Name, Peer, ReceiveConfig, ReceivedPart, ReceivedSlots,
+    ReceiverCapabilities, ReceiverStatus, State, Telegram,
 };
 use super::terms::{MemoryKind, ModuleId, Slices};
 use super::transfer::Policy;
@@ -76,13 +76,13 @@ pub struct ReceiverControl {
     capabilities: ReceiverCapabilities,
     mastership: Mastership,
     session: Option<Session>,
-    next_number: u32,
+    last_number: u32,
 }
 
 impl ReceiverControl {
     /// A receiver that nobody has configured.
     pub fn new(name: Name, capabilities: ReceiverCapabilities) -> Self {
-        Self { name, capabilities, mastership: Mastership::default(), session: None, next_number: 0 }
+        Self { name, capabilities, mastership: Mastership::default(), session: None, last_number: 0 }
     }
 
     /// What takes packets, between start and [`Self::finish`].
@@ -128,12 +128,8 @@ impl ReceiverControl {
 
     /// Does what a telegram says, and returns the answer.
     pub fn handle(&mut self, telegram: &Telegram) -> Telegram {
-        let number = telegram.number;
-        let body = self
-            .answer(telegram)
-            .unwrap_or_else(|(code, reason)| Body::Nack(Nack { number, code, reason: Sentence::lossy(&reason) }));
-        self.next_number = self.next_number.wrapping_add(1);
-        Telegram { number: self.next_number, sender: self.name.clone(), body }
+        let answer = self.answer(telegram);
+        reply(answer, telegram.number, &self.name, &mut self.last_number)
     }
 
     fn answer(&mut self, telegram: &Telegram) -> Result<Body, Refusal> {
