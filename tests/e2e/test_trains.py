@@ -1,12 +1,17 @@
 """`konkordia trains` from packets to files and onward packets, read here with h5py and struct; what EXtra-data and the
 client of karabo-bridge make of it is in tests/peers/test_trains.py."""
 
+import json
+import os
+import shutil
 import socket
 import struct
+import subprocess
 import threading
 import time
 
 import h5py
+import msgpack
 import numpy as np
 import pytest
 import zmq
@@ -14,7 +19,7 @@ import zmq
 from driving import free_ports, program
 from trains import DATA, END, FIRST_ID, NAMES, SHAPES, Detector, Trains
 
-MISSING, PARTIAL, HEADER_INFERRED, LISTS_INFERRED = 1, 2, 4, 8
+MISSING, PARTIAL, HEADER_INFERRED, LISTS_INFERRED, REJECTED = 1, 2, 4, 8, 512
 
 
 def file_of(folder, detector, module, sequence=0):
@@ -240,3 +245,174 @@ def test_the_simulator_is_received(tmp_path):
     code, report = trains.finish()
     assert (code, report["trains"]["complete"]) == (0, 5), report
     assert images_of(tmp_path, detector, 1, FIRST_ID + 4)["data"].shape == (20, 2, 512, 128)
+
+
+class Program:
+    """A program in the path of trains, as docs/trains.md shows it: `judge` gets a train id, and the pixels of a module."""
+
+    def __init__(self, port, judge):
+        self.judge, self.seen = judge, []
+        self.socket = zmq.Context.instance().socket(zmq.REQ)
+        self.socket.setsockopt(zmq.LINGER, 0)
+        self.socket.connect(f"tcp://127.0.0.1:{port}")
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def run(self):
+        answer = b"next"
+        while True:
+            self.socket.send(answer)
+            parts = [msgpack.unpackb(part) if n % 2 == 0 else part for n, part in enumerate(self.socket.recv_multipart())]
+            pixels = next(
+                part for head, part in zip(parts[::2], parts[1::2], strict=True) if head.get("path") == "image.data"
+            )
+            train_id = parts[0]["metadata"]["timestamp.tid"]
+            self.seen.append(train_id - FIRST_ID)
+            said = self.judge(train_id, np.frombuffer(pixels, "<u2"))
+            answer = said if isinstance(said, bytes) else json.dumps({"train_id": train_id, **said}).encode()
+
+
+def test_programs_add_numbers_and_reject_trains(tmp_path):
+    """What a program says is in the files with the train; a rejected train keeps its row, and is no loss."""
+    detector = Detector("dssc", modules=2, images=3)
+    port = free_ports()
+
+    def judge(train_id, pixels):
+        if train_id == FIRST_ID + 4:
+            return b"no JSON"
+        return {"keep": train_id % 2 == 0, "values": {"brightest": int(pixels.max()), "not/a name": 1}}
+
+    options = ["--files", tmp_path, "--process", f"tcp://127.0.0.1:{port}", "--process-timeout-ms", 5000]
+    trains = Trains(detector, *options, "--trains", 6)
+    program = Program(port, judge)
+    for train in range(6):
+        trains.send_train(train)
+        wait_until(lambda train=train: train in program.seen, f"train {train} at the program")
+    code, report = trains.finish()
+    assert (code, report["trains"]["complete"], report["files"]) == (0, 6, 6)
+    expected = {"kept": 2, "rejected": 3, "unanswered": 1, "skipped": 0, "late": 0, "malformed": 1, "numbers_refused": 5}
+    assert report["process"] == expected
+    with h5py.File(tmp_path / "RAW-R0001-TRAINS-S00000.h5") as file:
+        data = file[f"INSTRUMENT/{NAMES['dssc']}/TRAINS/BUILDER:output/data"]
+        assert list(data["moduleFlags"][:, 0]) == [0, REJECTED, 0, REJECTED, 0, REJECTED]
+        brightest = [detector.pixels(train, 0).max() for train in range(6)]
+        brightest[4] = np.nan
+        np.testing.assert_array_equal(data["injected/brightest"][:], brightest)
+        assert list(data["injected"]) == ["brightest"] and not data["lostBefore"][:].any()
+        assert list(file["INDEX/flag"][:]) == [1] * 6
+    for train in range(6):
+        found = images_of(tmp_path, detector, 1, FIRST_ID + train)
+        if train % 2:
+            assert found is None
+        else:
+            np.testing.assert_array_equal(found["data"], detector.pixels(train, 1))
+
+
+def test_a_program_that_hangs_holds_up_nothing(tmp_path):
+    """Trains go on as they are when a program takes one and is never heard of again, or none is there."""
+    detector = Detector("lpd", modules=1, images=1)
+    port = free_ports()
+    options = ["--files", tmp_path, "--process", f"tcp://127.0.0.1:{port}", "--process-timeout-ms", 300]
+    trains = Trains(detector, *options, "--trains", 5)
+    program = Program(port, lambda *_: threading.Event().wait())
+    for train in range(5):
+        trains.send_train(train)
+        wait_until(lambda: program.seen, "a train at the program")
+    code, report = trains.finish()
+    assert (code, report["files"]) == (0, 5), report
+    assert (report["process"]["unanswered"], report["process"]["skipped"]) == (1, 4)
+    for train in range(5):
+        data = images_of(tmp_path, detector, 0, FIRST_ID + train)["data"]
+        np.testing.assert_array_equal(data, detector.pixels(train, 0))
+
+
+def test_injected_numbers_are_in_the_files(tmp_path):
+    """One column for each name, NaN where a train has none, also before its first number and in the next file."""
+    detector = Detector("agipd", modules=1, images=1)
+    port = free_ports()
+    options = ["--files", tmp_path, "--inject", f"tcp://127.0.0.1:{port}", "--trains-per-file", 3]
+    trains = Trains(detector, *options, "--trains", 5)
+    push = zmq.Context.instance().socket(zmq.PUSH)
+    push.connect(f"tcp://127.0.0.1:{port}")
+    said = {1: {"energy_kev": 9.25}, 2: {"energy_kev": 9.5, "shutter": 1}, 4: {"shutter": 0}}
+    for train, values in said.items():
+        push.send_json({"train_id": FIRST_ID + train, "values": values})
+    time.sleep(1)
+    for train in range(5):
+        trains.send_train(train)
+    code, report = trains.finish()
+    assert (code, report["injected"], report["numbers_without_column"]) == (0, {"malformed": 0, "late": 0, "refused": 0}, 0)
+    found = {name: [] for name in ("energy_kev", "shutter")}
+    for sequence in range(2):
+        with h5py.File(tmp_path / f"RAW-R0001-TRAINS-S{sequence:05}.h5") as file:
+            group = file[f"INSTRUMENT/{NAMES['agipd']}/TRAINS/BUILDER:output/data/injected"]
+            for name, values in found.items():
+                values.extend(group[name][:])
+    for name, values in found.items():
+        np.testing.assert_array_equal(values, [said.get(train, {}).get(name, np.nan) for train in range(5)])
+
+
+@pytest.fixture
+def disk_that_can_wait(tmp_path):
+    """A folder whose file system can be held: whatever writes into it waits."""
+    image, folder = tmp_path / "disk.ext4", tmp_path / "disk"
+    folder.mkdir()
+    mounted = False
+    try:
+        if os.geteuid() == 0 and all(shutil.which(tool) for tool in ("mkfs.ext4", "mount", "fsfreeze")):
+            with open(image, "wb") as file:
+                file.truncate(256 << 20)
+            made = subprocess.run(["mkfs.ext4", "-q", "-O", "^has_journal", image], capture_output=True, check=False)
+            mount = ["mount", "-o", "loop", image, folder]
+            mounted = made.returncode == 0 and subprocess.run(mount, capture_output=True, check=False).returncode == 0
+        if not mounted:
+            pytest.skip("needs root, mkfs.ext4, fsfreeze and a loop device")
+        yield folder
+    finally:
+        if mounted:
+            subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def test_a_disk_that_stands_still_costs_whole_trains_which_are_counted(disk_that_can_wait):
+    """While the disk waits, the buffers fill, and then trains are refused as `no_room`; what was taken is in the files
+    when the disk goes on, every pixel of it, and what was refused is flagged or counted as lost."""
+    folder = disk_that_can_wait
+    detector = Detector("lpd", modules=2, images=2)
+    trains = Trains(detector, "--files", folder, "--timeout-ms", 200, "--buffers", 3)
+    for train in range(2):
+        trains.send_train(train)
+    written = folder / "RAW-R0001-LPD01-S00000.h5"
+    wait_until(lambda: written.stat().st_size > 2 * 4 * 65536, "a train on the disk")
+    subprocess.run(["fsfreeze", "--freeze", folder], check=True)
+    try:
+        for train in range(2, 20):
+            trains.send_train(train)
+        time.sleep(1)
+    finally:
+        subprocess.run(["fsfreeze", "--unfreeze", folder], check=True)
+    time.sleep(1)
+    for train in range(20, 22):
+        trains.send_train(train)
+    time.sleep(1)
+    code, report = trains.stop()
+    modules = report["modules"]
+    assert all(module["no_room"] > 0 for module in modules) and code == 1, report
+    per_train = len(detector.packets(0, 0))
+    for module in modules:
+        assert module["no_room"] % per_train == 0 and module["placed"] % per_train == 0, "whole trains"
+        assert module["placed"] + module["no_room"] + module["kernel_dropped"] == 22 * per_train
+    with h5py.File(folder / "RAW-R0001-TRAINS-S00000.h5") as file:
+        ids = list(file["INDEX/trainId"][:] - FIRST_ID)
+        flags = file["INDEX/flag"][:]
+    assert ids == list(range(22)) and report["files"] == int(flags.sum())
+    assert report["trains"]["complete"] + report["trains"]["incomplete"] == report["files"]
+    assert report["trains"]["lost"] == 22 - report["files"] > 0
+    assert flags[0] and flags[1] and flags[-1]
+    found = 0
+    for module in range(2):
+        for train in range(22):
+            images = images_of(folder, detector, module, FIRST_ID + train)
+            if images is not None:
+                found += 1
+                np.testing.assert_array_equal(images["data"], detector.pixels(train, module))
+    assert found * per_train == sum(module["placed"] for module in modules)

@@ -38,6 +38,15 @@ def files(folder, model, out):
     )
 
 
+def numbers(folder, name, out):
+    """A number that others gave about each train."""
+    from extra_data import RunDirectory
+
+    run = RunDirectory(folder)
+    builder = next(source for source in run.instrument_sources if source.endswith("TRAINS/BUILDER:output"))
+    np.savez(out, **{name: run[builder, f"data.injected.{name}"].ndarray()})
+
+
 def drawn(folder, model, out):
     """The first image of the first train, placed by a geometry and drawn."""
     import matplotlib
@@ -81,4 +90,4 @@ def bridge(address, sock, out, count):
 
 
 if __name__ == "__main__":
-    {"files": files, "drawn": drawn, "bridge": bridge}[sys.argv[1]](*sys.argv[2:])
+    {"files": files, "numbers": numbers, "drawn": drawn, "bridge": bridge}[sys.argv[1]](*sys.argv[2:])

@@ -132,3 +132,34 @@ def test_the_client_of_karabo_bridge_reads_trains(tmp_path, sock):
             else:
                 np.testing.assert_array_equal(stacked, detector.pixels(train, module)[:, 0])
     assert found["time"].max() < 60 and time.time() > 0
+
+
+def program_of_the_page(port):
+    """The program of docs/trains.md, with another port and one line that says when it is there."""
+    page = (HERE.parents[1] / "docs" / "trains.md").read_text()
+    code = next(part.partition("```")[0] for part in page.split("```python\n") if "socket.connect" in part)
+    assert "tcp://localhost:45002" in code
+    return code.replace("tcp://localhost:45002", f"tcp://127.0.0.1:{port}").replace("while True:", "print('ready', flush=True)\nwhile True:")
+
+
+@karabo_bridge
+def test_the_program_of_the_page_judges_trains(tmp_path):
+    """It counts images with a pixel above 1000 (all of them are), with the serializer of karabo-bridge."""
+    detector = Detector("lpd", modules=2, images=3)
+    port = free_ports()
+    script = tmp_path / "judge.py"
+    script.write_text(program_of_the_page(port))
+    options = ["--files", tmp_path, "--process", f"tcp://127.0.0.1:{port}", "--process-timeout-ms", 20_000]
+    trains = Trains(detector, *options, "--trains", 3)
+    environment = dict(os.environ) if OTHER else {**os.environ, "PYTHONPATH": str(PACKAGES)}
+    judge = subprocess.Popen([OTHER or PYTHON, script], env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        assert judge.stdout.readline() == "ready\n", judge.stderr.read()
+        for train in range(3):
+            trains.send_train(train)
+        code, report = trains.finish()
+    finally:
+        judge.kill()
+        judge.communicate()
+    assert (code, report["process"]["kept"], report["process"]["malformed"]) == (0, 3, 0), report
+    assert list(read("numbers", tmp_path, "hits", out=tmp_path / "found")["hits"]) == [6.0] * 3

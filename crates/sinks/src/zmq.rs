@@ -11,7 +11,7 @@ mod socket;
 mod stream;
 
 pub use ::zmq::Context;
-pub use reply::ZmqReply;
+pub use reply::{ZmqReply, ZmqRequest};
 pub use socket::{Sent, ZmqOut, ZmqOutKind, ZmqOutSpec};
 pub use stream::{StreamSink, StreamStats};
 

@@ -31,8 +31,10 @@ pub mod flags {
     pub const DUPLICATE: u32 = 128;
     /// It does not end with the number that marks the end of a train.
     pub const NO_END: u32 = 256;
+    /// A program of the user rejected the train; the pixels were there.
+    pub const REJECTED: u32 = 512;
     /// Names in the order of the bits.
-    pub const NAMES: [&str; 9] = [
+    pub const NAMES: [&str; 10] = [
         "missing",
         "partial",
         "header_inferred",
@@ -42,6 +44,7 @@ pub mod flags {
         "pulses_differ",
         "duplicate",
         "no_end",
+        "rejected",
     ];
     /// Bits of modules that are not there.
     pub const ABSENT: u32 = MISSING | OTHER_COUNT | NO_LISTS;

@@ -46,5 +46,6 @@ fn numbers_wait_for_their_train_and_are_bounded() {
     assert_eq!((injected.late, injected.take(6)), (3, vec![]));
     injected.put(9, "", 0.0);
     (0..70).for_each(|n| injected.put(9, &n.to_string(), 0.0));
-    assert_eq!((injected.take(9).len(), injected.refused), (64, 8));
+    ["a/b", "a.b", "é", &"x".repeat(65)].iter().for_each(|name| injected.put(9, name, 0.0));
+    assert_eq!((injected.take(9).len(), injected.refused), (64, 12));
 }

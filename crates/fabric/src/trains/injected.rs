@@ -1,4 +1,4 @@
-//! Numbers that others say about a train, by its id, until the train is built.
+//! Numbers that others say about a train. Those of [`Injected`] wait for it by its id.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,27 @@ use std::collections::BTreeMap;
 const NUMBERS_MAX: usize = 64;
 const NAME_BYTES_MAX: usize = 64;
 
+/// Adds a number to those of a train, or replaces the one with this name. False if the train has as many as it may
+/// have, or the name is not one of letters, digits and `_` (ASCII): names become those of data sets and keys.
+pub fn put_number(numbers: &mut Vec<(String, f64)>, name: &str, value: f64) -> bool {
+    if let Some(known) = numbers.iter_mut().find(|(known, _)| known == name) {
+        known.1 = value;
+        return true;
+    }
+    let is_name = (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_');
+    let is_taken = is_name && numbers.len() < NUMBERS_MAX;
+    if is_taken {
+        numbers.push((name.to_owned(), value));
+    }
+    is_taken
+}
+
 /// Numbers by train id.
 #[derive(Debug)]
 pub struct Injected {
     trains_max: usize,
     trains: BTreeMap<u64, Vec<(String, f64)>>,
-    /// Numbers that were refused: too many of one train, or a name that is too long or empty.
+    /// Numbers that were refused ([`put_number`]).
     pub refused: u64,
     /// Numbers whose train was built before them, or that had to make room for later ones.
     pub late: u64,
@@ -31,13 +46,7 @@ impl Injected {
             return;
         }
         let numbers = self.trains.entry(train_id).or_default();
-        if let Some(known) = numbers.iter_mut().find(|(known, _)| known == name) {
-            known.1 = value;
-        } else if name.is_empty() || name.len() > NAME_BYTES_MAX || numbers.len() == NUMBERS_MAX {
-            self.refused += 1;
-        } else {
-            numbers.push((name.to_owned(), value));
-        }
+        self.refused += u64::from(!put_number(numbers, name, value));
         while self.trains.len() > self.trains_max {
             self.late += self.trains.pop_first().map_or(0, |(_, numbers)| numbers.len() as u64);
         }

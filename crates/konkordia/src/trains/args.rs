@@ -1,6 +1,7 @@
 //! The command line of `konkordia trains`.
 
 use clap::{Args, ValueEnum};
+use konkordia_core::tile::XfelDetector;
 use konkordia_fabric::trains::Policy;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -99,7 +100,28 @@ pub struct TrainsArgs {
     /// Take numbers about trains as JSON at this address (ZeroMQ PULL); they go with their train
     #[arg(long, value_name = "tcp://HOST:PORT", help_heading = "Trains")]
     pub inject: Option<String>,
+    /// Let programs look at each train on its way (ZeroMQ REQ, docs/trains.md): they add numbers, and may reject it
+    #[arg(long, value_name = "tcp://HOST:PORT", help_heading = "Trains")]
+    pub process: Option<String>,
+    /// Most trains that are with programs or wait for one; further ones go on as they are
+    #[arg(long, value_name = "N", default_value_t = 4, help_heading = "Trains", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub process_open: u32,
+    /// Longest time that a train waits for programs, in milliseconds; then it goes on as it is
+    #[arg(long, value_name = "MS", default_value_t = 200, help_heading = "Trains", value_parser = clap::value_parser!(u32).range(1..=60_000))]
+    pub process_timeout_ms: u32,
     /// For programs: the report as JSON on stdout
     #[arg(long)]
     pub json: bool,
+}
+
+impl TrainsArgs {
+    /// Name of the detector in files and messages.
+    pub fn detector_name(&self, detector: XfelDetector) -> &str {
+        let own = match detector {
+            XfelDetector::Lpd => "FXE_DET_LPD1M-1",
+            XfelDetector::Dssc => "SCS_DET_DSSC1M-1",
+            XfelDetector::Agipd => "SPB_DET_AGIPD1M-1",
+        };
+        self.name.as_deref().unwrap_or(own)
+    }
 }

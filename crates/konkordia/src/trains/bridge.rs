@@ -8,7 +8,7 @@ use konkordia_core::endpoint::PEERS_MAX;
 use konkordia_core::failure::{Exit, Failure, reason};
 use konkordia_core::tile::XfelDetector;
 use konkordia_fabric::trains::flags;
-use konkordia_sinks::zmq::{Context, Sent, ZmqOut, ZmqOutSpec, ZmqReply};
+use konkordia_sinks::zmq::{Context, Sent, ZmqOut, ZmqOutSpec, ZmqReply, ZmqRequest};
 use konkordia_wire::karabo_bridge::{BridgeArray, BridgeSource, Value, write_source};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ impl Replies {
         let mut had: HashMap<Vec<u8>, u64> = HashMap::new();
         let mut newest: Option<(u64, Vec<Bytes>)> = None;
         loop {
-            while let Some(client) = self.socket.request(Duration::ZERO).map_err(|error| broken(&error))? {
+            while let Some(ZmqRequest { client, .. }) = self.socket.request(Duration::ZERO).map_err(|error| broken(&error))? {
                 let is_new = !waiting.contains(&client) && waiting.len() < PEERS_MAX;
                 if is_new {
                     waiting.push(client);
@@ -183,10 +183,10 @@ fn module_source(shared: &SharedTrain, module: usize, name: &str) -> Option<Brid
     Some(BridgeSource { name: format!("{name}/DET/{module}CH0:xtdf"), values, arrays })
 }
 
-fn unopened(error: &std::io::Error) -> Failure {
+pub fn unopened(error: &std::io::Error) -> Failure {
     Failure::new(Exit::Io, "cannot open the bridge", reason(error), "give another address")
 }
 
-fn broken(error: &std::io::Error) -> Failure {
+pub fn broken(error: &std::io::Error) -> Failure {
     Failure::new(Exit::Io, "the bridge failed", reason(error), "start the command again")
 }

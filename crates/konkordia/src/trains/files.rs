@@ -35,6 +35,7 @@ pub fn add(files: &mut ExtraDataFiles, shared: &SharedTrain) -> Result<(), Failu
         lost_before: train.lost_before,
         flags: &train.flags,
         modules: &modules,
+        injected: &train.injected,
     };
     files.add(&whole).map_err(Failure::from)
 }

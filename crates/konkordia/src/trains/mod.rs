@@ -8,6 +8,7 @@ mod bridge;
 mod files;
 mod inject;
 mod outputs;
+mod process;
 mod receive;
 mod report;
 mod shared;
@@ -24,6 +25,7 @@ use konkordia_core::tile::XfelDetector;
 use konkordia_fabric::trains::{Builder, BuilderCounts, BuilderSpec, Channel, ModuleTrain, TrainSpec};
 use konkordia_sources::udp::UdpReceiver;
 use outputs::Outputs;
+use process::{Process, Way};
 use receive::{Receive, Received};
 use report::Outcome;
 use shared::{Buffer, SharedTrain, give_back};
@@ -61,6 +63,11 @@ pub fn run(args: &TrainsArgs, stop: &Arc<AtomicBool>, announce: &mut dyn FnMut(&
     let newest_us = Arc::new(AtomicU64::new(0));
     let sockets = sockets(args)?;
     let outputs = Outputs::open(args, spec)?;
+    let listen = |address: &String| {
+        let name = args.detector_name(spec.detector);
+        Process::listen(address, name, args.process_open as usize, 1000 * u64::from(args.process_timeout_ms))
+    };
+    let process = args.process.as_ref().map(listen).transpose()?;
     let mut inject = args.inject.as_deref().map(Inject::listen).transpose()?;
     let (out, trains) = bounded(QUEUE_PER_MODULE * args.modules as usize);
     let mut modules = Modules { returns: Vec::new(), threads: Vec::new() };
@@ -85,15 +92,19 @@ pub fn run(args: &TrainsArgs, stop: &Arc<AtomicBool>, announce: &mut dyn FnMut(&
     drop(out);
     let mut lines = vec![format!("receiving {} modules from {} on", args.modules, args.listen)];
     lines.extend(outputs.addresses());
+    lines.extend(process.iter().map(|process| format!("programs (REQ) at {}", process.address())));
+    let way = Way::open(outputs, process)?;
     announce(&lines);
     let build = Build { args, spec, stop, halt: &halt, newest_us: &newest_us, begun };
-    let built = build.run(&trains, &modules.returns, &outputs, inject.as_mut());
+    let built = build.run(&trains, &modules.returns, &way, inject.as_mut());
     halt.store(true, Ordering::Release);
     drop(modules.returns);
     let received = modules.threads.into_iter().map(|thread| thread.join().map_err(|_| bug())).collect::<Result<Vec<_>, _>>()?;
+    let (outputs, processed) = way.finish()?;
     let written = outputs.finish()?;
+    let processed = processed.transpose()?;
     let injected = inject.map_or((0, 0, 0), |inject| (inject.malformed, inject.unused().0, inject.unused().1));
-    Ok(Outcome { received, built, written, injected, seconds: begun.elapsed().as_secs_f64() })
+    Ok(Outcome { received, built, written, processed, injected, seconds: begun.elapsed().as_secs_f64() })
 }
 
 /// The threads of the modules, and how buffers go back to them.
@@ -132,7 +143,7 @@ impl Build<'_> {
         &self,
         trains: &Receiver<(usize, ModuleTrain)>,
         returns: &[Sender<Buffer>],
-        outputs: &Outputs,
+        way: &Way,
         mut inject: Option<&mut Inject>,
     ) -> BuilderCounts {
         let mut builder = Builder::new(BuilderSpec {
@@ -159,7 +170,7 @@ impl Build<'_> {
                 if let Some(inject) = &mut inject {
                     train.injected = inject.take(train.train_id);
                 }
-                outputs.send(&Arc::new(SharedTrain::new(train, self.spec, returns.to_vec())));
+                way.send(SharedTrain::new(train, self.spec, returns.to_vec()));
             }
             if is_end {
                 return *builder.counts();

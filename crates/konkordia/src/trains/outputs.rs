@@ -8,7 +8,6 @@ use super::threads::{bug, thread};
 use super::ttp::{Ttp, TtpCounts};
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use konkordia_core::failure::Failure;
-use konkordia_core::tile::XfelDetector;
 use konkordia_fabric::trains::TrainSpec;
 use konkordia_sinks::zmq::Context;
 use std::sync::Arc;
@@ -23,6 +22,8 @@ const LOSSY_QUEUE: usize = 2;
 pub struct Written {
     /// Trains in the files.
     pub files: Option<u64>,
+    /// Numbers of others that are not in the files, because there were too many names.
+    pub numbers_without_column: u64,
     /// Why the files ended early.
     pub files_error: Option<Failure>,
     /// Answers to clients of REQ, and trains that found the output busy.
@@ -62,8 +63,9 @@ impl<T: Send + 'static> Lossy<T> {
     }
 }
 
-/// The queue of the files, and their thread, which says how many trains it wrote and why it ended early.
-type Files = (Sender<Arc<SharedTrain>>, JoinHandle<(u64, Option<Failure>)>);
+/// The queue of the files, and their thread, which says how many trains it wrote, how many numbers found no column,
+/// and why it ended early.
+type Files = (Sender<Arc<SharedTrain>>, JoinHandle<(u64, u64, Option<Failure>)>);
 
 /// All outputs.
 pub struct Outputs {
@@ -77,12 +79,7 @@ pub struct Outputs {
 impl Outputs {
     /// Opens files and sockets, and starts the threads.
     pub fn open(args: &TrainsArgs, spec: TrainSpec) -> Result<Self, Failure> {
-        let own = match spec.detector {
-            XfelDetector::Lpd => "FXE_DET_LPD1M-1",
-            XfelDetector::Dssc => "SCS_DET_DSSC1M-1",
-            XfelDetector::Agipd => "SPB_DET_AGIPD1M-1",
-        };
-        let name = args.name.as_deref().unwrap_or(own);
+        let name = args.detector_name(spec.detector);
         let context = Context::new();
         let mut addresses = Vec::new();
         let replies = args.bridge.as_deref().map(|address| Replies::listen(&context, address, name)).transpose()?;
@@ -100,10 +97,10 @@ impl Outputs {
                 for train in &trains {
                     match files::add(&mut files, &train) {
                         Ok(()) => written += 1,
-                        Err(error) => return (written, Some(error)),
+                        Err(error) => return (written, files.numbers_without_column(), Some(error)),
                     }
                 }
-                (written, None)
+                (written, files.numbers_without_column(), None)
             };
             thread("out-files", write).map(|thread| (queue, thread))
         };
@@ -135,8 +132,8 @@ impl Outputs {
         let mut written = Written::default();
         if let Some((queue, thread)) = self.files {
             drop(queue);
-            let (trains, error) = thread.join().map_err(|_| bug())?;
-            (written.files, written.files_error) = (Some(trains), error);
+            let (trains, numbers, error) = thread.join().map_err(|_| bug())?;
+            (written.files, written.numbers_without_column, written.files_error) = (Some(trains), numbers, error);
         }
         written.bridge = self.bridge.map(Lossy::finish).transpose()?;
         written.bridge_push = self.bridge_push.map(Lossy::finish).transpose()?;

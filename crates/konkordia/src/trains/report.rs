@@ -3,6 +3,7 @@
 use super::args::TrainsArgs;
 use super::bridge::BridgeCounts;
 use super::outputs::Written;
+use super::process::Processed;
 use super::receive::Received;
 use crate::console;
 use konkordia_core::failure::Exit;
@@ -18,6 +19,8 @@ pub struct Outcome {
     pub built: BuilderCounts,
     /// Of the outputs.
     pub written: Written,
+    /// What programs said, if they were in the way.
+    pub processed: Option<Processed>,
     /// Numbers of others: malformed messages, late and refused numbers.
     pub injected: (u64, u64, u64),
     /// Seconds of the run.
@@ -61,17 +64,24 @@ pub fn to_json(outcome: &Outcome) -> (Exit, Value) {
     let bridge = |counts: &Option<(BridgeCounts, u64)>| {
         counts.as_ref().map(|(counts, busy)| json!({ "sent": counts.sent, "skipped": counts.skipped, "busy": busy }))
     };
-    let value = json!({
+    let mut value = json!({
         "event": "trains_ended", "seconds": outcome.seconds, "balances": balances,
         "trains": {
             "complete": built.complete, "incomplete": built.incomplete, "lost": built.lost, "modules_missing": built.modules_missing,
             "modules_late": built.late, "modules_duplicate": built.duplicate, "modules_left_out": built.left_out, "modules_placed": built.placed,
         },
-        "modules": modules, "files": written.files, "files_error": written.files_error.as_ref().map(konkordia_core::failure::Failure::detail),
+        "modules": modules, "files": written.files, "numbers_without_column": written.numbers_without_column, "files_error": written.files_error.as_ref().map(konkordia_core::failure::Failure::detail),
         "bridge": bridge(&written.bridge), "bridge_push": bridge(&written.bridge_push),
         "ttp": written.ttp.as_ref().map(|(counts, busy)| json!({ "sent": counts.sent, "skipped": counts.skipped, "busy": busy })),
         "injected": { "malformed": outcome.injected.0, "late": outcome.injected.1, "refused": outcome.injected.2 },
     });
+    if let Some(processed) = &outcome.processed {
+        let counts = &processed.counts;
+        value["process"] = json!({
+            "kept": counts.kept, "rejected": counts.rejected, "skipped": counts.skipped, "unanswered": counts.unanswered,
+            "late": counts.late, "malformed": processed.malformed, "numbers_refused": processed.refused,
+        });
+    }
     let failed = received.iter().any(|module| module.error.is_some()) || written.files_error.is_some();
     let is_whole = built.incomplete == 0 && built.lost == 0 && built.late == 0 && built.complete > 0;
     let exit = match (balances, failed, is_whole) {
@@ -104,6 +114,15 @@ fn to_text(outcome: &Outcome) -> String {
     let dropped: u64 = outcome.received.iter().map(|module| module.dropped).sum();
     if dropped > 0 {
         text += &format!("\npackets dropped by the kernel, because this program was too slow: {}", text::count(dropped));
+    }
+    if let Some(Processed { counts, .. }) = &outcome.processed {
+        text += &format!(
+            "\nprograms: {} kept, {} rejected, {} without an answer in time, {} not asked for",
+            text::count(counts.kept),
+            text::count(counts.rejected),
+            text::count(counts.unanswered),
+            text::count(counts.skipped)
+        );
     }
     if let Some(trains) = outcome.written.files {
         text += &format!("\ntrains in files: {}", text::count(trains));

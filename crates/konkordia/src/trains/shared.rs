@@ -1,7 +1,7 @@
 //! A built train that several outputs hold. Its buffers go back to their channels when the last one lets go.
 
 use crossbeam_channel::Sender;
-use konkordia_fabric::trains::{BuiltTrain, ModuleTrain, TrainSpec};
+use konkordia_fabric::trains::{BuiltTrain, ModuleTrain, TrainSpec, flags};
 
 /// A buffer on its way back.
 pub type Buffer = (Vec<u8>, Vec<u64>);
@@ -26,6 +26,14 @@ impl SharedTrain {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let time_ns = since.map_or(0, |time| time.as_nanos() as u64);
         Self { train, spec, time_ns, returns }
+    }
+
+    /// Gives all modules back, and says why they are not there.
+    pub fn reject(&mut self) {
+        for (module, returns) in self.train.modules.iter_mut().zip(&self.returns) {
+            module.take().into_iter().for_each(|module| give_back(returns, module));
+        }
+        self.train.flags.iter_mut().for_each(|flags| *flags |= flags::REJECTED);
     }
 }
 

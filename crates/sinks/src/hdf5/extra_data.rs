@@ -250,11 +250,17 @@ impl ModuleFile {
     }
 }
 
+/// Most different numbers of others that the files have columns for.
+const NUMBERS_MAX: usize = 256;
+
 /// The file of the train builder.
 struct BuilderFile {
     file: File,
     index: Index,
     data: Table,
+    /// Numbers of others, one column for each name.
+    injected: Group,
+    numbers: Vec<(String, Table)>,
 }
 
 impl BuilderFile {
@@ -271,18 +277,49 @@ impl BuilderFile {
                 ("moduleFlags", ColumnType::U32, &[spec.modules]),
                 ("lostBefore", ColumnType::U64, &[]),
             ];
-            Ok(Self { index, data: Table::create(&group, &columns)?, file })
+            let injected = group.create_group("injected")?;
+            Ok(Self { index, data: Table::create(&group, &columns)?, injected, numbers: Vec::new(), file })
         };
         make().context(CREATE, &path)
     }
 
-    fn add(&mut self, train: Row, flags: Option<&[u32]>, lost_before: u64) -> hdf5::Result<()> {
-        self.index.add(train, &[(self.data.rows, u64::from(flags.is_some()))])?;
-        if let Some(flags) = flags {
-            let flags: Vec<u8> = flags.iter().flat_map(|flags| flags.to_le_bytes()).collect();
-            self.data.append(&[&train.id.to_le_bytes(), &flags, &lost_before.to_le_bytes()])?;
+    /// Adds a train; gives the numbers that found no column.
+    fn add(&mut self, row: Row, train: Option<&ExtraDataTrain<'_>>) -> hdf5::Result<u64> {
+        self.index.add(row, &[(self.data.rows, u64::from(train.is_some()))])?;
+        let mut without_column = 0;
+        if let Some(train) = train {
+            without_column = self.add_numbers(train.injected)?;
+            let flags: Vec<u8> = train.flags.iter().flat_map(|flags| flags.to_le_bytes()).collect();
+            self.data.append(&[&row.id.to_le_bytes(), &flags, &train.lost_before.to_le_bytes()])?;
         }
-        self.file.flush()
+        self.file.flush()?;
+        Ok(without_column)
+    }
+
+    /// Adds the numbers of a train; NaN where a train has none of this name.
+    fn add_numbers(&mut self, values: &[(String, f64)]) -> hdf5::Result<u64> {
+        let mut without_column = 0;
+        for (name, _) in values {
+            let is_known = self.numbers.iter().any(|(known, _)| known == name);
+            if !is_known && self.numbers.len() == NUMBERS_MAX {
+                without_column += 1;
+            } else if !is_known {
+                self.add_column(name)?;
+            }
+        }
+        for (name, table) in &mut self.numbers {
+            let value = values.iter().find(|(of, _)| of == name).map_or(f64::NAN, |(_, value)| *value);
+            table.append(&[&value.to_le_bytes()])?;
+        }
+        Ok(without_column)
+    }
+
+    /// Adds a column with NaN in the rows that are there.
+    fn add_column(&mut self, name: &str) -> hdf5::Result<()> {
+        let mut table = Table::create(&self.injected, &[(name, ColumnType::F64, &[])])?;
+        table.append(&[&f64::NAN.to_le_bytes().repeat(self.data.rows as usize)])?;
+        self.numbers.push((name.to_owned(), table));
+        Ok(())
     }
 }
 
@@ -299,6 +336,8 @@ pub struct ExtraDataTrain<'a> {
     pub flags: &'a [u32],
     /// The modules; `None` = missing.
     pub modules: &'a [Option<ExtraDataModule<'a>>],
+    /// Numbers of others by name, which is one of letters, digits and `_`.
+    pub injected: &'a [(String, f64)],
 }
 
 /// Lost trains between two trains that get rows of their own; of a larger gap only the number is stored.
@@ -311,6 +350,7 @@ pub struct ExtraDataFiles {
     builder: BuilderFile,
     sequence: u32,
     rows: u64,
+    numbers_without_column: u64,
 }
 
 impl ExtraDataFiles {
@@ -323,7 +363,12 @@ impl ExtraDataFiles {
             return Err(Error::new(ErrorKind::Invalid, CREATE, &spec.directory, "there are no modules, trains or pixels"));
         }
         let (modules, builder) = Self::files(&spec, 0)?;
-        Ok(Self { spec, modules, builder, sequence: 0, rows: 0 })
+        Ok(Self { spec, modules, builder, sequence: 0, rows: 0, numbers_without_column: 0 })
+    }
+
+    /// Numbers of others that are not in the files, because there were more than 256 names.
+    pub fn numbers_without_column(&self) -> u64 {
+        self.numbers_without_column
     }
 
     fn files(spec: &ExtraDataSpec, sequence: u32) -> Result<(Vec<ModuleFile>, BuilderFile), Error> {
@@ -349,7 +394,10 @@ impl ExtraDataFiles {
 
     fn row(&mut self, row: Row, train: &ExtraDataTrain<'_>) -> Result<(), Error> {
         if self.rows == self.spec.trains_per_file {
+            let names: Vec<_> = std::mem::take(&mut self.builder.numbers).into_iter().map(|(name, _)| name).collect();
             (self.modules, self.builder) = Self::files(&self.spec, self.sequence + 1)?;
+            // What an earlier file has, each later one has too.
+            names.iter().try_for_each(|name| self.builder.add_column(name)).context(WRITE, &self.spec.directory)?;
             (self.sequence, self.rows) = (self.sequence + 1, 0);
         }
         self.rows += 1;
@@ -358,8 +406,9 @@ impl ExtraDataFiles {
             let module = module.as_ref().filter(|_| !row.is_lost);
             file.add(shape, row, module).context(WRITE, &self.spec.directory)?;
         }
-        let flags = Some(train.flags).filter(|_| !row.is_lost);
-        self.builder.add(row, flags, train.lost_before).context(WRITE, &self.spec.directory)
+        let train = Some(train).filter(|_| !row.is_lost);
+        self.numbers_without_column += self.builder.add(row, train).context(WRITE, &self.spec.directory)?;
+        Ok(())
     }
 }
 

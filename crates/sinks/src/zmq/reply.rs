@@ -16,6 +16,18 @@ use ::zmq::Context;
 /// Requests that may wait in libzmq for each client; a client of REQ never has more than one.
 const REQUESTS_MAX: i32 = 4;
 
+/// Longest request; a client that sends a longer one is disconnected by libzmq.
+const REQUEST_BYTES_MAX: i64 = 1 << 16;
+
+/// What a client asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ZmqRequest {
+    /// Its identity, which the answer needs.
+    pub client: Vec<u8>,
+    /// The first part of the request.
+    pub body: Vec<u8>,
+}
+
 /// Answers requests of clients of REQ.
 pub struct ZmqReply {
     inner: MonitoredSocket,
@@ -33,6 +45,7 @@ impl ZmqReply {
                 socket.set_linger(0)?;
                 socket.set_sndhwm(REQUESTS_MAX)?;
                 socket.set_rcvhwm(REQUESTS_MAX)?;
+                socket.set_maxmsgsize(REQUEST_BYTES_MAX)?;
                 socket.set_router_mandatory(true)
             };
             set().map_err(|error| io::Error::other(format!("{address}: {error}")))
@@ -45,11 +58,11 @@ impl ZmqReply {
         self.inner.name()
     }
 
-    /// The identity of the next client that asks for something; `None` if nobody does within `timeout`.
+    /// The next request; `None` if nobody asks within `timeout`.
     ///
     /// # Errors
     /// If the socket failed for good.
-    pub fn request(&mut self, timeout: Duration) -> io::Result<Option<Vec<u8>>> {
+    pub fn request(&mut self, timeout: Duration) -> io::Result<Option<ZmqRequest>> {
         self.inner.note_peers(|_| ());
         match self.inner.socket.poll(::zmq::POLLIN, i64::try_from(timeout.as_millis()).unwrap_or(i64::MAX)) {
             Ok(0) | Err(::zmq::Error::EINTR) => return Ok(None),
@@ -63,7 +76,7 @@ impl ZmqReply {
         };
         // What is not of the form of REQ is no request.
         let is_request = parts.len() >= 3 && parts[1].is_empty();
-        Ok(is_request.then(|| parts.swap_remove(0)))
+        Ok(is_request.then(|| ZmqRequest { body: std::mem::take(&mut parts[2]), client: parts.swap_remove(0) }))
     }
 
     /// Sends the answer to a client without waiting; false if it is gone or takes nothing.
