@@ -67,7 +67,7 @@ pub(super) const KEYS: &[Key] = &[
         "receive",
         Kind::Choice(&Receive::NAMES),
         "auto",
-        "through what packets are received: \"socket\" = UDP sockets; \"packet\" = rings of AF_PACKET, \"xdp\" = AF_XDP, which need rights and the `address` of a network card; see Receive backends below",
+        "through what packets are received: \"socket\" = UDP sockets; \"packet\" = rings of AF_PACKET, \"xdp\" = AF_XDP, \"verbs\" = raw packets of an RDMA card, which need rights and the `address` of a network card; see Receive backends below",
     ),
     key(
         "source",

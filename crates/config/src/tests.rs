@@ -300,7 +300,7 @@ fn packets_are_received_through_what_the_file_names() {
     for name in Receive::NAMES {
         assert_eq!(of(&format!("receive = \"{name}\"")), Ok(Receive::from_name(name).unwrap()));
     }
-    assert!(of("receive = \"pcap\"").unwrap_err().contains("\"auto\", \"socket\", \"packet\", \"xdp\""));
+    assert!(of("receive = \"pcap\"").unwrap_err().contains("\"auto\", \"socket\", \"packet\", \"xdp\", \"verbs\""));
 }
 
 #[test]

@@ -9,11 +9,14 @@ pub enum Backend {
     Packet,
     /// Rings that a program in the kernel fills before the network stack sees the packets: `AF_XDP`.
     Xdp,
+    /// A queue pair of an RDMA card for each stream ("raw packet" of verbs): the card writes the frames into memory of
+    /// the program.
+    Verbs,
 }
 
 impl Backend {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Socket, Self::Packet, Self::Xdp];
+    pub const ALL: [Self; 4] = [Self::Socket, Self::Packet, Self::Xdp, Self::Verbs];
 
     /// Those that may be chosen without being named, the best first. A socket works everywhere, so it is the last.
     /// Rings are not here: nothing shows that they lose less than a socket with GRO
@@ -26,6 +29,7 @@ impl Backend {
             Self::Socket => "socket",
             Self::Packet => "packet",
             Self::Xdp => "xdp",
+            Self::Verbs => "verbs",
         }
     }
 }
@@ -42,7 +46,8 @@ pub enum Receive {
 
 impl Receive {
     /// The names of all values.
-    pub const NAMES: [&'static str; 4] = ["auto", Backend::Socket.name(), Backend::Packet.name(), Backend::Xdp.name()];
+    pub const NAMES: [&'static str; 5] =
+        ["auto", Backend::Socket.name(), Backend::Packet.name(), Backend::Xdp.name(), Backend::Verbs.name()];
 
     /// The value of this name.
     pub fn from_name(name: &str) -> Option<Self> {

@@ -13,6 +13,7 @@
 //! On Ethernet the queue pair uses the RoCEv2 address of the TCP connection, so connect by an address of the card.
 
 use crate::remote::RemoteLink;
+pub use crate::sys::verbs::packets::{FrameQueue, FrameQueueSpec, ReceivedFrame};
 use crate::sys::verbs::{self, QueuePair};
 pub use crate::sys::verbs_states::Service;
 use crate::{Link, LinkError, tcp};

@@ -6,6 +6,7 @@ use crate::packet::{NoRing, PacketReceiver};
 use crate::rights;
 use crate::shared_port::SharedPort;
 use crate::udp::UdpReceiver;
+use crate::verbs::{self, NoQueue, VerbsReceiver};
 use crate::xdp::{self, Losses, NoSockets};
 use konkordia_core::backend::{Backend, Receive};
 use konkordia_core::failure::{Exit, Failure, reason};
@@ -85,7 +86,7 @@ struct Opened {
 pub fn memory_bytes(receive: Receive, address: IpAddr, streams: usize, buffer_bytes: usize) -> u64 {
     match receive {
         Receive::Auto | Receive::Only(Backend::Socket) => 0,
-        Receive::Only(Backend::Packet) => buffer_bytes as u64 * streams as u64,
+        Receive::Only(Backend::Packet | Backend::Verbs) => buffer_bytes as u64 * streams as u64,
         Receive::Only(Backend::Xdp) => xdp::memory_bytes(address, streams, buffer_bytes),
     }
 }
@@ -143,6 +144,7 @@ fn open_all(backend: Backend, addresses: &[SocketAddr], buffer_bytes: usize) -> 
         Backend::Packet => (ring, "rings need CAP_NET_RAW, and take no fragments"),
         // A program on the interface serves them all.
         Backend::Xdp => return express(addresses, buffer_bytes),
+        Backend::Verbs => return card(addresses, buffer_bytes),
     };
     let streams = addresses.iter().enumerate().map(|(stream, address)| open(stream, *address, buffer_bytes));
     Ok(Opened { streams: streams.collect::<Result<Vec<_>, Failure>>()?, facts: facts.into(), notes: Vec::new() })
@@ -175,6 +177,17 @@ fn express(addresses: &[SocketAddr], buffer_bytes: usize) -> Result<Opened, Fail
         let (address, buffer_bytes) = (receiver.local_addr(), receiver.report().ring_bytes);
         let (refusals, losses) = (Some(receiver.refusals()), Some(receiver.losses()));
         Stream { source: Box::new(receiver), address, buffer_bytes, refusals, losses }
+    };
+    Ok(Opened { streams: receivers.into_iter().map(stream).collect(), facts, notes })
+}
+
+/// All streams past the kernel.
+fn card(addresses: &[SocketAddr], buffer_bytes: usize) -> Result<Opened, Failure> {
+    let (receivers, notes) = verbs::open(addresses, buffer_bytes).map_err(|why| no_queue(addresses, &why))?;
+    let facts = receivers.first().map_or_else(String::new, |first| format!("raw packets of {}", first.card()));
+    let stream = |receiver: VerbsReceiver| {
+        let (address, buffer_bytes, refusals) = (receiver.local_addr(), receiver.memory_bytes(), Some(receiver.refusals()));
+        Stream { source: Box::new(receiver), address, buffer_bytes, refusals, losses: None }
     };
     Ok(Opened { streams: receivers.into_iter().map(stream).collect(), facts, notes })
 }
@@ -236,6 +249,19 @@ fn no_sockets(addresses: &[SocketAddr], why: NoSockets) -> Failure {
         }
         NoSockets::Refused(failure) => or_sockets(failure),
     }
+}
+
+/// A queue of a card that cannot be opened.
+fn no_queue(addresses: &[SocketAddr], why: &NoQueue) -> Failure {
+    let fix = match why {
+        NoQueue::Port(stream, error) => return no_port(*stream, addresses[*stream], error),
+        NoQueue::NoInterface(_) => THE_CARD,
+        NoQueue::Refused(_) => {
+            "see docs/configuration.md, Receive backends; `konkordia links` shows the RDMA devices of this host"
+        }
+    };
+    let what = format!("cannot receive through raw packets of an RDMA card on {}", addresses[0]);
+    or_sockets(Failure::new(Exit::Io, what, why.to_string(), fix))
 }
 
 const THE_CARD: &str = "set [source] address to that of the network card to which the detector sends (`ip address` lists them)";

@@ -1,6 +1,7 @@
-//! Sources of bytes: UDP sockets, packet rings and AF_XDP sockets that receive datagrams in large batches, ZeroMQ
-//! sockets and folders that hand over whole messages, and sources that replay kept ones. It never looks into a datagram
-//! or a message and knows no detector. Read [`backend::open`], [`udp::UdpReceiver`] and [`zmq::ZmqSource`] first.
+//! Sources of bytes: UDP sockets, packet rings, AF_XDP sockets and RDMA cards that receive datagrams in large batches,
+//! ZeroMQ sockets and folders that hand over whole messages, and sources that replay kept ones. It never looks into a
+//! datagram or a message and knows no detector. Read [`backend::open`], [`udp::UdpReceiver`] and [`zmq::ZmqSource`]
+//! first.
 //!
 //! ```
 //! use konkordia_core::ports::Source;
@@ -40,6 +41,7 @@ pub mod shared_port;
 mod skip;
 mod sys;
 pub mod udp;
+pub mod verbs;
 #[cfg(test)]
 #[path = "../tests/common/wire.rs"]
 mod wire;

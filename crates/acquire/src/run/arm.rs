@@ -382,6 +382,9 @@ fn buffer_note(backend: Backend, asked: usize, given: usize) -> Option<String> {
         Backend::Packet => {
             format!("the kernel gave rings of {given} instead of {wanted}: it has no more memory for them; end other programs")
         }
+        Backend::Verbs => {
+            format!("the card holds {given} of frames for each stream instead of {wanted}: its queues are no longer")
+        }
         Backend::Xdp => format!("the rings have {given} instead of {wanted}: AF_XDP has no longer ones for this MTU"),
     })
 }

@@ -193,10 +193,16 @@ impl Report {
         let of_socket = usize::from(dropped > 0);
         match receiving.backend {
             Backend::Socket => {}
-            Backend::Packet if dropped == 0 => {}
+            Backend::Packet | Backend::Verbs if dropped == 0 => {}
             Backend::Packet => {
                 self.advice[0] = format!(
                     "{} packets were dropped because a ring was full: write a larger receive_buffer_mib in [source] and see docs/troubleshooting.md",
+                    text::count(dropped)
+                );
+            }
+            Backend::Verbs => {
+                self.advice[0] = format!(
+                    "{} packets were dropped by the card because no memory was free for them: write a larger receive_buffer_mib in [source] and see docs/troubleshooting.md",
                     text::count(dropped)
                 );
             }

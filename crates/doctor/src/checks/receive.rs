@@ -15,7 +15,7 @@ type Right = (u32, &'static str);
 const AF_XDP: &str = Backend::Xdp.name();
 /// The rights that the ways need, each as the rights of which one is enough (docs/configuration.md, Receive backends;
 /// docs/af-xdp.md).
-const RIGHTS: [(&str, &[&[Right]]); 3] = [
+const RIGHTS: [(&str, &[&[Right]]); 4] = [
     (Backend::Socket.name(), &[]),
     (Backend::Packet.name(), &[&[(CAP_NET_RAW, "CAP_NET_RAW")]]),
     (
@@ -26,6 +26,7 @@ const RIGHTS: [(&str, &[&[Right]]); 3] = [
             &[(CAP_BPF, "CAP_BPF"), (CAP_SYS_ADMIN, "CAP_SYS_ADMIN")],
         ],
     ),
+    (Backend::Verbs.name(), &[&[(CAP_NET_RAW, "CAP_NET_RAW")]]),
 ];
 
 /// Kernels of this version have all that AF_XDP is used for; of the second, packets in several buffers too.

@@ -45,7 +45,7 @@ fn of_the_compiler(library: &Library) -> Option<HashMap<String, u64>> {
         }
     }
     for (constant, _) in &library.constants {
-        writeln!(program, "printf(\"{constant} %llu\\n\", (unsigned long long) {constant});").unwrap();
+        writeln!(program, "printf(\"{constant} %llu\\n\", (unsigned long long) ({constant}));").unwrap();
     }
     for function in library.functions {
         writeln!(program, "printf(\"{function} %d\\n\", (void *) {function} != NULL);").unwrap();
@@ -60,7 +60,7 @@ fn of_the_compiler(library: &Library) -> Option<HashMap<String, u64>> {
     let output = Command::new(&binary).output().unwrap();
     std::fs::remove_dir_all(&folder).unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    let lines = text.lines().map(|line| line.split_once(' ').unwrap());
+    let lines = text.lines().map(|line| line.rsplit_once(' ').unwrap());
     Some(lines.map(|(name, number)| (name.to_owned(), number.parse().unwrap())).collect())
 }
 
@@ -132,8 +132,13 @@ fn structures_and_constants_of_libibverbs_are_those_of_its_headers() {
             "ibv_send_wr",
             "ibv_recv_wr",
             "ibv_wc",
+            "ibv_flow_attr",
+            "ibv_flow_spec_eth",
+            "ibv_flow_spec_ipv4",
+            "ibv_flow_spec_ipv6",
+            "ibv_flow_spec_tcp_udp",
         ],
-        constants: super::verbs_abi::constants(),
+        constants: [super::verbs_abi::constants(), super::verbs_abi::members_before_the_context()].concat(),
     });
 }
 

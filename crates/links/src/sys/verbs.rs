@@ -3,13 +3,15 @@
 //! `ibv_post_send`, `ibv_post_recv` and `ibv_poll_cq` are inline in its header, and go through the table of functions
 //! of the device. None of this has ever run on a card.
 
+pub(crate) mod packets;
+
 use super::library::{Library, functions};
 use super::memory::Memory;
 use super::verbs_abi::*;
 use super::verbs_states::{Address, Port, Service, Step, change};
 use crate::device::{Completion, Device, Place};
 use std::collections::hash_map::RandomState;
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::hash::{BuildHasher, Hasher};
 use std::net::IpAddr;
 use std::ptr::{NonNull, null_mut};
@@ -39,7 +41,11 @@ functions! {
         ibv_dealloc_pd: unsafe extern "C" fn(*mut ibv_pd) -> c_int,
         ibv_reg_mr: unsafe extern "C" fn(*mut ibv_pd, *mut c_void, usize, c_int) -> *mut ibv_mr,
         ibv_dereg_mr: unsafe extern "C" fn(*mut ibv_mr) -> c_int,
-        ibv_create_cq: unsafe extern "C" fn(*mut ibv_context, c_int, *mut c_void, *mut c_void, c_int) -> *mut ibv_cq,
+        ibv_create_comp_channel: unsafe extern "C" fn(*mut ibv_context) -> *mut ibv_comp_channel,
+        ibv_destroy_comp_channel: unsafe extern "C" fn(*mut ibv_comp_channel) -> c_int,
+        ibv_get_cq_event: unsafe extern "C" fn(*mut ibv_comp_channel, *mut *mut ibv_cq, *mut *mut c_void) -> c_int,
+        ibv_ack_cq_events: unsafe extern "C" fn(*mut ibv_cq, c_uint),
+        ibv_create_cq: unsafe extern "C" fn(*mut ibv_context, c_int, *mut c_void, *mut ibv_comp_channel, c_int) -> *mut ibv_cq,
         ibv_destroy_cq: unsafe extern "C" fn(*mut ibv_cq) -> c_int,
         ibv_create_qp: unsafe extern "C" fn(*mut ibv_pd, *mut ibv_qp_init_attr) -> *mut ibv_qp,
         ibv_modify_qp: unsafe extern "C" fn(*mut ibv_qp, *mut ibv_qp_attr, c_int) -> c_int,

@@ -16,6 +16,49 @@ pub(super) struct Rdma {
     pub(super) others: [u64; 2],
 }
 
+/// The end of `struct verbs_context`, which stands before an extended `ibv_context`. The structure grows at its
+/// beginning, so its members are counted from the end.
+#[repr(C)]
+#[derive(Clone, Copy)]
+#[allow(dead_code, reason = "most fields only keep the others at their place")]
+pub(super) struct verbs_context_end {
+    pub(super) ibv_destroy_flow: Option<unsafe extern "C" fn(*mut ibv_flow) -> c_int>,
+    _placeholder2: Unused,
+    pub(super) ibv_create_flow: Option<unsafe extern "C" fn(*mut ibv_qp, *mut ibv_flow_attr) -> *mut ibv_flow>,
+    _placeholder1: Unused,
+    _open_qp: Unused,
+    _create_qp_ex: Unused,
+    _get_srq_num: Unused,
+    _create_srq_ex: Unused,
+    _open_xrcd: Unused,
+    _close_xrcd: Unused,
+    _placeholder3: u64,
+    pub(super) sz: usize,
+}
+
+/// How many bytes before the context members of that end stand, as expressions of C.
+#[cfg(test)]
+pub(super) fn members_before_the_context() -> Vec<(&'static str, u64)> {
+    use std::mem::offset_of;
+    let before = |offset: usize| (size_of::<verbs_context_end>() - offset) as u64;
+    vec![
+        (
+            "offsetof(struct verbs_context, context) - offsetof(struct verbs_context, ibv_destroy_flow)",
+            before(offset_of!(verbs_context_end, ibv_destroy_flow)),
+        ),
+        (
+            "offsetof(struct verbs_context, context) - offsetof(struct verbs_context, ibv_create_flow)",
+            before(offset_of!(verbs_context_end, ibv_create_flow)),
+        ),
+        (
+            "offsetof(struct verbs_context, context) - offsetof(struct verbs_context, sz)",
+            before(offset_of!(verbs_context_end, sz)),
+        ),
+        ("sizeof(struct verbs_context) - offsetof(struct verbs_context, context)", size_of::<ibv_context>() as u64),
+        ("(unsigned long long) __VERBS_ABI_IS_EXTENDED", u64::MAX),
+    ]
+}
+
 abi! {
     structures {
         ibv_pd { context: *mut ibv_context, }
@@ -54,7 +97,7 @@ abi! {
             dealloc_mw: Unused,
             _compat_create_cq: Unused,
             poll_cq: Option<unsafe extern "C" fn(*mut ibv_cq, c_int, *mut ibv_wc) -> c_int>,
-            req_notify_cq: Unused,
+            req_notify_cq: Option<unsafe extern "C" fn(*mut ibv_cq, c_int) -> c_int>,
             _compat_cq_event: Unused,
             _compat_resize_cq: Unused,
             _compat_destroy_cq: Unused,
@@ -69,8 +112,47 @@ abi! {
             _compat_destroy_qp: Unused,
             post_send: Option<unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> c_int>,
             post_recv: Option<unsafe extern "C" fn(*mut ibv_qp, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int>,
+            _compat_create_ah: Unused,
+            _compat_destroy_ah: Unused,
+            _compat_attach_mcast: Unused,
+            _compat_detach_mcast: Unused,
+            _compat_async_event: Unused,
         }
-        ibv_context { device: *mut c_void, ops: ibv_context_ops, }
+        ibv_context {
+            device: *mut c_void,
+            ops: ibv_context_ops,
+            cmd_fd: c_int,
+            async_fd: c_int,
+            num_comp_vectors: c_int,
+            mutex: libc::pthread_mutex_t,
+            abi_compat: *mut c_void,
+        }
+        ibv_comp_channel { context: *mut ibv_context, fd: c_int, refcnt: c_int, }
+        ibv_flow { comp_mask: u32, context: *mut ibv_context, handle: u32, }
+        ibv_flow_attr {
+            comp_mask: u32,
+            r#type: c_int,
+            size: u16,
+            priority: u16,
+            num_of_specs: u8,
+            port: u8,
+            flags: u32,
+        }
+        ibv_flow_eth_filter { dst_mac: [u8; 6], src_mac: [u8; 6], ether_type: u16, vlan_tag: u16, }
+        ibv_flow_spec_eth { r#type: c_int, size: u16, val: ibv_flow_eth_filter, mask: ibv_flow_eth_filter, }
+        ibv_flow_ipv4_filter { src_ip: u32, dst_ip: u32, }
+        ibv_flow_spec_ipv4 { r#type: c_int, size: u16, val: ibv_flow_ipv4_filter, mask: ibv_flow_ipv4_filter, }
+        ibv_flow_ipv6_filter {
+            src_ip: [u8; 16],
+            dst_ip: [u8; 16],
+            flow_label: u32,
+            next_hdr: u8,
+            traffic_class: u8,
+            hop_limit: u8,
+        }
+        ibv_flow_spec_ipv6 { r#type: c_int, size: u16, val: ibv_flow_ipv6_filter, mask: ibv_flow_ipv6_filter, }
+        ibv_flow_tcp_udp_filter { dst_port: u16, src_port: u16, }
+        ibv_flow_spec_tcp_udp { r#type: c_int, size: u16, val: ibv_flow_tcp_udp_filter, mask: ibv_flow_tcp_udp_filter, }
         ibv_port_attr {
             state: c_int,
             max_mtu: c_int,
@@ -176,6 +258,12 @@ abi! {
     constants {
         IBV_QPT_RC: c_int = 2,
         IBV_QPT_UC: c_int = 3,
+        IBV_QPT_RAW_PACKET: c_int = 8,
+        IBV_FLOW_ATTR_NORMAL: c_int = 0,
+        IBV_FLOW_SPEC_ETH: c_int = 0x20,
+        IBV_FLOW_SPEC_IPV4: c_int = 0x30,
+        IBV_FLOW_SPEC_IPV6: c_int = 0x31,
+        IBV_FLOW_SPEC_UDP: c_int = 0x41,
         IBV_QPS_INIT: c_int = 1,
         IBV_QPS_RTR: c_int = 2,
         IBV_QPS_RTS: c_int = 3,
@@ -204,5 +292,6 @@ abi! {
         IBV_WC_SUCCESS: c_int = 0,
         IBV_WC_RDMA_WRITE: c_int = 1,
         IBV_WC_RECV_RDMA_WITH_IMM: c_int = (1 << 7) + 1,
+        IBV_WC_IP_CSUM_OK: c_uint = 1 << 2,
     }
 }

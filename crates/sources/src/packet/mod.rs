@@ -8,7 +8,7 @@
 //!
 //! Each stream has its own ring with its own filter (docs/decisions/0025-receive-backends.md).
 
-mod filter;
+pub(crate) mod filter;
 
 use crate::frame::{Arrival, Checksum, Refusals, datagram};
 use crate::sys;
