@@ -71,6 +71,27 @@ pub struct Server {
     runtime: Option<Runtime>,
 }
 
+/// Shows whether a server still answers.
+#[derive(Clone)]
+pub struct Pulse {
+    runtime: tokio::runtime::Handle,
+    shared: Arc<Shared>,
+}
+
+impl Pulse {
+    /// True if the threads of the server read the state of all detectors within `timeout`, as an answer does.
+    pub fn answers(&self, timeout: Duration) -> bool {
+        let (tell, told) = std::sync::mpsc::channel();
+        let shared = Arc::clone(&self.shared);
+        self.runtime.spawn(async move {
+            shared.fleet.detectors.iter().for_each(|detector| drop(detector.status()));
+            // Nobody waits any more if it took too long.
+            let _ = tell.send(());
+        });
+        told.recv_timeout(timeout).is_ok()
+    }
+}
+
 /// Binds, then serves on threads of its own.
 ///
 /// # Errors
@@ -176,6 +197,15 @@ impl Server {
     /// What gives other systems access.
     pub fn adapters(&self) -> &Arc<Adapters> {
         &self.shared.adapters
+    }
+
+    /// Shows whether it still answers.
+    ///
+    /// # Panics
+    /// If it has ended.
+    pub fn pulse(&self) -> Pulse {
+        let runtime = self.runtime.as_ref().expect("the server is running").handle().clone();
+        Pulse { runtime, shared: Arc::clone(&self.shared) }
     }
 
     /// True if requests need a token.

@@ -6,6 +6,7 @@ use crate::console;
 use crate::log::{self, LogLevel};
 use crate::run::signals;
 use crate::serve::adapters::{self, OpenAdapters};
+use crate::serve::supervisor::Supervisor;
 use konkordia_acquire::handle::{Detector, EventLog, Fleet, News, Severity};
 use konkordia_acquire::service::Detectors;
 use konkordia_api::adapters::aside::AsideServer;
@@ -31,7 +32,9 @@ pub fn command(args: &ServeArgs) -> Result<Exit, Failure> {
     let events = running.detectors.fleet().events.clone();
     let logger = log_events(&events)?;
     announce(args, &service, &running.url());
+    let supervisor = Supervisor::start(Arc::clone(running.detectors.fleet()), running.server.pulse())?;
     wait_for_signal(signals);
+    supervisor.iter().for_each(Supervisor::stopping);
     tracing::info!("stopping: ending runs and closing their files (a second signal stops at once)");
     running.stop();
     // Waits for the log thread, because the last events are what people look for. If that thread panicked, the panic

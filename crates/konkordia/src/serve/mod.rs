@@ -3,3 +3,4 @@
 pub mod adapters;
 pub mod client;
 pub mod command;
+mod supervisor;
