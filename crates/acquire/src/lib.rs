@@ -95,7 +95,7 @@ pub mod dark;
 mod detector;
 mod dry_run;
 mod events;
-mod fanout;
+pub mod fanout;
 pub mod file_images;
 pub mod frame_images;
 pub mod handle;

@@ -47,6 +47,7 @@ pub mod stream;
 mod tests;
 pub mod transform;
 mod values;
+pub mod words;
 pub mod writers;
 pub mod xds;
 mod xds_key;

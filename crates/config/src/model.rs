@@ -13,6 +13,7 @@ use super::roce;
 pub use super::shared_keys::resolve;
 use super::shared_keys::{check_prefix, layout, missing, overwrite, quarter_turns, required, start_timeout_ns, sync_interval};
 use super::spool::{self, Spool};
+use super::writers::{self, WriterSettings};
 use super::{excalibur, xfel_train};
 use konkordia_core::affinity::{Cpus, Pins, Priority, cpus_text};
 use konkordia_core::backend::Receive;
@@ -59,6 +60,8 @@ pub struct Config {
     pub options: PixelOptions,
     /// Raw words are written in addition to the images.
     pub keep_raw: bool,
+    /// Writers of its files on other hosts.
+    pub writers: Vec<WriterSettings>,
     /// What to do with incomplete images.
     pub missing: MissingPolicy,
     /// Worker threads; `None` = as many as the streams leave processors, at least 1.
@@ -186,8 +189,7 @@ impl Reader<'_> {
         let names = (self.required("output", "directory"), self.required("output", "prefix"));
         check_prefix(output, self.d);
         check_vectors(self.document, self.d);
-        let (source, processing, run) =
-            (self.document.table("source"), self.document.table("processing"), self.document.table("run"));
+        let [source, processing, run] = ["source", "processing", "run"].map(|name| self.document.table(name));
         let (recipe, pixel) = pixels?;
         let options = processing::read(self.document, self.d, recipe, pixel);
         let detector = detector?;
@@ -197,7 +199,8 @@ impl Reader<'_> {
         let ports = if geometry.format().remote.is_some() { 1 } else { geometry.placements().len() };
         self.check_ports(first_port, ports);
         let (directory, prefix) = (self.resolve(&names.0?), names.1?);
-        let (file, asked, compression) = (self.file, (recipe, pixel), self.compression());
+        let (file, asked, compression, writers) =
+            (self.file, (recipe, pixel), self.compression(), writers::read(self.document, self.d));
         let spool = spool::read(output, self.d, &|path| resolve(file, path), &directory, Some(compression));
         let archive_copy = archive_copy::read(self.document, self.d, &|path| resolve(file, path), asked, (&directory, &prefix));
         Some(Config {
@@ -217,6 +220,7 @@ impl Reader<'_> {
             pixel,
             options,
             keep_raw: output.flag("keep_raw").unwrap_or(false),
+            writers,
             missing: missing(processing),
             workers: processing.integer("workers").map(|n| n as usize),
             window_images: processing.integer("window_images").unwrap_or(16) as u64,

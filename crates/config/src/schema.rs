@@ -33,7 +33,7 @@ pub const TABLES: &[(&str, &str)] = &[
     ("stream", "`konkordia serve`: a consumer that gets the images as messages, once per consumer: `[[stream]]`"),
     (
         "writer",
-        "`konkordia serve`: a `konkordia writer` on another host that writes the files of the runs, once per writer: `[[writer]]`",
+        "`konkordia serve` and `konkordia receive`: a `konkordia writer` on another host that writes the files of the runs, once per writer: `[[writer]]`",
     ),
     ("alarms", "`konkordia serve`: what is watched while a run goes on; an alarm is off without its key"),
     ("control", "`konkordia serve`: what drives the detector itself: a driver, or programs for single commands"),

@@ -1,7 +1,7 @@
 //! The keys of streams and of the service; those of a run are in [`super::schema`].
 
 use super::schema_key::{Key, Kind, key, quantity};
-use super::settings::{AdapterRole, WriterLink};
+use super::settings::{AdapterRole, WriterLink, WriterTakes};
 use konkordia_core::protocol::Protocol;
 
 const RATIO: Kind = Kind::Number(0.0, 1.0);
@@ -283,7 +283,22 @@ pub const KEYS: &[Key] = &[
     key("stream", "required", Kind::Flag, "false", "true: arm is refused while this consumer is not connected"),
     key("writer", "name", Kind::Text, "required", "name of the writer in reports"),
     key("writer", "address", Kind::Text, "required", "host and port at which it listens, for example \"10.0.0.2:9400\""),
-    key("writer", "link", Kind::Choice(&WriterLink::NAMES), "tcp", "what the images go through"),
+    key(
+        "writer",
+        "takes",
+        Kind::Choice(&WriterTakes::NAMES),
+        "images",
+        "images: the files of the run; raw: the words of every frame, as a file of `dtype = \"raw\"` with `_raw` behind its prefix (JUNGFRAU)",
+    ),
+    key(
+        "writer",
+        "link",
+        Kind::Choice(&WriterLink::NAMES),
+        "tcp",
+        "what the images go through, the same as `--link` of the writer; `konkordia links` shows what this host has",
+    ),
+    key("writer", "provider", Kind::Text, "tcp", "with `link = \"libfabric\"`: its provider, the same as at the writer"),
+    key("writer", "device", Kind::Text, "the first one", "with `link = \"verbs\"`: the RDMA device of this host"),
     key(
         "writer",
         "service",

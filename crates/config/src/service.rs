@@ -44,8 +44,6 @@ pub struct DetectorConfig {
     pub alarms: Option<AlarmSettings>,
     /// Consumers of its images.
     pub consumers: Vec<ConsumerSettings>,
-    /// Writers of its files on other hosts.
-    pub writers: Vec<WriterSettings>,
     /// Files are written unless a command says otherwise.
     pub write: bool,
     /// Missing folders may be made below the data root.
@@ -228,12 +226,20 @@ impl DetectorConfig {
         value["streams_out"] = consumers.into();
         let writer = |w: &WriterSettings| {
             serde_json::json!({
-                "name": w.name, "address": w.address, "link": w.link.name(), "service": w.service.name(), "required": w.required,
+                "name": w.name, "address": w.address, "takes": w.takes.name(), "link": w.link.name(), "through": w.link.through(), "service": w.service.name(), "required": w.required,
                 "queue_images": w.queue_images, "queue_bytes": w.queue_bytes, "keep_images": w.keep_images, "keep_bytes": w.keep_bytes,
             })
         };
-        value["writers_out"] = self.writers.iter().map(writer).collect();
+        value["writers_out"] = self.writers().iter().map(writer).collect();
         value
+    }
+
+    /// Writers of its files on other hosts.
+    pub fn writers(&self) -> &[WriterSettings] {
+        match &self.kind {
+            DetectorKindConfig::Udp(config) => &config.writers,
+            DetectorKindConfig::Stream(_) => &[],
+        }
     }
 
     fn file_base(&self) -> PathBuf {
@@ -282,8 +288,9 @@ fn detector(document: &Document, d: &mut Diagnostics, file: &Path, text: &str) -
     let output = document.table("output");
     let alarms = alarms::read(document);
     let (hooks, consumers) = (control::read(document, d), consumers(document, d));
-    let writers = writers::read(document, d, &consumers.iter().map(|consumer| consumer.name.as_str()).collect::<Vec<_>>());
     let kind = if document.table("detector").text("type") == Some("stream") {
+        // It refuses all of them.
+        writers::read(document, d);
         DetectorKindConfig::Stream(Box::new(stream::read(document, d, file, text)?))
     } else {
         DetectorKindConfig::Udp(Box::new(Config::read(document, d, file, text)?))
@@ -307,7 +314,6 @@ fn detector(document: &Document, d: &mut Diagnostics, file: &Path, text: &str) -
         hooks,
         alarms,
         consumers,
-        writers,
         write: output.flag("write").unwrap_or(true),
         create_folders: output.flag("create_folders").unwrap_or(false),
         shapes_file: document.table("detector").text("shapes_file").map(|path| resolve(file, path)),

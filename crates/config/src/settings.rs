@@ -159,21 +159,58 @@ impl AdapterRole {
     }
 }
 
-/// The link over which images go to a writer.
+/// What a writer gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WriterLink {
-    /// TCP, which every host has.
-    Tcp,
+pub enum WriterTakes {
+    /// The images, for the files that are written here.
+    Images,
+    /// The words of every frame.
+    Raw,
 }
 
-impl WriterLink {
+impl WriterTakes {
     /// Names in configurations.
-    pub const NAMES: [&str; 1] = ["tcp"];
+    pub const NAMES: [&str; 2] = ["images", "raw"];
 
     /// Its name in configurations.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Tcp => "tcp",
+            Self::Images => Self::NAMES[0],
+            Self::Raw => Self::NAMES[1],
+        }
+    }
+}
+
+/// The link over which images go to a writer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WriterLink {
+    /// TCP, which every host has.
+    Tcp,
+    /// libfabric, by this provider.
+    Libfabric(String),
+    /// Verbs, by this device; `None` = the first one.
+    Verbs(Option<String>),
+}
+
+impl WriterLink {
+    /// Names in configurations.
+    pub const NAMES: [&str; 3] = ["tcp", "libfabric", "verbs"];
+
+    /// Its name in configurations.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Tcp => Self::NAMES[0],
+            Self::Libfabric(_) => Self::NAMES[1],
+            Self::Verbs(_) => Self::NAMES[2],
+        }
+    }
+
+    /// Its provider or device, if one is named.
+    pub fn through(&self) -> Option<&str> {
+        match self {
+            Self::Tcp => None,
+            Self::Libfabric(provider) => Some(provider),
+            Self::Verbs(device) => device.as_deref(),
         }
     }
 }

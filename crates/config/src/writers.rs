@@ -1,8 +1,8 @@
 //! `[[writer]]`: programs on other hosts that write the files of the runs (`konkordia writer`).
 
 use super::diagnostics::Diagnostics;
-use super::read::Document;
-use super::settings::WriterLink;
+use super::read::{Document, Table};
+use super::settings::{WriterLink, WriterTakes};
 use konkordia_core::ports::ServiceLevel;
 
 /// One `[[writer]]`.
@@ -12,6 +12,8 @@ pub struct WriterSettings {
     pub name: String,
     /// Host and port at which it listens.
     pub address: String,
+    /// What it gets.
+    pub takes: WriterTakes,
     /// The link to it.
     pub link: WriterLink,
     /// Service level.
@@ -28,8 +30,25 @@ pub struct WriterSettings {
     pub required: bool,
 }
 
-/// Reads all of them. `taken` are the names of the other consumers.
-pub(super) fn read(document: &Document, d: &mut Diagnostics, taken: &[&str]) -> Vec<WriterSettings> {
+/// The link of one, with what belongs to it.
+fn link(t: &Table, d: &mut Diagnostics) -> WriterLink {
+    let link = match t.text("link") {
+        Some("libfabric") => WriterLink::Libfabric(t.text("provider").unwrap_or("tcp").into()),
+        Some("verbs") => WriterLink::Verbs(t.text("device").map(Into::into)),
+        _ => WriterLink::Tcp,
+    };
+    for (key, of) in [("provider", WriterLink::NAMES[1]), ("device", WriterLink::NAMES[2])] {
+        if t.text(key).is_some() && link.name() != of {
+            let what = format!("writer.{key} without link = \"{of}\"");
+            d.add(t.span(key), what, "", format!("remove it, or add link = \"{of}\""));
+        }
+    }
+    link
+}
+
+/// Reads all of them.
+pub(super) fn read(document: &Document, d: &mut Diagnostics) -> Vec<WriterSettings> {
+    let taken: Vec<&str> = document.array("stream").iter().filter_map(|t| t.text("name")).collect();
     let mut list: Vec<WriterSettings> = Vec::new();
     for t in document.array("writer") {
         let (Some(name), Some(address)) = (t.text("name"), t.text("address")) else { continue };
@@ -45,10 +64,17 @@ pub(super) fn read(document: &Document, d: &mut Diagnostics, taken: &[&str]) -> 
             let fix = "use [[stream]] and a `konkordia serve` with a file on the other host";
             d.add(t.span("name"), "[[writer]] for whole images", "writers on other hosts take images of packets", fix);
         }
+        let takes = if t.text("takes") == Some("raw") { WriterTakes::Raw } else { WriterTakes::Images };
+        let detector = document.table("detector").text("type");
+        if takes == WriterTakes::Raw && !matches!(detector, None | Some("jungfrau" | "stream")) {
+            let why = "only a JUNGFRAU sends words that a file cannot hold as images";
+            d.add(t.span("takes"), "writer.takes = \"raw\" is for JUNGFRAU", why, "let it take images");
+        }
         list.push(WriterSettings {
             name: name.into(),
             address: address.into(),
-            link: WriterLink::Tcp,
+            takes,
+            link: link(t, d),
             service: t.text("service").and_then(ServiceLevel::from_name).unwrap_or(ServiceLevel::ReliableSkip),
             queue_images: t.integer("queue_images").unwrap_or(256) as usize,
             queue_bytes: (t.integer("queue_mib").unwrap_or(256) as u64) << 20,

@@ -204,7 +204,7 @@ pub enum Command {
     /// Writes the files of runs that are received on another host, and compares what came with what was sent.
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia writer --listen 0.0.0.0:9400 --folder /data/raw
-  konkordia writer --listen 10.0.0.2:9400 --folder /data/raw --memory 8192 --json
+  konkordia writer --listen 10.0.0.2:9400 --folder /data/raw --link libfabric --provider tcp --json
   konkordia writer --listen 127.0.0.1:9400 --runs 1 --overwrite")]
     Writer(crate::writer::args::WriterArgs),
     /// Recompresses files of Konkordia, DECTRIS detectors and other NXmx; pixels stay, except with sz3 and spots.

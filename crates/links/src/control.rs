@@ -82,6 +82,16 @@ impl Control {
     }
 }
 
+/// What to do when the other side uses another kind of link, or perhaps does.
+pub(crate) fn same(own: &str) -> String {
+    format!("this side uses '{own}': give both sides the same kind of link")
+}
+
+/// The same, when both are known.
+pub(crate) fn differ(theirs: &str, own: &str) -> String {
+    format!("it uses '{theirs}' and this side '{own}'; give both sides the same kind of link")
+}
+
 fn numbers(kind: u8, numbers: &[u64]) -> Vec<u8> {
     std::iter::once(kind).chain(numbers.iter().flat_map(|number| number.to_le_bytes())).collect()
 }

@@ -34,6 +34,11 @@ pub fn offers() -> Result<Vec<Offer>, LinkError> {
     fabric::offers().map_err(|why| LinkError::Absent { link: "libfabric".into(), why })
 }
 
+/// The name of a link by this provider, which both sides compare.
+pub(crate) fn kind(provider: &str) -> String {
+    format!("libfabric {provider}")
+}
+
 /// Waits for other hosts to connect.
 pub struct Listener {
     provider: String,
@@ -65,9 +70,9 @@ pub fn connect(provider: &str, address: SocketAddr, timeout: Duration) -> Result
     meet(provider, tcp::connect(address, timeout)?, timeout)
 }
 
-fn meet(provider: &str, control: tcp::TcpLink, timeout: Duration) -> Result<Box<dyn Link>, LinkError> {
+pub(crate) fn meet(provider: &str, control: tcp::TcpLink, timeout: Duration) -> Result<Box<dyn Link>, LinkError> {
     let host = if BY_HOST.contains(&provider) { Some(control.local_addr()?.ip()) } else { None };
-    let kind = format!("libfabric {provider}");
+    let kind = kind(provider);
     let absent = |why| LinkError::Absent { link: format!("{kind} {}", control.other()), why };
     let endpoint = Endpoint::open(provider, host).map_err(absent)?;
     Ok(Box::new(RemoteLink::meet(control, &kind, endpoint, timeout)?))

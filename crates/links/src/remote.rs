@@ -11,7 +11,7 @@
 //! End: a side that is dropped says so when the other side has everything, and waits a while for the answer. Who has
 //! answered does not call the device any more: some devices touch memory of the other side, which is gone then.
 
-use crate::control::{Control, HEAD_BYTES};
+use crate::control::{Control, HEAD_BYTES, differ, same};
 use crate::device::{Completion, Device, Place};
 use crate::tcp::{STUCK, TcpLink};
 use crate::{Arrival, Link, LinkError, MESSAGE_BYTES_MAX, Region, RemoteAddress};
@@ -81,9 +81,9 @@ impl<D: Device> RemoteLink<D> {
         let Some(Arrival::Message(hello)) = control.poll(timeout)? else {
             return Err(broken(format!("it did not introduce itself within {} s", timeout.as_secs())));
         };
-        match Control::decode(&hello).map_err(broken)? {
+        match Control::decode(&hello).map_err(|why| broken(format!("{why}; {}", same(kind))))? {
             Control::Hello { kind: theirs, .. } if theirs != kind => {
-                return Err(broken(format!("it uses '{theirs}' and this side '{kind}'; give both sides the same kind of link")));
+                return Err(broken(differ(&theirs, kind)));
             }
             Control::Hello { address, .. } => {
                 let io = |why| LinkError::Io { link: name.clone(), source: Error::other(why) };

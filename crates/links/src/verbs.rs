@@ -20,6 +20,9 @@ use crate::{Link, LinkError, tcp};
 use std::net::SocketAddr;
 use std::time::Duration;
 
+/// The name of these links, which both sides compare.
+pub(crate) const KIND: &str = "verbs";
+
 /// The RDMA devices of this host. The error says what is absent, and what to do.
 pub fn devices() -> Result<Vec<String>, LinkError> {
     verbs::devices().map_err(|why| LinkError::Absent { link: "verbs".into(), why })
@@ -62,8 +65,13 @@ pub fn connect(
     meet(device, service, tcp::connect(address, timeout)?, timeout)
 }
 
-fn meet(device: Option<&str>, service: Service, control: tcp::TcpLink, timeout: Duration) -> Result<Box<dyn Link>, LinkError> {
+pub(crate) fn meet(
+    device: Option<&str>,
+    service: Service,
+    control: tcp::TcpLink,
+    timeout: Duration,
+) -> Result<Box<dyn Link>, LinkError> {
     let absent = |why| LinkError::Absent { link: format!("verbs {}", control.other()), why };
     let queue_pair = QueuePair::open(device, service, control.local_addr()?.ip()).map_err(absent)?;
-    Ok(Box::new(RemoteLink::meet(control, "verbs", queue_pair, timeout)?))
+    Ok(Box::new(RemoteLink::meet(control, KIND, queue_pair, timeout)?))
 }

@@ -289,6 +289,43 @@ fn a_run_that_is_continued_whole_keeps_every_image_that_was_written() {
 }
 
 #[test]
+fn full_files_that_are_not_known_to_be_on_the_disk_are_continued_with_their_images() {
+    let scratch = Scratch::new("continued-full");
+    let whole = uninterrupted(&scratch);
+    let images = planned(&whole).images;
+    for interrupted in 0..6 {
+        let directory = scratch.0.join(format!("r{interrupted}"));
+        std::fs::create_dir(&directory).unwrap();
+        let sample = planned(&directory);
+        // The second file is full and has its journal still, and libhdf5 has closed none; the third one grows.
+        let [second, third] = [2, 3].map(|number| data_file_name("r", number));
+        let journal = |data: &str| format!("{data}.journal");
+        die_after(&directory, 8);
+        let kept = [second.clone(), journal(&second)].map(|name| directory.join(name));
+        let of_second = kept.clone().map(|path| std::fs::read(path).unwrap());
+        die_after(&directory, 10);
+        assert!(!directory.join(journal(&second)).exists() && directory.join(journal(&third)).exists());
+        kept.iter().zip(of_second).for_each(|(path, bytes)| std::fs::write(path, bytes).unwrap());
+        // The one who continued was killed too: after each of its renames, or when it wrote the files again.
+        let renames = [third.clone(), journal(&third), second.clone(), journal(&second)];
+        for name in renames.iter().take(interrupted) {
+            std::fs::rename(directory.join(name), aside(&directory, name)).unwrap();
+        }
+        if interrupted == 5 {
+            die_after(&directory, 9);
+        }
+        let (mut writer, continued) = Writer::continue_whole(sample.spec.clone()).unwrap();
+        let given = (0..images).rev().find(|image| !sample.lost.contains(image)).map_or(0, |last| last + 1);
+        assert_eq!((continued.positions, continued.images_with_pixels), (given, 9), "interrupted {interrupted}");
+        write_from(&mut writer, &sample, given, images).unwrap();
+        let report = writer.finish(&ledger(&sample)).unwrap();
+        assert_eq!((report.images, report.images_with_pixels), (10, 9), "interrupted {interrupted}");
+        assert_eq!(names(&directory), names(&whole), "nothing that was put aside is left");
+        assert_same(&directory, &whole);
+    }
+}
+
+#[test]
 fn a_run_without_a_planned_end_that_is_closed_is_not_continued() {
     let scratch = Scratch::new("continued-closed");
     let sample = Sample { spec: FileSpec { images_planned: None, ..planned(&scratch.0).spec }, ..planned(&scratch.0) };

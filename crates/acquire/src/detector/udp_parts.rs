@@ -16,6 +16,8 @@ use crate::shapes::Drawing;
 use crate::spool::Spool;
 use konkordia_calibration::guard::Note;
 use konkordia_config::service::DetectorConfig;
+use konkordia_config::settings::WriterTakes;
+use konkordia_config::writers::WriterSettings;
 use konkordia_config::{Config, overrides};
 use konkordia_core::array::Element;
 use konkordia_core::experiment::Experiment;
@@ -242,12 +244,12 @@ pub fn parameters(
     config.metadata = metadata.over(config.metadata);
     config.given.clone_from(&request.metadata);
     let write = request.write.unwrap_or(base.write);
-    let append = request.append.then(|| append(own, write, open, request)).transpose()?;
+    let append = request.append.then(|| append((own, base.writers()), write, open, request)).transpose()?;
     if let Some((directory, prefix, given)) = open.filter(|_| append.is_some()).map(OpenFile::place) {
         (config.directory, config.prefix) = (directory, prefix);
         config.metadata = overrides::metadata(&given)?.over(own.metadata.clone());
         config.given = given;
-    } else if write || !base.writers.is_empty() {
+    } else if write || !base.writers().is_empty() {
         let target = match &request.prefix {
             Some(name) => place.target(name)?,
             None => place.numbered(&own.prefix, run, own.overwrite)?.1,
@@ -266,7 +268,12 @@ pub fn parameters(
 }
 
 /// Appends a run to the file that is open, or to the one that its own run opens.
-fn append(own: &Config, write: bool, open: Option<&OpenFile>, request: &ArmRequest) -> Result<Append, Failure> {
+fn append(
+    (own, writers): (&Config, &[WriterSettings]),
+    write: bool,
+    open: Option<&OpenFile>,
+    request: &ArmRequest,
+) -> Result<Append, Failure> {
     let what = "the file of a run cannot stay open for the next one";
     let refuse = |why: &str, fix: &str| Err(Failure::new(Exit::Configuration, what, why, fix));
     if !write {
@@ -275,6 +282,10 @@ fn append(own: &Config, write: bool, open: Option<&OpenFile>, request: &ArmReque
     if own.keep_raw || own.archive_copy.is_some() || own.spool.is_some() {
         let why = "raw frames, an archive copy and a spool belong to one run each";
         return refuse(why, "remove keep_raw, [archive_copy] and the spool from the configuration, or arm without `append`");
+    }
+    if let Some(writer) = writers.iter().find(|writer| writer.takes == WriterTakes::Raw) {
+        let why = format!("the writer '{}' takes raw frames, which belong to one run each", writer.name);
+        return refuse(&why, "arm without `append`, or remove this [[writer]]");
     }
     open.map_or_else(|| Ok(Append::default()), |open| open.append(request.prefix.as_ref(), &request.metadata))
 }
@@ -351,6 +362,7 @@ pub fn ready(
         disk: parameters.write.then_some(&disk as _),
         note,
         has_writers: fanout.has_writers(),
+        raw_writers: fanout.raw_writers(),
         consumers: &consumers,
         wrap: &wrap,
     };
@@ -453,9 +465,7 @@ pub fn finish(closing: &mut Closing, outcome: &RunOutcome, images_seen: u64, rea
     if reason.cancelled {
         record.ended = ended.into();
     }
-    if let Some(file) = &closing.opened.run_file {
-        let _ = file.ledger.set(crate::remote::ledger_text(&record));
-    }
+    closing.opened.tell_writers(&record, outcome);
     let (_, mut failure) = exit_of(outcome, closing.config.images.is_some(), false);
     let mut open_file = closing.open_file.take();
     if let Some(open) = &mut open_file {
@@ -518,6 +528,9 @@ pub fn broken_off(closing: &Closing, mut look: Look, panic: &Panic) -> Finished 
     if let Some(file) = &closing.opened.run_file {
         // It has no ledger.
         let _ = file.ledger.set(String::new());
+    }
+    if let Some(far) = &closing.opened.raw_far {
+        far.finish(&LedgerRecord::default(), 0, |_| String::new());
     }
     let images = ImageLedger { expected: look.committed, lost: look.lost, partial: look.partial, ..ImageLedger::default() };
     let ledger = SeriesLedger { images, ..SeriesLedger::default() };

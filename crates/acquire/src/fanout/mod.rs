@@ -3,13 +3,14 @@
 
 pub mod consumer;
 pub mod held_back;
+pub mod of_run;
 
 use super::events::EventLog;
 use super::handle::{ConsumerStatistics, ImageRing, RingImage};
 use super::remote::sender::{RemoteSink, State};
 use consumer::ConsumerEvents;
 use konkordia_config::service::{ConsumerSettings, DetectorConfig};
-use konkordia_config::settings::ServiceSettings;
+use konkordia_config::settings::{ServiceSettings, WriterLink, WriterTakes};
 use konkordia_config::writers::WriterSettings;
 use konkordia_core::experiment::Metadata;
 use konkordia_core::failure::{Exit, Failure, reason};
@@ -20,6 +21,7 @@ use konkordia_engine::deliver;
 use konkordia_engine::output_queue::{OutputQueue, OutputQueueReader, OutputQueueSpec, OutputQueues, PreviewBuffer};
 use konkordia_engine::series::protocols;
 use konkordia_fabric::remote::Kept;
+use konkordia_links::Kind;
 use konkordia_sinks::zmq::{Context, StreamSink, StreamStats, ZmqOut, ZmqOutKind, ZmqOutSpec};
 use std::collections::BTreeMap;
 use std::io;
@@ -113,6 +115,7 @@ struct Consumer {
     required: bool,
     /// Its table in the configuration.
     table: &'static str,
+    takes: WriterTakes,
     address: String,
     output_queue: Arc<OutputQueue>,
     stats: Arc<StreamStats>,
@@ -125,6 +128,8 @@ struct Consumer {
 pub struct Fanout {
     /// The output queues.
     pub output_queues: Arc<OutputQueues>,
+    /// Those of writers of raw frames.
+    raw_queues: Arc<OutputQueues>,
     /// The preview buffer.
     pub preview: Arc<PreviewBuffer>,
     /// The runs of the series that may have images in the preview buffer.
@@ -143,12 +148,10 @@ impl Fanout {
     /// A consumer's address cannot be used.
     pub fn open(config: &DetectorConfig, settings: &ServiceSettings, events: &EventLog) -> Result<Self, Failure> {
         let preview = Arc::new(PreviewBuffer::new(settings.ring_images, settings.ring_bytes));
-        let output_queues = Arc::new(OutputQueues::new((settings.ring_images > 0).then(|| Arc::clone(&preview))));
-        let (series_runs, began, consumers) = (Arc::default(), Instant::now(), Vec::new());
-        let mut fanout = Self { output_queues, preview, series_runs, began, consumers, stop: Arc::default() };
-        for wanted in &config.writers {
-            let writer = fanout.add_writer(&config.name, wanted, events)?;
-            fanout.consumers.push(writer);
+        let output_queues = OutputQueues::new((settings.ring_images > 0).then(|| Arc::clone(&preview)));
+        let mut fanout = Self::without_consumers(preview, output_queues);
+        for wanted in config.writers() {
+            fanout.add_writer(&config.name, wanted, events)?;
         }
         if config.consumers.is_empty() {
             return Ok(fanout);
@@ -159,6 +162,12 @@ impl Fanout {
             fanout.consumers.push(consumer);
         }
         Ok(fanout)
+    }
+
+    fn without_consumers(preview: Arc<PreviewBuffer>, output_queues: OutputQueues) -> Self {
+        let (series_runs, began, consumers) = (Arc::default(), Instant::now(), Vec::new());
+        let (output_queues, raw_queues, stop) = (Arc::new(output_queues), Arc::default(), Arc::default());
+        Self { output_queues, raw_queues, preview, series_runs, began, consumers, stop }
     }
 
     fn add(&self, context: &Context, detector: &str, wanted: &ConsumerSettings, events: &EventLog) -> Result<Consumer, Failure> {
@@ -182,11 +191,13 @@ impl Fanout {
         // The output queue decides what happens when a receiver is full. This thread waits for its own receiver only.
         let sink = StreamSink::new(out, encoder, Arc::clone(&self.stop));
         let stats = sink.stats();
-        let reader = self.queue(&wanted.name, wanted.service, wanted.queue_images, wanted.queue_bytes);
+        let sizes = (wanted.queue_images, wanted.queue_bytes);
+        let reader = queue(&self.output_queues, &wanted.name, wanted.service, sizes);
         let (output_queue, unsendable) = (Arc::clone(reader.output_queue()), Arc::default());
         let consumer = Consumer {
             required: wanted.required,
             table: "[[stream]]",
+            takes: WriterTakes::Images,
             address,
             output_queue,
             stats,
@@ -196,14 +207,25 @@ impl Fanout {
         self.started(consumer, reader, sink, detector, events).map_err(|error| fail(reason(&error)))
     }
 
-    fn add_writer(&self, detector: &str, wanted: &WriterSettings, events: &EventLog) -> Result<Consumer, Failure> {
-        let reader = self.queue(&wanted.name, wanted.service, wanted.queue_images, wanted.queue_bytes);
+    fn add_writer(&mut self, detector: &str, wanted: &WriterSettings, events: &EventLog) -> Result<(), Failure> {
+        let fail = |why: String, fix: &str| {
+            let what = format!("the writer '{}' of '{detector}' cannot be used", wanted.name);
+            Failure::new(Exit::Io, what, why, fix)
+        };
+        let link = kind_of(&wanted.link);
+        link.check().map_err(|error| fail(error.to_string(), "mend this, or use another link in [[writer]]"))?;
+        let queues = match wanted.takes {
+            WriterTakes::Images => &self.output_queues,
+            WriterTakes::Raw => &self.raw_queues,
+        };
+        let reader = queue(queues, &wanted.name, wanted.service, (wanted.queue_images, wanted.queue_bytes));
         let (output_queue, stats) = (Arc::clone(reader.output_queue()), Arc::<StreamStats>::default());
         let unsendable = Arc::default();
         let (told, of) = (events.clone(), detector.to_string());
         let sink = RemoteSink {
             name: wanted.name.clone(),
             address: wanted.address.clone(),
+            link,
             kept: Kept { images: wanted.keep_images, bytes: wanted.keep_bytes },
             stop: Arc::clone(&self.stop),
             stats: Arc::clone(&stats),
@@ -214,24 +236,16 @@ impl Fanout {
         let consumer = Consumer {
             required: wanted.required,
             table: "[[writer]]",
+            takes: wanted.takes,
             address: wanted.address.clone(),
             output_queue,
             stats,
             unsendable,
             thread: Mutex::default(),
         };
-        self.started(consumer, reader, sink, detector, events).map_err(|error| {
-            let what = format!("the writer '{}' of '{detector}' cannot be used", wanted.name);
-            Failure::new(Exit::Io, what, reason(&error), "end other programs")
-        })
-    }
-
-    /// The output queue of a consumer, to whom nobody is connected yet.
-    fn queue(&self, name: &str, service: ServiceLevel, queue_images: usize, queue_bytes: u64) -> OutputQueueReader {
-        let reader =
-            self.output_queues.add(OutputQueueSpec { name: name.into(), service, queue_images, queue_bytes, borrows: false });
-        reader.set_connected(false);
-        reader
+        let started = self.started(consumer, reader, sink, detector, events);
+        self.consumers.push(started.map_err(|error| fail(reason(&error), "end other programs"))?);
+        Ok(())
     }
 
     /// Starts the thread that hands the queue of a consumer to its sink.
@@ -258,7 +272,12 @@ impl Fanout {
 
     /// True if files are written on other hosts too.
     pub fn has_writers(&self) -> bool {
-        self.consumers.iter().any(|consumer| consumer.table == "[[writer]]")
+        self.consumers.iter().any(|consumer| consumer.table == "[[writer]]" && consumer.takes == WriterTakes::Images)
+    }
+
+    /// Those who write raw frames on other hosts, if there are any.
+    pub fn raw_writers(&self) -> Option<&Arc<OutputQueues>> {
+        self.consumers.iter().any(|consumer| consumer.takes == WriterTakes::Raw).then_some(&self.raw_queues)
     }
 
     /// Checks that all consumers are connected without which nothing may be armed.
@@ -301,18 +320,49 @@ impl Fanout {
         self.stop.store(true, Ordering::Release);
     }
 
+    /// Nothing more comes. The consumers get what waits for them, and end.
+    fn end(&self) {
+        for consumer in &self.consumers {
+            let queues = if consumer.takes == WriterTakes::Raw { &self.raw_queues } else { &self.output_queues };
+            queues.remove(&consumer.output_queue.spec().name);
+        }
+    }
+
+    /// True when all consumers have ended.
+    fn is_over(&self) -> bool {
+        let is_over = |thread: &Mutex<Option<JoinHandle<()>>>| {
+            thread.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_none_or(JoinHandle::is_finished)
+        };
+        self.consumers.iter().all(|consumer| is_over(&consumer.thread))
+    }
+
     /// Ends the consumers. Images that wait for a consumer that does not take them are dropped.
     pub fn close(&self) {
         self.give_up();
-        for consumer in &self.consumers {
-            self.output_queues.remove(&consumer.output_queue.spec().name);
-        }
+        self.end();
         for consumer in &self.consumers {
             let thread = consumer.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
             if let Some(thread) = thread {
                 let _ = thread.join();
             }
         }
+    }
+}
+
+/// The output queue of a consumer, to whom nobody is connected yet.
+fn queue(queues: &OutputQueues, name: &str, service: ServiceLevel, sizes: (usize, u64)) -> OutputQueueReader {
+    let (queue_images, queue_bytes) = sizes;
+    let reader = queues.add(OutputQueueSpec { name: name.into(), service, queue_images, queue_bytes, borrows: false });
+    reader.set_connected(false);
+    reader
+}
+
+/// The kind of link that the configuration names.
+fn kind_of(link: &WriterLink) -> Kind {
+    match link {
+        WriterLink::Tcp => Kind::Tcp,
+        WriterLink::Libfabric(provider) => Kind::Libfabric { provider: provider.clone() },
+        WriterLink::Verbs(device) => Kind::Verbs { device: device.clone() },
     }
 }
 

@@ -8,11 +8,11 @@ use konkordia_core::ports::{Sink, SinkError};
 use konkordia_core::series::{RunFileText, SeriesEnd, SeriesStart};
 use konkordia_engine::output_queue::OutputQueue;
 use konkordia_fabric::remote::{Action, Kept, Sender, record};
-use konkordia_links::{Arrival, Link, LinkError, RemoteAddress, tcp};
+use konkordia_links::{Arrival, Kind, Link, LinkError, RemoteAddress};
 use konkordia_sinks::zmq::StreamStats;
 use serde_json::{Value, json};
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::net::ToSocketAddrs;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,6 +41,8 @@ pub struct RemoteSink {
     pub name: String,
     /// Host and port.
     pub address: String,
+    /// The kind of link, the same as at the writer.
+    pub link: Kind,
     /// What is kept to be sent again.
     pub kept: Kept,
     /// Set while nobody waits for consumers any more.
@@ -72,10 +74,13 @@ struct Run {
 }
 
 impl RemoteSink {
-    fn connect(&self) -> Result<Box<dyn Link>, String> {
+    fn at(&self) -> Result<SocketAddr, String> {
         let mut addresses = self.address.to_socket_addrs().map_err(|error| error.to_string())?;
-        let address = addresses.next().ok_or("the name of the host has no address")?;
-        tcp::connect(address, CONNECT).map(|link| Box::new(link) as Box<dyn Link>).map_err(|error| error.to_string())
+        addresses.next().ok_or_else(|| "the name of the host has no address".into())
+    }
+
+    fn connect(&self) -> Result<Box<dyn Link>, String> {
+        self.link.connect(self.at()?, CONNECT).map_err(|error| error.to_string())
     }
 
     fn set_connected(&self, is_connected: bool) {
@@ -106,7 +111,7 @@ impl RemoteSink {
             std::thread::sleep(wait);
             return;
         };
-        let broken = exchange(&mut **link, &mut run.sender, wait).err();
+        let broken = exchange(&mut **link, &self.link, &mut run.sender, wait).err();
         let (is_ready, again) = (run.sender.is_ready() && broken.is_none(), run.sender.counts().links > 1);
         let was_ready = std::mem::replace(&mut run.was_ready, is_ready);
         if let Some(why) = &broken {
@@ -124,6 +129,15 @@ impl RemoteSink {
             let severity = if is_ready { Severity::Info } else { Severity::Warning };
             let data = json!({ "writer": self.name, "address": self.address, "connected": is_ready });
             (self.tell)(severity, format!("writer '{}' {words}", self.name), data);
+        }
+    }
+
+    /// Says why the writer cannot be used, if that is something else than before.
+    fn tell_once(&mut self, why: String) {
+        if self.state.why != why {
+            let data = json!({ "writer": self.name, "address": self.address, "connected": false });
+            (self.tell)(Severity::Warning, format!("writer '{}' cannot be used: {why}", self.name), data);
+            self.state.why = why;
         }
     }
 
@@ -218,6 +232,8 @@ impl Sink for RemoteSink {
         }
         if self.is_beginning() {
             self.set_connected(false);
+            let words = format!("writer '{}' has not taken the run yet: {}", self.name, self.state.why);
+            (self.tell)(Severity::Warning, words, json!({ "writer": self.name, "address": self.address, "connected": false }));
         }
         Ok(())
     }
@@ -266,7 +282,11 @@ impl Sink for RemoteSink {
         }
         if self.state.tried.is_none_or(|tried| tried.elapsed() >= PROBE) {
             // Only whether somebody listens: a run has a link of its own.
-            let listens = self.connect().is_ok();
+            let looked = self.at().map(|address| self.link.look(address, CONNECT));
+            if let Ok(Err(error @ LinkError::Broken { .. })) = &looked {
+                self.tell_once(error.to_string());
+            }
+            let listens = matches!(looked, Ok(Ok(())));
             self.state.tried = Some(Instant::now());
             self.set_connected(listens);
         }
@@ -275,7 +295,7 @@ impl Sink for RemoteSink {
 }
 
 /// Does all that is to be done on the link; the error says why it is of no further use.
-fn exchange(link: &mut dyn Link, sender: &mut Sender, wait: Duration) -> Result<(), String> {
+fn exchange(link: &mut dyn Link, kind: &Kind, sender: &mut Sender, wait: Duration) -> Result<(), String> {
     let text = |error: LinkError| error.to_string();
     let mut wait = wait;
     loop {
@@ -292,7 +312,9 @@ fn exchange(link: &mut dyn Link, sender: &mut Sender, wait: Duration) -> Result<
         }
         match link.poll(wait).map_err(text)? {
             None => return Ok(()),
-            Some(Arrival::Message(message)) => sender.arrived(&message).map_err(|violation| violation.to_string())?,
+            Some(Arrival::Message(message)) => {
+                sender.arrived(&message).map_err(|violation| kind.other(&message).unwrap_or_else(|| violation.to_string()))?
+            }
             Some(Arrival::Event(_)) => return Err("the writer wrote into memory of the sender".into()),
         }
         wait = Duration::ZERO;

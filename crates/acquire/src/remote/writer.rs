@@ -8,7 +8,7 @@ use konkordia_core::image::CommittedImage;
 use konkordia_core::ports::Sink;
 use konkordia_engine::contain::contain;
 use konkordia_fabric::remote::{Account, Held, Limits, Message, Receiver, Session, Taken, ToDo, Violation, record};
-use konkordia_links::{Arrival, Link, Region, tcp};
+use konkordia_links::{Arrival, Kind, Link, LinkError, Listener, Region};
 use konkordia_sinks::durable::ToDisk;
 use konkordia_sinks::hdf5::{Continued, ErrorKind, FileSink, FileSpec, LedgerRecord, Overwrite, RunFiles, Writer};
 use serde_json::{Value, json};
@@ -39,6 +39,8 @@ const TEXT_BYTES_MAX: u64 = (4 << 28) + (64 << 20);
 pub struct WriterOptions {
     /// Where it listens.
     pub listen: SocketAddr,
+    /// The kind of link, the same as at the senders.
+    pub link: Kind,
     /// Where it writes.
     pub folder: PathBuf,
     /// Memory of its slots, in bytes.
@@ -91,8 +93,8 @@ struct Files {
 
 struct Program<'a> {
     options: &'a WriterOptions,
-    listener: tcp::Listener,
-    waiting: Vec<(tcp::TcpLink, Instant)>,
+    listener: Listener,
+    waiting: Vec<(Box<dyn Link>, Instant)>,
     run: Option<Run>,
     /// Runs that were closed, and those of them that were not whole.
     runs: u64,
@@ -113,19 +115,19 @@ pub fn run(options: &WriterOptions, stop: &AtomicBool, tell: Tell<'_>) -> Result
         let what = format!("images cannot be written into {}", options.folder.display());
         return Err(Failure::new(Exit::Configuration, what, "there is no such folder", "make it, or give another --folder"));
     }
-    let fail = |error: konkordia_links::LinkError| {
+    let fail = |error: LinkError| {
         let what = format!("the writer cannot listen at {}", options.listen);
-        Failure::new(
-            Exit::Io,
-            what,
-            error.to_string(),
-            "give another --listen, or end the program that uses this port: `ss -ltnp`",
-        )
+        let fix = match &error {
+            LinkError::Absent { .. } => "mend this, or choose another --link, here and in [[writer]] of the senders",
+            _ => "give another --listen, or end the program that uses this port: `ss -ltnp`",
+        };
+        Failure::new(Exit::Io, what, error.to_string(), fix)
     };
-    let listener = tcp::Listener::bind(options.listen).map_err(fail)?;
+    let listener = Listener::bind(options.link.clone(), options.listen).map_err(fail)?;
     let address = listener.local_addr().map_err(fail)?;
-    let data = json!({ "address": address.to_string(), "folder": options.folder.display().to_string() });
-    let message = format!("listening at {address}, writing into {}", options.folder.display());
+    let data =
+        json!({ "address": address.to_string(), "link": options.link.name(), "folder": options.folder.display().to_string() });
+    let message = format!("listening at {address} ({}), writing into {}", options.link.name(), options.folder.display());
     tell(WriterEvent { event: "listening", message, data });
     let mut program =
         Program { options, listener, waiting: Vec::new(), run: None, runs: 0, broken: 0, last: None, ended: Vec::new(), tell };
@@ -154,8 +156,13 @@ impl Program<'_> {
     }
 
     fn look_at_ended(&mut self, wait: Duration) {
-        let is_there = |(link, since): &mut (Box<dyn Link>, Instant)| since.elapsed() < GOODBYE_WAIT && link.poll(wait).is_ok();
-        self.ended.retain_mut(is_there);
+        for (mut link, since) in std::mem::take(&mut self.ended) {
+            match link.poll(wait) {
+                Ok(_) if since.elapsed() < GOODBYE_WAIT => self.ended.push((link, since)),
+                Ok(_) => part_from(link),
+                Err(_) => {}
+            }
+        }
     }
 
     fn turn(&mut self) {
@@ -164,7 +171,8 @@ impl Program<'_> {
         match self.listener.accept(if self.waiting.is_empty() { wait } else { wait.min(TURN) }) {
             Ok(Some(link)) if self.waiting.len() < WAITING_MAX => self.waiting.push((link, Instant::now())),
             // One that is too many is hung up.
-            Ok(_) => {}
+            Ok(Some(link)) => part_from(link),
+            Ok(None) => {}
             Err(error) => {
                 self.say("refused", format!("a connection could not be taken: {error}"), json!({ "why": error.to_string() }));
                 std::thread::sleep(IDLE);
@@ -190,10 +198,13 @@ impl Program<'_> {
         for (mut link, since) in std::mem::take(&mut self.waiting) {
             match link.poll(Duration::ZERO) {
                 Ok(None) if since.elapsed() < HELLO_WAIT => self.waiting.push((link, since)),
-                Ok(Some(Arrival::Message(message))) => self.hello(Box::new(link), &message),
-                Ok(_) => {}
+                Ok(Some(Arrival::Message(message))) => match self.options.link.other(&message) {
+                    Some(why) => self.refuse(link, &why),
+                    None => self.hello(link, &message),
+                },
+                Ok(_) => part_from(link),
                 // One that only looked whether somebody listens.
-                Err(konkordia_links::LinkError::Closed { .. }) => {}
+                Err(LinkError::Closed { .. }) => {}
                 Err(error) => self.say("refused", error.to_string(), json!({ "why": error.to_string() })),
             }
         }
@@ -208,7 +219,10 @@ impl Program<'_> {
         let own = |receiver: &Receiver| asked.is_some() && receiver.session() == asked;
         if let Some(mut run) = self.run.take() {
             if own(&run.receiver) && run.files.is_some() {
-                (run.link, run.region, run.from, run.lost_at) = (Some(link), None, from, None);
+                if let Some(old) = run.link.replace(link) {
+                    part_from(old);
+                }
+                (run.region, run.from, run.lost_at) = (None, from, None);
                 let todo = run.receiver.hello(message);
                 self.do_it(&mut run, todo);
                 self.run = Some(run);
@@ -217,7 +231,7 @@ impl Program<'_> {
             if run.link.is_some() && asked.is_some() {
                 let why = format!("it is writing a run from {}", run.from);
                 self.run = Some(run);
-                self.refuse(link, &from, &why);
+                self.refuse(link, &why);
                 return;
             }
             if run.link.is_some() {
@@ -248,7 +262,8 @@ impl Program<'_> {
         self.run = Some(run);
     }
 
-    fn refuse(&mut self, mut link: Box<dyn Link>, from: &str, why: &str) {
+    fn refuse(&mut self, mut link: Box<dyn Link>, why: &str) {
+        let from = link.name().to_string();
         let _ = link.send(&Message::Refused { why: why.into() }.encode());
         self.ended.push((link, Instant::now()));
         self.say("refused", format!("{from} was refused: {why}"), json!({ "from": from, "why": why }));
@@ -293,7 +308,10 @@ impl Program<'_> {
     /// The link has broken: the sender may come back.
     fn lose(&mut self, run: &mut Run, why: &str) {
         run.receiver.disconnected();
-        (run.link, run.region, run.lost_at) = (None, None, Some(Instant::now()));
+        if let Some(link) = run.link.take() {
+            part_from(link);
+        }
+        (run.region, run.lost_at) = (None, Some(Instant::now()));
         if run.files.is_some() {
             let patience = self.options.patience.as_secs();
             let message = format!("the link to {} has broken ({why}); it is waited for for {patience} s", run.from);
@@ -525,6 +543,12 @@ fn fits(image: &CommittedImage, spec: &FileSpec) -> Result<(), Violation> {
     let tiles = image.packets.as_ref().map(|packets| packets.tiles.len());
     let is_right = tiles.map_or(!image.status.has_pixels(), |tiles| tiles == spec.tiles.len());
     if is_right { Ok(()) } else { Err(Violation(format!("image {} does not have the tiles of its run", image.number))) }
+}
+
+/// Closes a link. Some kinds wait a while for the other side to answer, and nobody else has to.
+fn part_from(link: Box<dyn Link>) {
+    // If no thread can be made, the link is closed here.
+    let _ = std::thread::Builder::new().name("leave".into()).spawn(move || drop(link));
 }
 
 fn send_all(link: &mut dyn Link, receiver: &mut Receiver) -> Result<(), String> {

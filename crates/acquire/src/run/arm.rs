@@ -3,6 +3,7 @@
 
 use super::opened::Opened;
 use super::raw_copy::{RawCopy, RawSpec};
+use super::raw_far::RawFar;
 use super::{angles, memory_limit, placement, recorded};
 use crate::analysis::live::{self, ImageFacts};
 use crate::analysis::metadata;
@@ -13,11 +14,13 @@ use konkordia_calibration::guard::Note;
 use konkordia_calibration::{self as calibration, Loaded};
 use konkordia_config::{Config, plan};
 use konkordia_core::backend::Backend;
+use konkordia_core::experiment::Goniometer;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::plan::{Negative, Plan, Recipe};
 use konkordia_core::ports::{FrameSink, Sink, Source};
 use konkordia_core::series::RunFileText;
 use konkordia_core::text;
+use konkordia_engine::output_queue::OutputQueues;
 use konkordia_engine::run::{Armed, Consumers, RunParts, WorkerKind, arm};
 use konkordia_kernels::isa::Isa;
 use konkordia_sinks::clock;
@@ -30,6 +33,7 @@ use konkordia_wire::formats::PacketFormat;
 use konkordia_wire::roce_frames;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// An armed run, which waits for packets.
 pub struct Prepared {
@@ -128,19 +132,31 @@ pub struct Additions<'a> {
     pub note: &'a dyn Fn() -> Note,
     /// Some of the consumers write its files on other hosts.
     pub has_writers: bool,
+    /// Those who write its raw frames on other hosts, if there are any.
+    pub raw_writers: Option<&'a Arc<OutputQueues>>,
     /// Who gets the images beside the file.
     pub consumers: &'a dyn Fn() -> Consumers,
     /// Wraps the source of each stream.
     pub wrap: &'a dyn Fn(Box<dyn Source>) -> Box<dyn Source>,
 }
 
+/// The writers on other hosts of a run without a service.
+pub struct WritersOfRun<'a> {
+    /// Who gets the images.
+    pub consumers: &'a dyn Fn() -> Consumers,
+    /// As in [`Additions`].
+    pub has_writers: bool,
+    /// As in [`Additions`].
+    pub raw_writers: Option<&'a Arc<OutputQueues>>,
+}
+
 /// Loads the calibration, opens the streams, creates the files and allocates the buffers. `note` gets remarks on the
-/// images while the run goes on.
+/// images while the run goes on; `writers` are those of its files on other hosts.
 ///
 /// # Errors
 /// One of these is not possible; the failure says which and what to do. Nothing is left behind, except files without
 /// images if they had been created already.
-pub fn prepare(config: &Config, ports: Ports, note: fn(&str)) -> Result<Prepared, Failure> {
+pub fn prepare(config: &Config, ports: Ports, note: fn(&str), writers: Option<&WritersOfRun<'_>>) -> Result<Prepared, Failure> {
     let tell = move |news: &News| news.to_text().iter().for_each(|text| note(text));
     let spool = config.spool.as_ref().map(|settings| Spool::open(settings, Box::new(tell))).transpose()?;
     let plain = Additions {
@@ -150,8 +166,9 @@ pub fn prepare(config: &Config, ports: Ports, note: fn(&str)) -> Result<Prepared
         append: None,
         disk: None,
         note: &|| Box::new(note),
-        has_writers: false,
-        consumers: &Consumers::default,
+        has_writers: writers.is_some_and(|writers| writers.has_writers),
+        raw_writers: writers.and_then(|writers| writers.raw_writers),
+        consumers: writers.map_or(&Consumers::default, |writers| writers.consumers),
         wrap: &|source| source,
     };
     let mut prepared = prepare_with(config, ports, &plain)?;
@@ -196,6 +213,7 @@ pub fn prepare_with(config: &Config, ports: Ports, additions: &Additions<'_>) ->
     let begin = clock::now();
     let raw = (config.keep_raw && additions.write).then(|| RawSpec::of(config, &plan, begin.clone()));
     let raw_copy = raw.clone().map(RawCopy::create).transpose()?;
+    let raw_far = raw_far_of(config, &plan, additions, (&begin, &consumers.give_up))?;
     let mut spooled = None;
     let texts = [("received_through".into(), receiving.line())].into_iter().chain(analysis_texts).chain(mask.note().cloned());
     let spec = described(file_spec(config, &plan, &loaded), additions, texts, begin);
@@ -229,11 +247,11 @@ pub fn prepare_with(config: &Config, ports: Ports, additions: &Additions<'_>) ->
         Some(run) => Box::new(SpooledSink { inner: files.sink(), current: CurrentRun::of(Arc::clone(run)), closes: false }),
     };
     let sources = streams.into_iter().map(|stream| (additions.wrap)(stream.source)).collect();
-    let frame_sinks = raw_copy.iter().map(|copy| Box::new(copy.clone()) as Box<dyn FrameSink>).collect();
+    let frame_sinks = sinks_of_frames(raw_copy.as_ref(), raw_far.as_ref());
     let parts = Parts { sources, sinks: (sink, frame_sinks), consumers, isa: Isa::detect() };
     let armed = arm_all(&plan, loaded, parts, (additions.note)()).inspect_err(|_| abandon(spooled.as_ref()))?;
     let host = super::host::counters(&addresses);
-    let opened = Opened { host, files, run_file, spool: None, spooled, raw_copy, addresses, receiving };
+    let opened = Opened { host, files, run_file, spool: None, spooled, raw_copy, raw_far, addresses, receiving };
     Ok(Prepared { armed, plan, opened, mask, receive_buffer_bytes: given, notes })
 }
 
@@ -258,6 +276,32 @@ fn run_file(spec: &FileSpec, plan: &Plan) -> Arc<RunFileText> {
     // A chunk has a head of a few bytes before its blocks.
     let packed_bytes_max = plan.packed_bytes_max() as u64 + 64;
     Arc::new(RunFileText { description, pixel_mask, tiles: plan.streams(), packed_bytes_max, ..RunFileText::default() })
+}
+
+/// Gives the raw frames of a run to writers on other hosts. What the far files say is that of a run of the same detector
+/// with `dtype = "raw"`.
+fn raw_far_of(
+    config: &Config,
+    plan: &Plan,
+    additions: &Additions<'_>,
+    (begin, give_up): (&str, &Arc<AtomicBool>),
+) -> Result<Option<RawFar>, Failure> {
+    let Some(to) = additions.raw_writers.filter(|_| additions.append.is_none()) else { return Ok(None) };
+    let mut words = konkordia_config::words::of(config, plan.frames)?;
+    if !plan.processing.selection.is_plain() {
+        // The angles are those of the images.
+        words.metadata.experiment.goniometer = Goniometer::default();
+    }
+    let RunInputs { plan, loaded, .. } = run_inputs(&words)?;
+    let mut spec = file_spec(&words, &plan, &loaded);
+    spec.metadata.start_time = Some(begin.into());
+    Ok(Some(RawFar::new(Arc::clone(to), run_file(&spec, &plan), &plan.geometry, Arc::clone(give_up))))
+}
+
+/// Who takes every frame of a run.
+fn sinks_of_frames(copy: Option<&RawCopy>, far: Option<&RawFar>) -> Vec<Box<dyn FrameSink>> {
+    let copy = copy.map(|copy| Box::new(copy.clone()) as Box<dyn FrameSink>);
+    copy.into_iter().chain(far.map(|far| Box::new(far.clone()) as Box<dyn FrameSink>)).collect()
 }
 
 /// Prepares the analysis of the images, if the configuration asks for it.

@@ -7,6 +7,7 @@ pub mod memory_limit;
 pub mod opened;
 pub mod placement;
 pub mod raw_copy;
+pub mod raw_far;
 mod recorded;
 pub mod report;
 pub mod setup;

@@ -2,6 +2,7 @@
 
 use super::host;
 use super::raw_copy::RawCopy;
+use super::raw_far::RawFar;
 use super::report::{self, Report};
 use crate::spool::{Spool, SpoolRun};
 use konkordia_config::Config;
@@ -28,6 +29,8 @@ pub struct Opened {
     pub spooled: Option<Arc<SpoolRun>>,
     /// Closes the files of raw frames, if raw frames are kept.
     pub raw_copy: Option<RawCopy>,
+    /// Gives the raw frames to writers on other hosts, if there are any.
+    pub raw_far: Option<RawFar>,
     /// The address on which each stream is received.
     pub addresses: Vec<SocketAddr>,
     /// Through what they are received.
@@ -54,6 +57,16 @@ impl Opened {
         ClosingLedger { names, record, host }
     }
 
+    /// Gives the ledger to the writers on other hosts, before the end of the run is handed to them.
+    pub(crate) fn tell_writers(&self, record: &LedgerRecord, outcome: &RunOutcome) {
+        if let Some(file) = &self.run_file {
+            let _ = file.ledger.set(crate::remote::ledger_text(record));
+        }
+        if let Some(far) = &self.raw_far {
+            far.finish(record, outcome.ledger.frames.passed, crate::remote::ledger_text);
+        }
+    }
+
     /// Closes the files; `None` if there are none. Files in a spool are named as they are when all have moved, which
     /// takes longer ([`SpoolRun::wait`]).
     pub(crate) fn finish(&self, record: &LedgerRecord) -> Option<Result<FileReport, Error>> {
@@ -72,6 +85,7 @@ impl Opened {
     /// The files cannot be completed, for example because the disk is full.
     pub fn close(&self, config: &Config, outcome: &RunOutcome) -> Result<Report, Failure> {
         let ClosingLedger { names, record, host } = self.closing_ledger(config, outcome);
+        self.tell_writers(&record, outcome);
         let file = self.finish(&record).transpose();
         let raw = self.raw_copy.as_ref().and_then(RawCopy::finish).transpose();
         Ok(Report::new(config, &names, outcome, file?).with_receiving(&self.receiving).with_raw(raw?).with_host(host))

@@ -6,8 +6,10 @@ pub mod signals;
 use crate::cli::ReceiveArgs;
 use crate::console;
 use crate::repack_verb;
+use konkordia_acquire::fanout::of_run::RunWriters;
+use konkordia_acquire::handle::Severity;
 use konkordia_acquire::paths::{MissingFolders, Place};
-use konkordia_acquire::run::arm::{self, Ports, Prepared};
+use konkordia_acquire::run::arm::{self, Ports, Prepared, WritersOfRun};
 use konkordia_acquire::run::exit_of;
 use konkordia_acquire::run::opened::Opened;
 use konkordia_acquire::run::raw_copy::RawCopy;
@@ -36,7 +38,16 @@ pub fn command(args: &ReceiveArgs) -> Result<Exit, Failure> {
     if let Some(archive_copy) = &config.archive_copy {
         archive_copy::check(archive_copy, config.overwrite)?;
     }
-    let prepared = arm::prepare(&config, Ports::Configured, console::note)?;
+    let mut writers = RunWriters::open(&config)?;
+    let prepared = {
+        let consumers = || writers.as_ref().map(RunWriters::consumers).unwrap_or_default();
+        let of_run = writers.as_ref().map(|writers| WritersOfRun {
+            consumers: &consumers,
+            has_writers: writers.has_writers(),
+            raw_writers: writers.raw_writers(),
+        });
+        arm::prepare(&config, Ports::Configured, console::note, of_run.as_ref())?
+    };
     announce(args, &config, &prepared);
     let Prepared { armed, opened, plan, .. } = prepared;
     stopper.follow(armed.control());
@@ -49,6 +60,7 @@ pub fn command(args: &ReceiveArgs) -> Result<Exit, Failure> {
         opened: &opened,
         json: args.json,
         setup_reporter: SetupReporter::default(),
+        writers: writers.as_mut(),
     };
     let stray = konkordia_acquire::machine::datagrams_to_closed_ports();
     let outcome = with_progress(&control, &mut live, args, || armed.run());
@@ -59,6 +71,8 @@ pub fn command(args: &ReceiveArgs) -> Result<Exit, Failure> {
     let report = opened.close(&config, &outcome).map(|report| report.with_stray(stray, &outcome));
     let moved = opened.spooled.as_ref().filter(|_| report.is_ok()).map_or(Ok(()), |run| drain(run, &opened, &stopper, args));
     let report = report.map(|report| report.with_spool(opened.spooled.as_ref().map(|run| run.report())));
+    let is_far_whole = writers.as_mut().is_none_or(|writers| wait_for(writers, &stopper, args));
+    let exit = if exit == Exit::Complete && !is_far_whole { Exit::Incomplete } else { exit };
     match &report {
         Ok(report) if args.json => console::json(&report.to_json(exit), true),
         Ok(report) => console::to_stdout(&report.to_text()),
@@ -72,6 +86,39 @@ pub fn command(args: &ReceiveArgs) -> Result<Exit, Failure> {
     match (failure, report) {
         (Some(failure), _) | (None, Err(failure)) => Err(failure),
         (None, Ok(_)) => moved.map(|()| exit),
+    }
+}
+
+/// Waits until the writers on other hosts have closed their files; false if one has not all of the run. A Ctrl-C after
+/// the end of the run ends the wait.
+fn wait_for(writers: &mut RunWriters, stopper: &Stopper, args: &ReceiveArgs) -> bool {
+    let was_stopped = stopper.is_stopped();
+    let mut progress = console::Progress::new(args.quiet || args.json);
+    writers.end();
+    while !writers.is_over() {
+        progress.update(|| "the run has ended; images go to the writer on another host".into());
+        say_news(writers, args.json, args.quiet);
+        if stopper.is_stopped() && !was_stopped {
+            writers.give_up();
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    progress.end();
+    say_news(writers, args.json, args.quiet);
+    !writers.has_failed()
+}
+
+/// What has happened at the writers.
+fn say_news(writers: &mut RunWriters, as_json: bool, is_quiet: bool) {
+    for event in writers.news() {
+        if as_json {
+            let line = json!({ "event": event.event, "severity": event.severity, "message": event.message, "data": event.data });
+            console::json(&line, true);
+        } else if matches!(event.severity, Severity::Warning | Severity::Error) {
+            console::note(&event.message);
+        } else if !is_quiet {
+            console::to_stderr(&event.message);
+        }
     }
 }
 
@@ -154,6 +201,9 @@ fn with_progress<T>(control: &Arc<Control>, live: &mut Live<'_>, args: &ReceiveA
                     live.opened.spool.as_ref().map_or(line.clone(), |spool| format!("{line}, {}", words(spool)))
                 });
                 live.report(&konkordia_engine::setup::findings(live.plan, control));
+                if let Some(writers) = &mut live.writers {
+                    say_news(writers, args.json, args.quiet);
+                }
                 if args.json && events.elapsed() > Duration::from_secs(1) {
                     events = Instant::now();
                     let p = control.progress();
@@ -185,6 +235,7 @@ struct Live<'a> {
     opened: &'a Opened,
     json: bool,
     setup_reporter: SetupReporter,
+    writers: Option<&'a mut RunWriters>,
 }
 
 impl Live<'_> {

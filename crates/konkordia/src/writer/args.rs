@@ -1,8 +1,21 @@
 //! The command line of `konkordia writer`.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
+use konkordia_core::failure::{Exit, Failure};
+use konkordia_links::Kind;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+
+/// The kinds of links, as in `[[writer]]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LinkName {
+    /// On every host
+    Tcp,
+    /// By a provider of libfabric
+    Libfabric,
+    /// By a card with RDMA (never run on one)
+    Verbs,
+}
 
 /// `konkordia writer`
 #[derive(Debug, Args)]
@@ -10,6 +23,15 @@ pub struct WriterArgs {
     /// Address and port at which senders connect; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS")]
     pub listen: SocketAddr,
+    /// What images come through, as `link` in [[writer]] of the senders; `konkordia links` shows what this host has
+    #[arg(long, value_enum, value_name = "KIND", default_value_t = LinkName::Tcp)]
+    pub link: LinkName,
+    /// With `--link libfabric`: its provider, as in [[writer]] of the senders [default: tcp]
+    #[arg(long, value_name = "NAME")]
+    pub provider: Option<String>,
+    /// With `--link verbs`: the RDMA device [default: the first one]
+    #[arg(long, value_name = "NAME")]
+    pub device: Option<String>,
     /// Folder of the files
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub folder: PathBuf,
@@ -31,4 +53,26 @@ pub struct WriterArgs {
     /// Writes events as JSON, one per line
     #[arg(long)]
     pub json: bool,
+}
+
+impl WriterArgs {
+    /// The kind of link that is asked for.
+    ///
+    /// # Errors
+    /// An option belongs to another kind.
+    pub fn kind(&self) -> Result<Kind, Failure> {
+        let of_another = [
+            (self.provider.is_some() && self.link != LinkName::Libfabric, "--provider", "--link libfabric"),
+            (self.device.is_some() && self.link != LinkName::Verbs, "--device", "--link verbs"),
+        ];
+        if let Some((_, option, link)) = of_another.into_iter().find(|(is_wrong, ..)| *is_wrong) {
+            let (what, why) = (format!("{option} without {link}"), "other links have none".to_string());
+            return Err(Failure::new(Exit::Usage, what, why, format!("remove it, or add {link}")));
+        }
+        Ok(match self.link {
+            LinkName::Tcp => Kind::Tcp,
+            LinkName::Libfabric => Kind::Libfabric { provider: self.provider.clone().unwrap_or_else(|| "tcp".into()) },
+            LinkName::Verbs => Kind::Verbs { device: self.device.clone() },
+        })
+    }
 }

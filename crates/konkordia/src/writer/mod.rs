@@ -16,6 +16,7 @@ pub fn command(args: &WriterArgs) -> Result<Exit, Failure> {
     let stop = signals::stop_flag()?;
     let options = WriterOptions {
         listen: args.listen,
+        link: args.kind()?,
         folder: args.folder.clone(),
         memory_bytes: args.memory << 20,
         patience: Duration::from_secs(args.patience),

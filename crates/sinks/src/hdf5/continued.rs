@@ -1,9 +1,11 @@
 //! Continues a run whose writer was killed, and keeps every image that it had written: those of its finished data
-//! files, as [`Writer::resume`] does, and those of the data file that was growing, which its journal names.
+//! files, as [`Writer::resume`] does, and those of the data files that have a journal, which names their images: the
+//! one that was growing, and those before it that were full but not known to be on the disk.
 //!
-//! The growing data file and its journal are put aside under hidden names, and their images are written again. Only
-//! when the new files are on the disk are the old ones removed, the journal first. So whenever this is interrupted, the
-//! images are in one of the two: a journal that was put aside means that they may not be in the new file yet.
+//! These data files and their journals are put aside under hidden names, the last one first, and their images are
+//! written again. Only when the new files are on the disk are the old ones removed, the journals first. So whenever
+//! this is interrupted, the images are in one of the two: a journal that was put aside means that they may not be in
+//! the new file yet, and that nothing else is in that file and those behind it.
 
 use std::path::{Path, PathBuf};
 
@@ -29,19 +31,25 @@ pub struct Continued {
     pub chunk_bytes: u64,
 }
 
-/// A growing data file that was put aside.
+/// A data file that was put aside.
 struct Aside {
+    /// The data file at its place.
+    place: PathBuf,
     data: PathBuf,
     journal: PathBuf,
 }
 
 impl Aside {
-    fn of(path: &Path) -> Self {
+    fn of(place: PathBuf) -> Self {
         let hidden = |path: &Path| {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             path.with_file_name(format!(".{name}.continued"))
         };
-        Self { data: hidden(path), journal: hidden(&journal_path(path)) }
+        Self { data: hidden(&place), journal: hidden(&journal_path(&place)), place }
+    }
+
+    fn exists(&self) -> bool {
+        self.data.exists() || self.journal.exists()
     }
 }
 
@@ -55,15 +63,20 @@ impl Writer {
     pub fn continue_whole(spec: FileSpec) -> Result<(Self, Continued), Error> {
         // The prefix may come from another host: it must not lead out of the folder.
         spec.validate()?;
-        let growing = put_aside(&spec)?;
+        let directory = spec.directory.clone();
+        let asides = put_aside(&spec)?;
         let (mut writer, _) = Self::resume(spec)?;
-        if let Some((aside, replay)) = growing {
-            writer.write_again(&aside, &replay)?;
+        for (aside, replay) in &asides {
+            writer.write_again(aside, replay)?;
+        }
+        if !asides.is_empty() {
             writer.flush()?;
             writer.sync_current()?;
-            drop(replay);
-            remove(&aside.journal)?;
-            remove(&aside.data)?;
+            asides.iter().map(|(aside, _)| &aside.place).filter(|place| place.exists()).try_for_each(|place| sync(place))?;
+            asides.iter().try_for_each(|(aside, _)| remove(&aside.journal))?;
+            // If a journal came back after a power cut, what follows would be taken for what is written again.
+            sync(&directory)?;
+            asides.iter().try_for_each(|(aside, _)| remove(&aside.data))?;
         }
         let continued = Continued {
             positions: writer.next_index(),
@@ -93,50 +106,63 @@ impl Writer {
     }
 }
 
-/// Puts the data file that was growing aside, if there is one with images; also one that was put aside before.
-fn put_aside(spec: &FileSpec) -> Result<Option<(Aside, Replay)>, Error> {
+/// Puts the data files aside that have a journal, and finds those that were put aside before; in their order.
+fn put_aside(spec: &FileSpec) -> Result<Vec<(Aside, Replay)>, Error> {
     let files = existing(&spec.directory, &spec.prefix).context(DOING, &spec.directory)?;
     for (_, data, _, has_journal) in &files {
         if *has_journal {
             refuse_if_alive(&journal_path(data))?;
         }
     }
-    refuse_if_closed(spec, &files)?;
-    let Some((number, data, has_data, _)) = files.iter().rev().find(|(.., has_journal)| *has_journal) else {
-        // All finished: what was put aside before has been written again.
-        let next = spec.directory.join(data_file_name(&spec.prefix, files.len() as u64 + 1));
-        return take_up(spec, Aside::of(&next));
-    };
-    let (aside, journal) = (Aside::of(data), journal_path(data));
-    if aside.journal.exists() {
-        return take_up(spec, aside);
+    let aside_of = |number: u64| Aside::of(spec.directory.join(data_file_name(&spec.prefix, number)));
+    let end = 1 + (1..).take_while(|n| files.iter().any(|file| file.0 == *n) || aside_of(*n).exists()).last().unwrap_or(0);
+    let is_aside = |number: &u64| aside_of(*number).journal.exists();
+    if !(1..end).any(|number| is_aside(&number)) {
+        refuse_if_closed(spec, &files)?;
     }
-    if aside.data.exists() && *has_data {
-        // Everything in it was written again.
-        remove(&aside.data)?;
-    } else if aside.data.exists() {
-        // Killed between the two renames below.
-        std::fs::rename(&journal, &aside.journal).context(DOING, &journal)?;
-        return take_up(spec, aside);
+    for (number, data, has_data, has_journal) in &files {
+        let aside = aside_of(*number);
+        match (aside.data.exists(), aside.journal.exists()) {
+            // Everything in it was written again.
+            (true, false) if *has_data => remove(&aside.data)?,
+            // Killed between the two renames below.
+            (true, false) if *has_journal => rename(&journal_path(data), &aside.journal)?,
+            _ => {}
+        }
     }
-    let Some(replay) = journal::replay(&journal)?.filter(|replay| *has_data && !replay.entries.is_empty()) else {
-        return Ok(None);
-    };
-    check(spec, &replay, *number, &journal)?;
-    // The data file first: beside a journal that is put aside lies its data file.
-    std::fs::rename(data, &aside.data).context(DOING, data)?;
-    std::fs::rename(&journal, &aside.journal).context(DOING, &journal)?;
-    Ok(Some((aside, replay)))
+    if let Some(first) = (1..end).find(is_aside) {
+        for (_, data, ..) in files.iter().filter(|file| file.0 >= first) {
+            let journal = journal_path(data);
+            // As the head of this file says; the data file first, because without a journal it counts as finished.
+            [data, &journal].into_iter().filter(|path| path.exists()).try_for_each(|path| remove(path))?;
+        }
+    }
+    for (number, data, ..) in files.iter().rev() {
+        let (aside, journal) = (aside_of(*number), journal_path(data));
+        if !data.exists() || !journal.exists() {
+            continue;
+        }
+        let Some(replay) = journal::replay(&journal)?.filter(|replay| !replay.entries.is_empty()) else { continue };
+        check(spec, &replay, *number, &journal)?;
+        // The data file first: beside a journal that is put aside lies its data file.
+        rename(data, &aside.data)?;
+        rename(&journal, &aside.journal)?;
+    }
+    let mut found = Vec::new();
+    for aside in (1..end).filter(is_aside).map(aside_of) {
+        let Some(replay) = journal::replay(&aside.journal)? else { continue };
+        check(spec, &replay, replay.number, &aside.journal)?;
+        found.push((aside, replay));
+    }
+    Ok(found)
 }
 
-/// Takes up what was put aside by one who was interrupted.
-fn take_up(spec: &FileSpec, aside: Aside) -> Result<Option<(Aside, Replay)>, Error> {
-    if !aside.journal.exists() {
-        return Ok(None);
-    }
-    let Some(replay) = journal::replay(&aside.journal)? else { return Ok(None) };
-    check(spec, &replay, replay.number, &aside.journal)?;
-    Ok(Some((aside, replay)))
+fn rename(from: &Path, to: &Path) -> Result<(), Error> {
+    std::fs::rename(from, to).context(DOING, from)
+}
+
+fn sync(path: &Path) -> Result<(), Error> {
+    std::fs::File::open(path).and_then(|file| file.sync_all()).context(DOING, path)
 }
 
 fn check(spec: &FileSpec, replay: &Replay, number: u64, journal: &Path) -> Result<(), Error> {
