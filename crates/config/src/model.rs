@@ -199,8 +199,7 @@ impl Reader<'_> {
         let ports = if geometry.format().remote.is_some() { 1 } else { geometry.placements().len() };
         self.check_ports(first_port, ports);
         let (directory, prefix) = (self.resolve(&names.0?), names.1?);
-        let (file, asked, compression, writers) =
-            (self.file, (recipe, pixel), self.compression(), writers::read(self.document, self.d));
+        let (file, asked, compression) = (self.file, (recipe, pixel), self.compression());
         let spool = spool::read(output, self.d, &|path| resolve(file, path), &directory, Some(compression));
         let archive_copy = archive_copy::read(self.document, self.d, &|path| resolve(file, path), asked, (&directory, &prefix));
         Some(Config {
@@ -220,7 +219,7 @@ impl Reader<'_> {
             pixel,
             options,
             keep_raw: output.flag("keep_raw").unwrap_or(false),
-            writers,
+            writers: writers::read(self.document, self.d),
             missing: missing(processing),
             workers: processing.integer("workers").map(|n| n as usize),
             window_images: processing.integer("window_images").unwrap_or(16) as u64,

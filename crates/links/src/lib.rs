@@ -1,6 +1,6 @@
 //! Links that write into memory which the other host has registered, and tell it when the bytes are there. This crate
 //! never decides what is written where, or when a place may be written again: that is a matter of those who use a link.
-//! Read [`Link`] first, then [`tcp`]; [`Kind`] chooses one when the program runs.
+//! Read [`Link`] first, then [`tcp`]; [`kind::Kind`] chooses one when the program runs.
 //!
 //! ```
 //! use konkordia_links::{Arrival, Link, RemoteAddress, tcp};
@@ -22,14 +22,13 @@
 
 mod control;
 mod device;
-mod kind;
+pub mod kind;
 pub mod libfabric;
 mod remote;
 mod sys;
 pub mod tcp;
 pub mod verbs;
 
-pub use kind::{Kind, Listener};
 use std::time::Duration;
 
 /// Longest message of [`Link::send`], in bytes.

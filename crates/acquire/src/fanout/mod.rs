@@ -21,7 +21,7 @@ use konkordia_engine::deliver;
 use konkordia_engine::output_queue::{OutputQueue, OutputQueueReader, OutputQueueSpec, OutputQueues, PreviewBuffer};
 use konkordia_engine::series::protocols;
 use konkordia_fabric::remote::Kept;
-use konkordia_links::Kind;
+use konkordia_links::kind::Kind;
 use konkordia_sinks::zmq::{Context, StreamSink, StreamStats, ZmqOut, ZmqOutKind, ZmqOutSpec};
 use std::collections::BTreeMap;
 use std::io;

@@ -8,7 +8,8 @@ use konkordia_core::ports::{Sink, SinkError};
 use konkordia_core::series::{RunFileText, SeriesEnd, SeriesStart};
 use konkordia_engine::output_queue::OutputQueue;
 use konkordia_fabric::remote::{Action, Kept, Sender, record};
-use konkordia_links::{Arrival, Kind, Link, LinkError, RemoteAddress};
+use konkordia_links::kind::Kind;
+use konkordia_links::{Arrival, Link, LinkError, RemoteAddress};
 use konkordia_sinks::zmq::StreamStats;
 use serde_json::{Value, json};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -232,7 +233,8 @@ impl Sink for RemoteSink {
         }
         if self.is_beginning() {
             self.set_connected(false);
-            let words = format!("writer '{}' has not taken the run yet: {}", self.name, self.state.why);
+            let why = if self.state.why.is_empty() { "it has not answered" } else { &self.state.why };
+            let words = format!("writer '{}' has not taken the run yet: {why}", self.name);
             (self.tell)(Severity::Warning, words, json!({ "writer": self.name, "address": self.address, "connected": false }));
         }
         Ok(())

@@ -151,12 +151,25 @@ pub struct WritersOfRun<'a> {
 }
 
 /// Loads the calibration, opens the streams, creates the files and allocates the buffers. `note` gets remarks on the
-/// images while the run goes on; `writers` are those of its files on other hosts.
+/// images while the run goes on.
 ///
 /// # Errors
 /// One of these is not possible; the failure says which and what to do. Nothing is left behind, except files without
 /// images if they had been created already.
-pub fn prepare(config: &Config, ports: Ports, note: fn(&str), writers: Option<&WritersOfRun<'_>>) -> Result<Prepared, Failure> {
+pub fn prepare(config: &Config, ports: Ports, note: fn(&str)) -> Result<Prepared, Failure> {
+    prepare_for(config, ports, note, None)
+}
+
+/// As [`prepare`], with writers on other hosts.
+///
+/// # Errors
+/// As of [`prepare`].
+pub fn prepare_for(
+    config: &Config,
+    ports: Ports,
+    note: fn(&str),
+    writers: Option<&WritersOfRun<'_>>,
+) -> Result<Prepared, Failure> {
     let tell = move |news: &News| news.to_text().iter().for_each(|text| note(text));
     let spool = config.spool.as_ref().map(|settings| Spool::open(settings, Box::new(tell))).transpose()?;
     let plain = Additions {
@@ -278,8 +291,8 @@ fn run_file(spec: &FileSpec, plan: &Plan) -> Arc<RunFileText> {
     Arc::new(RunFileText { description, pixel_mask, tiles: plan.streams(), packed_bytes_max, ..RunFileText::default() })
 }
 
-/// Gives the raw frames of a run to writers on other hosts. What the far files say is that of a run of the same detector
-/// with `dtype = "raw"`.
+/// Gives the raw frames of a run to writers on other hosts, if there are any. The far files say what those of a run of
+/// the same detector with `dtype = "raw"` say.
 fn raw_far_of(
     config: &Config,
     plan: &Plan,

@@ -254,7 +254,7 @@ mod tests {
         let mut frame = Frame::new(&geometry);
         let words = |tile: usize| -> Vec<u8> { (0..format.tile_bytes() as usize).map(|n| (n * 7 + tile) as u8).collect() };
         let mut record = TileRecord::default();
-        (0..format.packets() as u16).for_each(|packet| drop(record.bitmap.set(packet)));
+        (0..format.packets() as u16).for_each(|packet| assert!(!record.bitmap.has(packet) && record.bitmap.set(packet)));
         record.packets = format.packets() as u16;
         frame.put(0, &record, &words(0));
         frame.put(1, &record, &words(1));
@@ -263,7 +263,7 @@ mod tests {
         assert!(image.channels[0].array.pieces[0][..] == [words(0), words(1)].concat());
         // The next frame has nothing of this one: one tile did not come, and one packet of the other.
         let mut partial = TileRecord::default();
-        (1..format.packets() as u16).for_each(|packet| drop(partial.bitmap.set(packet)));
+        (1..format.packets() as u16).for_each(|packet| assert!(partial.bitmap.set(packet)));
         partial.packets = format.packets() as u16 - 1;
         frame.put(1, &partial, &words(1));
         let image = frame.take(8);

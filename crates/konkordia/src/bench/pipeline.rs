@@ -346,7 +346,7 @@ impl<'a> Bench<'a> {
         let images = rates.iter().map(|(_, images)| images).sum();
         let config = self.config(images, "")?;
         let (folder, deletes) = (self.folder, self.deletes);
-        let prepared = arm::prepare(&config, Ports::Free, console::note, None)?;
+        let prepared = arm::prepare(&config, Ports::Free, console::note)?;
         let (slots, receive_buffer_bytes) = (prepared.plan.slots, prepared.receive_buffer_bytes);
         let (mut slots_used_max, mut memory_bytes, mut looks) = (0, (0, 0), 0u32);
         let (mut of_threads, begun) = (Watch::default(), Instant::now());

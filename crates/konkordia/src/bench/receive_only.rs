@@ -309,7 +309,7 @@ impl ReceiveBench<'_> {
     fn run(&mut self, rate_hz: f64, frames: u64) -> Result<Attempt, Failure> {
         let more = format!("[frames]\nwarmup_frames = {}\nwarmup = \"skip\"\n", frames - IMAGES_KEPT);
         let config = self.bench.config(IMAGES_KEPT, &more)?;
-        let prepared = arm::prepare(&config, Ports::Free, console::note, None)?;
+        let prepared = arm::prepare(&config, Ports::Free, console::note)?;
         let (mut watch, begun, packets_per_image) = (Watch::default(), Instant::now(), self.packets_per_image());
         let mut look = |control: &Control| {
             watch.look(begun.elapsed(), control.progress().packets.received / packets_per_image, threads::now());

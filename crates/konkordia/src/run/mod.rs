@@ -46,7 +46,7 @@ pub fn command(args: &ReceiveArgs) -> Result<Exit, Failure> {
             has_writers: writers.has_writers(),
             raw_writers: writers.raw_writers(),
         });
-        arm::prepare(&config, Ports::Configured, console::note, of_run.as_ref())?
+        arm::prepare_for(&config, Ports::Configured, console::note, of_run.as_ref())?
     };
     announce(args, &config, &prepared);
     let Prepared { armed, opened, plan, .. } = prepared;

@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use konkordia_core::failure::{Exit, Failure};
-use konkordia_links::Kind;
+use konkordia_links::kind::Kind;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
