@@ -1,5 +1,5 @@
 """Runs that are received by one program and written by another: `konkordia writer` behind `[[writer]]`. Both run on this
-machine, over loopback or the shared memory of libfabric; that stands in for two hosts."""
+machine, over loopback or shared memory; that stands in for two hosts."""
 
 import json
 import queue
@@ -16,7 +16,7 @@ from driving import BINARY, free_ports, mount_small_disk, program
 from service import Service, served_bench, until, write_config
 
 PER_FILE = 40
-TCP, FABRIC_TCP, FABRIC_SHM = ("tcp", None), ("libfabric", "tcp"), ("libfabric", "shm")
+TCP, SHM, FABRIC_TCP, FABRIC_SHM = ("tcp", None), ("shm", None), ("libfabric", "tcp"), ("libfabric", "shm")
 
 
 def over(*links):
@@ -25,7 +25,7 @@ def over(*links):
 
 
 def skip_without(link):
-    if link == TCP:
+    if link in (TCP, SHM):
         return
     offers = json.loads(program("links", "--json").stdout)["libfabric"]
     if isinstance(offers, dict):
@@ -206,7 +206,7 @@ def same(local, far):
     return one
 
 
-@over(TCP, FABRIC_TCP, FABRIC_SHM)
+@over(TCP, SHM, FABRIC_TCP, FABRIC_SHM)
 def test_the_file_on_the_other_host_is_that_of_this_host(world, bench):
     writer, service = world.writer(), world.serve(100, output={"compression": "bslz4"})
     service.consumers_connect()
@@ -231,7 +231,7 @@ def test_the_file_on_the_other_host_is_that_of_this_host(world, bench):
     assert writer.end() == 0
 
 
-@over(TCP, FABRIC_TCP, FABRIC_SHM)
+@over(TCP, SHM, FABRIC_TCP, FABRIC_SHM)
 def test_runs_follow_each_other_and_need_no_file_here(world, bench):
     writer, service = world.writer(), world.serve(20, output={"write": False})
     for run in (1, 2):
@@ -270,7 +270,7 @@ def run_with(world, bench, count, disturb, service, rate=100):
 
 
 # Not over `shm`: who is killed there may leave the other waiting (docs/fabrics.md).
-@over(TCP, FABRIC_TCP)
+@over(TCP, SHM, FABRIC_TCP)
 def test_a_writer_that_is_killed_and_started_again(world, bench):
     writer, service = world.writer(), world.serve(300)
 
@@ -322,7 +322,7 @@ def test_images_that_are_no_longer_kept_are_counted_named_and_missing(world, ben
 
 
 # With libfabric, the connection beside the data is cut.
-@over(TCP, FABRIC_TCP)
+@over(TCP, SHM, FABRIC_TCP)
 def test_a_link_that_is_cut_is_taken_up_again(world, bench):
     writer, proxy = world.writer(), Proxy(world.port)
     service = world.serve(300, port=proxy.port)

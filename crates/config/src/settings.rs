@@ -186,6 +186,8 @@ impl WriterTakes {
 pub enum WriterLink {
     /// TCP, which every host has.
     Tcp,
+    /// Memory that both programs share, on one host.
+    Shm,
     /// libfabric, by this provider.
     Libfabric(String),
     /// Verbs, by this device; `None` = the first one.
@@ -194,21 +196,22 @@ pub enum WriterLink {
 
 impl WriterLink {
     /// Names in configurations.
-    pub const NAMES: [&str; 3] = ["tcp", "libfabric", "verbs"];
+    pub const NAMES: [&str; 4] = ["tcp", "shm", "libfabric", "verbs"];
 
     /// Its name in configurations.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Tcp => Self::NAMES[0],
-            Self::Libfabric(_) => Self::NAMES[1],
-            Self::Verbs(_) => Self::NAMES[2],
+            Self::Shm => Self::NAMES[1],
+            Self::Libfabric(_) => Self::NAMES[2],
+            Self::Verbs(_) => Self::NAMES[3],
         }
     }
 
     /// Its provider or device, if one is named.
     pub fn through(&self) -> Option<&str> {
         match self {
-            Self::Tcp => None,
+            Self::Tcp | Self::Shm => None,
             Self::Libfabric(provider) => Some(provider),
             Self::Verbs(device) => device.as_deref(),
         }

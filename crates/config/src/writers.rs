@@ -33,11 +33,12 @@ pub struct WriterSettings {
 /// The link of one, with what belongs to it.
 fn link(t: &Table, d: &mut Diagnostics) -> WriterLink {
     let link = match t.text("link") {
+        Some("shm") => WriterLink::Shm,
         Some("libfabric") => WriterLink::Libfabric(t.text("provider").unwrap_or("tcp").into()),
         Some("verbs") => WriterLink::Verbs(t.text("device").map(Into::into)),
         _ => WriterLink::Tcp,
     };
-    for (key, of) in [("provider", WriterLink::NAMES[1]), ("device", WriterLink::NAMES[2])] {
+    for (key, of) in [("provider", WriterLink::NAMES[2]), ("device", WriterLink::NAMES[3])] {
         if t.text(key).is_some() && link.name() != of {
             let what = format!("writer.{key} without link = \"{of}\"");
             d.add(t.span(key), what, "", format!("remove it, or add link = \"{of}\""));

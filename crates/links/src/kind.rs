@@ -1,7 +1,7 @@
 //! Links of a kind that is chosen when the program runs: who uses one calls it by [`Link`] only.
 
 use crate::control::{Control, differ, same};
-use crate::{Arrival, Link, LinkError, libfabric, tcp, verbs};
+use crate::{Arrival, Link, LinkError, libfabric, shm, tcp, verbs};
 use std::net::SocketAddr;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -19,6 +19,8 @@ pub enum Kind {
     /// TCP, which every host has.
     #[default]
     Tcp,
+    /// Memory that two programs of one host share.
+    Shm,
     /// libfabric, by one of its providers.
     Libfabric {
         /// Its name, for example `tcp`, `shm`, `efa`.
@@ -36,6 +38,7 @@ impl Kind {
     pub fn name(&self) -> String {
         match self {
             Self::Tcp => "tcp".into(),
+            Self::Shm => shm::KIND.into(),
             Self::Libfabric { provider } => libfabric::kind(provider),
             Self::Verbs { .. } => verbs::KIND.into(),
         }
@@ -44,7 +47,7 @@ impl Kind {
     /// Is there what this kind needs on this host? The error says what is absent, and what to do.
     pub fn check(&self) -> Result<(), LinkError> {
         match self {
-            Self::Tcp => Ok(()),
+            Self::Tcp | Self::Shm => Ok(()),
             Self::Libfabric { provider } => {
                 let offers = libfabric::offers()?;
                 let is_same = |offer: &libfabric::Offer| offer.provider == *provider || has_layer(&offer.provider, provider);
@@ -75,6 +78,7 @@ impl Kind {
     pub fn connect(&self, address: SocketAddr, timeout: Duration) -> Result<Box<dyn Link>, LinkError> {
         match self {
             Self::Tcp => Ok(Box::new(tcp::connect(address, timeout)?)),
+            Self::Shm => shm::connect(address, timeout),
             Self::Libfabric { provider } => libfabric::connect(provider, address, timeout),
             Self::Verbs { device } => verbs::connect(device.as_deref(), verbs::Service::Reliable, address, timeout),
         }
@@ -172,6 +176,7 @@ impl Listener {
         let meet = move || {
             let link = match &kind {
                 Kind::Tcp => Ok(Box::new(control) as Box<dyn Link>),
+                Kind::Shm => shm::meet(control, INTRODUCTION),
                 Kind::Libfabric { provider } => libfabric::meet(provider, control, INTRODUCTION),
                 Kind::Verbs { device } => verbs::meet(device.as_deref(), verbs::Service::Reliable, control, INTRODUCTION),
             };
@@ -193,7 +198,7 @@ mod tests {
         let hello = Control::Hello { kind: "libfabric shm".into(), address: vec![] }.encode();
         let shm = Kind::Libfabric { provider: "shm".into() };
         assert_eq!(shm.other(&hello), None);
-        for kind in [Kind::Tcp, Kind::Verbs { device: None }, Kind::Libfabric { provider: "tcp".into() }] {
+        for kind in [Kind::Tcp, Kind::Shm, Kind::Verbs { device: None }, Kind::Libfabric { provider: "tcp".into() }] {
             let why = kind.other(&hello).unwrap();
             assert!(why.contains("'libfabric shm'") && why.contains(&format!("'{}'", kind.name())), "{why}");
             assert_eq!(kind.other(b"HKWRT"), None);

@@ -1,6 +1,6 @@
-//! Links that write into memory which the other host has registered, and tell it when the bytes are there. This crate
-//! never decides what is written where, or when a place may be written again: that is a matter of those who use a link.
-//! Read [`Link`] first, then [`tcp`]; [`kind::Kind`] chooses one when the program runs.
+//! Links that write into memory which the other host (or another program of this one) has registered, and tell it when
+//! the bytes are there. This crate never decides what is written where, or when a place may be written again: that is a
+//! matter of those who use a link. Read [`Link`] first, then [`tcp`]; [`kind::Kind`] chooses one when the program runs.
 //!
 //! ```
 //! use konkordia_links::{Arrival, Link, RemoteAddress, tcp};
@@ -25,6 +25,7 @@ mod device;
 pub mod kind;
 pub mod libfabric;
 mod remote;
+pub mod shm;
 mod sys;
 pub mod tcp;
 pub mod verbs;

@@ -1,5 +1,5 @@
-//! What links by libfabric and by verbs have in common: a [`Device`] writes, and a connection over TCP carries the
-//! rest.
+//! What links by libfabric, by verbs and by shared memory have in common: a [`Device`] writes, and a connection over
+//! TCP carries the rest.
 //!
 //! Order, which devices and the connection do not keep between them:
 //! - A message says how many events were made before it. It is held back until they are there. Writes without an event

@@ -1,6 +1,6 @@
 //! One suite for every kind of link. A kind that is not on this machine counts as skipped.
 
-use konkordia_links::{Arrival, Link, LinkError, MESSAGE_BYTES_MAX, RemoteAddress, libfabric, tcp, verbs};
+use konkordia_links::{Arrival, Link, LinkError, MESSAGE_BYTES_MAX, RemoteAddress, libfabric, shm, tcp, verbs};
 use std::time::{Duration, Instant};
 
 #[path = "../../../tests/skip.rs"]
@@ -16,6 +16,15 @@ fn over_tcp() -> Pair {
     let listener = tcp::Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let far = tcp::connect(listener.local_addr().unwrap(), WAIT).unwrap();
     Some((Box::new(listener.accept(WAIT).unwrap().unwrap()), Box::new(far)))
+}
+
+fn over_shared_memory() -> Pair {
+    let listener = shm::Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = listener.local_addr().unwrap();
+    // Both sides introduce themselves at the same time.
+    let far = std::thread::spawn(move || shm::connect(address, WAIT).unwrap());
+    let near = listener.accept(WAIT).unwrap().unwrap();
+    Some((near, far.join().unwrap()))
 }
 
 #[track_caller]
@@ -326,6 +335,7 @@ macro_rules! every_test {
 }
 
 every_test!(plain_tcp, over_tcp());
+every_test!(shared_memory, over_shared_memory());
 every_test!(libfabric_tcp, over_libfabric("tcp"));
 every_test!(libfabric_shm, over_libfabric("shm"));
 

@@ -361,6 +361,7 @@ fn queue(queues: &OutputQueues, name: &str, service: ServiceLevel, sizes: (usize
 fn kind_of(link: &WriterLink) -> Kind {
     match link {
         WriterLink::Tcp => Kind::Tcp,
+        WriterLink::Shm => Kind::Shm,
         WriterLink::Libfabric(provider) => Kind::Libfabric { provider: provider.clone() },
         WriterLink::Verbs(device) => Kind::Verbs { device: device.clone() },
     }

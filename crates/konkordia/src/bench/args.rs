@@ -587,11 +587,30 @@ pub enum NetTransport {
     ZmqPub,
     /// A link that writes into memory, over TCP: each message a write with an event
     LinkTcp,
+    /// The same by memory that both ends share, on one host
+    LinkShm,
+    /// The same by libfabric, provider tcp
+    LinkLibfabricTcp,
+    /// The same by libfabric, provider shm, on one host
+    LinkLibfabricShm,
+    /// The same by the first RDMA card (never run on one)
+    LinkVerbs,
 }
 
 impl NetTransport {
     /// All of them.
-    pub const ALL: [Self; 6] = [Self::Tcp, Self::Udp, Self::ZmqReq, Self::ZmqPush, Self::ZmqPub, Self::LinkTcp];
+    pub const ALL: [Self; 10] = [
+        Self::Tcp,
+        Self::Udp,
+        Self::ZmqReq,
+        Self::ZmqPush,
+        Self::ZmqPub,
+        Self::LinkTcp,
+        Self::LinkShm,
+        Self::LinkLibfabricTcp,
+        Self::LinkLibfabricShm,
+        Self::LinkVerbs,
+    ];
 
     /// Name on the command line and in tables.
     pub const fn name(self) -> &'static str {
@@ -602,6 +621,10 @@ impl NetTransport {
             Self::ZmqPush => "zmq-push",
             Self::ZmqPub => "zmq-pub",
             Self::LinkTcp => "link-tcp",
+            Self::LinkShm => "link-shm",
+            Self::LinkLibfabricTcp => "link-libfabric-tcp",
+            Self::LinkLibfabricShm => "link-libfabric-shm",
+            Self::LinkVerbs => "link-verbs",
         }
     }
 }
@@ -609,8 +632,8 @@ impl NetTransport {
 /// `konkordia bench net`
 #[derive(Debug, Args)]
 pub struct BenchNetArgs {
-    /// Transports
-    #[arg(long, value_enum, num_args = 1.., default_values_t = NetTransport::ALL)]
+    /// Transports [default: all that this host has; those of one host only if the other end is here]
+    #[arg(long, value_enum, num_args = 1..)]
     pub transports: Vec<NetTransport>,
     /// Sizes of a message, in bytes [default: 1, 2, 4 ... 4194304]
     #[arg(long, value_name = "BYTES", num_args = 1.., value_parser = message_bytes)]

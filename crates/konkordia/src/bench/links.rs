@@ -4,7 +4,8 @@ use super::args::NetTransport;
 use super::peer::{Peer, failed};
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::ports::Source;
-use konkordia_links::{Arrival, LinkError, Region, RemoteAddress, tcp};
+use konkordia_links::kind::{Kind, Listener};
+use konkordia_links::{Arrival, LinkError, Region, RemoteAddress};
 use konkordia_sources::udp::{UdpReceiver, UdpSender};
 use serde_json::{Value, json};
 use std::io::{self, Read, Write};
@@ -48,9 +49,9 @@ pub fn open_near(peer: &mut Peer, transport: NetTransport, number: usize) -> Res
         return Ok(Box::new(Udp { receiver, sender }));
     }
     let ready = peer.ask(&order)?;
-    if transport == NetTransport::LinkTcp {
-        let link = tcp::connect(address(peer, &ready), PATIENCE).map_err(link_failed)?;
-        return Ok(Box::new(Writing::new(Box::new(link), |key| peer.ask(&json!({ "key": key })))?));
+    if let Some(kind) = transport.link() {
+        let link = kind.connect(address(peer, &ready), PATIENCE).map_err(link_failed)?;
+        return Ok(Box::new(Writing::new(link, |key| peer.ask(&json!({ "key": key })))?));
     }
     match transport.sockets() {
         None => Ok(Box::new(TcpStream::connect(address(peer, &ready)).and_then(Tcp::new).map_err(cannot)?)),
@@ -75,8 +76,8 @@ pub fn open_far(peer: &mut Peer, order: &Value) -> Result<Box<dyn Link>, Failure
             peer.tell(&json!({ "port": receiver.local_addr().map_err(cannot)?.port() }))?;
             Ok(Box::new(Udp { receiver, sender }))
         }
-        (NetTransport::LinkTcp, _) => {
-            let listener = tcp::Listener::bind(own).map_err(link_failed)?;
+        (transport, _) if transport.link().is_some() => {
+            let mut listener = Listener::bind(transport.link().unwrap_or_default(), own).map_err(link_failed)?;
             peer.tell(&json!({ "port": listener.local_addr().map_err(link_failed)?.port() }))?;
             let link = listener.accept(PATIENCE).map_err(link_failed)?;
             let link = link.ok_or_else(|| cannot(io::Error::from(io::ErrorKind::TimedOut)))?;
@@ -85,7 +86,7 @@ pub fn open_far(peer: &mut Peer, order: &Value) -> Result<Box<dyn Link>, Failure
                 peer.tell(&json!({ "key": key }))?;
                 Ok(theirs)
             };
-            Ok(Box::new(Writing::new(Box::new(link), exchange)?))
+            Ok(Box::new(Writing::new(link, exchange)?))
         }
         (_, None) => {
             let listener = TcpListener::bind(own).map_err(cannot)?;
@@ -244,13 +245,31 @@ struct Zmq {
 type Kinds = (zmq::SocketType, zmq::SocketType);
 
 impl NetTransport {
+    /// The kind of link that writes into memory, if it is one.
+    pub fn link(self) -> Option<Kind> {
+        let libfabric = |provider: &str| Some(Kind::Libfabric { provider: provider.into() });
+        match self {
+            Self::LinkTcp => Some(Kind::Tcp),
+            Self::LinkShm => Some(Kind::Shm),
+            Self::LinkLibfabricTcp => libfabric("tcp"),
+            Self::LinkLibfabricShm => libfabric("shm"),
+            Self::LinkVerbs => Some(Kind::Verbs { device: None }),
+            Self::Tcp | Self::Udp | Self::ZmqReq | Self::ZmqPush | Self::ZmqPub => None,
+        }
+    }
+
+    /// True if both ends must be on one host.
+    pub fn is_of_one_host(self) -> bool {
+        matches!(self, Self::LinkShm | Self::LinkLibfabricShm)
+    }
+
     fn sockets(self) -> Option<Kinds> {
         match self {
-            Self::Tcp | Self::Udp | Self::LinkTcp => None,
             Self::ZmqReq => Some((zmq::REQ, zmq::REP)),
             Self::ZmqPush => Some((zmq::PUSH, zmq::PULL)),
             // A publisher that sees its subscribers.
             Self::ZmqPub => Some((zmq::XPUB, zmq::SUB)),
+            _ => None,
         }
     }
 }

@@ -7,6 +7,7 @@ use konkordia_core::failure::{Exit, Failure, reason};
 use serde_json::{Value, json};
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 /// An answer takes no longer than this, unless something is wrong.
@@ -102,6 +103,44 @@ pub fn listen(bench: &str, address: SocketAddr, serve: Serve, is_json: bool) -> 
         if let Err(failure) = served {
             console::to_stderr(&failure.to_string());
         }
+    }
+}
+
+/// Another process of this program that is the other end, until this value is dropped.
+pub struct OtherProcess {
+    /// Where it listens.
+    pub address: SocketAddr,
+    process: Child,
+}
+
+impl OtherProcess {
+    /// Starts it on loopback.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub fn start(bench: &str) -> Result<Self, Failure> {
+        let cannot = |error: io::Error| failed("the other end cannot be started", &error);
+        let program = std::env::current_exe().map_err(cannot)?;
+        let arguments = ["bench", bench, "--listen", "127.0.0.1:0", "--json"];
+        let mut process =
+            Command::new(program).args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(cannot)?;
+        let mut line = String::new();
+        let read = process.stdout.take().map_or(Ok(0), |out| BufReader::new(out).read_line(&mut line));
+        // From here on it is ended with this value.
+        let mut other = Self { address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), process };
+        read.map_err(cannot)?;
+        let said: Value = serde_json::from_str(&line).unwrap_or_default();
+        let address = said["address"].as_str().and_then(|address| address.parse().ok());
+        other.address = address.ok_or_else(|| cannot(io::Error::other(format!("it said '{}'", line.trim()))))?;
+        Ok(other)
+    }
+}
+
+impl Drop for OtherProcess {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
 }
 

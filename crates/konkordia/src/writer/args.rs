@@ -11,6 +11,8 @@ use std::path::PathBuf;
 pub enum LinkName {
     /// On every host
     Tcp,
+    /// By memory that both programs share, on one host
+    Shm,
     /// By a provider of libfabric
     Libfabric,
     /// By a card with RDMA (never run on one)
@@ -71,6 +73,7 @@ impl WriterArgs {
         }
         Ok(match self.link {
             LinkName::Tcp => Kind::Tcp,
+            LinkName::Shm => Kind::Shm,
             LinkName::Libfabric => Kind::Libfabric { provider: self.provider.clone().unwrap_or_else(|| "tcp".into()) },
             LinkName::Verbs => Kind::Verbs { device: self.device.clone() },
         })

@@ -1,4 +1,5 @@
-//! Libraries of C that are opened at run time: libfabric and libibverbs. All `unsafe` of this crate is here.
+//! Libraries of C that are opened at run time (libfabric and libibverbs), and memory that programs share. All `unsafe`
+//! of this crate is here.
 
 mod library;
 mod memory;
@@ -12,6 +13,7 @@ mod skip;
 
 pub(crate) mod fabric;
 mod fabric_abi;
+pub(crate) mod shared;
 pub(crate) mod verbs;
 mod verbs_abi;
 pub(crate) mod verbs_states;

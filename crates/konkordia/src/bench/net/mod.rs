@@ -14,7 +14,7 @@ use super::crossover::{self, Crossover, Way};
 use super::import::{self, Imported};
 use super::links::{Link, open_far, open_near};
 use super::output::Output;
-use super::peer::{self, Peer, failed};
+use super::peer::{self, OtherProcess, Peer, failed};
 use super::spread::Spread;
 use crate::console::Progress;
 use konkordia_acquire::machine;
@@ -48,10 +48,14 @@ pub fn command(args: &BenchNetArgs) -> Result<Exit, Failure> {
     let repeats = if args.quick { 2 } else { args.repeats.max(1) };
     let ways = Ways::new(&args.pairs);
     let most = ways.links();
-    let rows = peer::with_peer("net", args.to, serve, |peer| {
+    let (transports, not_here) = chosen(args)?;
+    // libfabric crashes if one end of shared memory is closed while the other one of the same process uses it.
+    let is_apart = args.to.is_none() && transports.iter().any(|transport| transport.link().is_some());
+    let other = is_apart.then(|| OtherProcess::start("net")).transpose()?;
+    let rows = peer::with_peer("net", args.to.or(other.as_ref().map(|other| other.address)), serve, |peer| {
         let mut rows = Vec::new();
         let mut progress = Progress::new(args.output.json);
-        for &transport in &args.transports {
+        for &transport in &transports {
             let mut link = open_near(peer, transport, 0)?;
             let mut more = (1..most).map(|n| open_near(peer, transport, n)).collect::<Result<Vec<_>, _>>()?;
             for &bytes in sizes.iter().filter(|bytes| transport != NetTransport::Udp || **bytes <= PACKET_BYTES_MAX) {
@@ -77,10 +81,39 @@ pub fn command(args: &BenchNetArgs) -> Result<Exit, Failure> {
         "bench": "net", "machine": machine::facts(), "network": network, "repeats": repeats,
         "rows": rows.iter().map(|row| row.to_json(&ways)).collect::<Vec<_>>(), "pairs": args.pairs,
         "crossovers": { "bandwidth": crossover::to_json(&crossovers(&rows, false)), "latency": crossover::to_json(&crossovers(&rows, true)) },
-        "imported": imported.iter().map(Imported::to_json).collect::<Vec<_>>(), "others": OTHERS, "verified": verified,
+        "imported": imported.iter().map(Imported::to_json).collect::<Vec<_>>(), "others": OTHERS, "verified": verified, "not_measured": not_here,
     });
-    output.print(report, &to_text(&rows, &ways, &network, repeats, &imported));
+    let mut text = to_text(&rows, &ways, &network, repeats, &imported);
+    not_here.iter().for_each(|line| text += &format!("\n{line}"));
+    output.print(report, &text);
     Ok(if verified { Exit::Complete } else { Exit::Bug })
+}
+
+/// What is measured, and a line for each transport that is not, with the reason. One that was named has to be possible.
+fn chosen(args: &BenchNetArgs) -> Result<(Vec<NetTransport>, Vec<String>), Failure> {
+    let why_not = |transport: NetTransport| -> Option<String> {
+        if transport.is_of_one_host() && args.to.is_some_and(|to| !to.ip().is_loopback()) {
+            return Some("both ends have to be on one host".into());
+        }
+        transport.link()?.check().err().map(|error| error.to_string())
+    };
+    if args.transports.is_empty() {
+        let (mut here, mut not_here) = (Vec::new(), Vec::new());
+        for transport in NetTransport::ALL {
+            match why_not(transport) {
+                None => here.push(transport),
+                Some(why) => not_here.push(format!("not measured: {}: {why}", transport.name())),
+            }
+        }
+        return Ok((here, not_here));
+    }
+    for transport in &args.transports {
+        if let Some(why) = why_not(*transport) {
+            let what = format!("{} cannot be measured here", transport.name());
+            return Err(Failure::new(Exit::Unreachable, what, why, "mend this, or leave it out of --transports"));
+        }
+    }
+    Ok((args.transports.clone(), Vec::new()))
 }
 
 /// What came of one repeat.
