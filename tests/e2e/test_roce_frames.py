@@ -150,7 +150,6 @@ def test_the_plan_says_what_the_detector_has_to_be_told(tmp_path):
         ({"source": {"path_mtu": 1500}}, "no path MTU of 1500"),
         ({"source": {"path_mtu": 2048}}, "2048 bytes of payload make 513 packets of a frame"),
         ({"detector": {"rows": 256}}, "partial readout"),
-        ({"source": {"receive": "packet"}}, "receive with kind"),
         ({"run": {"first_frame": 7}}, "first_frame with kind"),
         ({"source": {"kind": "udp"}}, "source.queue_pair: only with kind"),
         ({"source": {"pages": 1}}, "pages"),

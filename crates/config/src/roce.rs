@@ -2,6 +2,7 @@
 
 use super::diagnostics::Diagnostics;
 use super::read::{Document, Table};
+use konkordia_core::backend::{Backend, Receive};
 use konkordia_core::tile::{RemotePages, TileFormat};
 
 /// The value of `[source] kind`.
@@ -30,18 +31,13 @@ pub fn carried(document: &Document, d: &mut Diagnostics, tile: TileFormat) -> Op
         refuse_keys(source, d);
         return Some(tile);
     }
-    for (name, allowed) in [("receive", ["auto", "socket"]), ("first_frame", ["auto", "auto"])] {
-        let table = if name == "receive" { source } else { document.table("run") };
-        let is_allowed = table.text(name).map_or(!table.has(name), |text| allowed.contains(&text));
-        if !is_allowed {
-            let what = format!("{name} with kind = \"roce\"");
-            let why = match name {
-                "receive" => "the streams share a port, and only sockets tell them apart",
-                _ => "packets name the page of a frame, and not its number",
-            };
-            d.add(table.span(name), what, why, "remove the line");
-        }
+    let run = document.table("run");
+    if run.has("first_frame") && run.text("first_frame") != Some("auto") {
+        let why = "packets name the page of a frame, and not its number";
+        d.add(run.span("first_frame"), "first_frame with kind = \"roce\"", why, "remove the line");
     }
+    // A wrong name is reported where the key is read.
+    let receive = source.text("receive").and_then(Receive::from_name).unwrap_or_default();
     let whole = |name: &str, default: i64| source.integer(name).unwrap_or(default);
     let mtu = whole("path_mtu", 4096) as u32;
     if !PATH_MTUS.contains(&mtu) {
@@ -54,6 +50,7 @@ pub fn carried(document: &Document, d: &mut Diagnostics, tile: TileFormat) -> Op
         key: whole("memory_key", 1) as u32,
         address: whole("memory_address", 0) as u64,
         pages: whole("pages", 256) as u16,
+        has_outer_headers: !matches!(receive, Receive::Auto | Receive::Only(Backend::Socket)),
     };
     let carried = tile.by_rdma(mtu, remote);
     if carried.is_none() {

@@ -21,11 +21,13 @@ pub enum Malformed {
     PacketNumber,
     /// Written with another key, or to another queue pair or address than those that were given to the sender (RDMA).
     Access,
+    /// Its invariant CRC is wrong (RoCEv2): it was damaged on its way.
+    Icrc,
 }
 
 impl Malformed {
     /// All reasons, in counter order.
-    pub const ALL: [Self; 5] = [Self::Length, Self::Version, Self::DetectorType, Self::PacketNumber, Self::Access];
+    pub const ALL: [Self; 6] = [Self::Length, Self::Version, Self::DetectorType, Self::PacketNumber, Self::Access, Self::Icrc];
 
     /// Short name for tables and files.
     pub const fn name(self) -> &'static str {
@@ -35,6 +37,7 @@ impl Malformed {
             Self::DetectorType => "malformed_detector_type",
             Self::PacketNumber => "malformed_packet_number",
             Self::Access => "malformed_access",
+            Self::Icrc => "malformed_icrc",
         }
     }
 }
@@ -44,7 +47,8 @@ impl Malformed {
 pub struct StreamLedger {
     /// Datagrams that the kernel handed over.
     pub received: u64,
-    /// Their bytes: detector header and payload, without UDP and IP headers.
+    /// Their bytes: detector header and payload, without UDP and IP headers, unless those have to be read, too
+    /// (`RemotePages::has_outer_headers`).
     pub received_bytes: u64,
     /// First copies; their payload is in a tile.
     pub placed: u64,
@@ -57,7 +61,7 @@ pub struct StreamLedger {
     /// Of a frame outside the run, or from another sender.
     pub foreign: u64,
     /// Not a packet of this detector, by [`Malformed::ALL`].
-    pub malformed: [u64; 5],
+    pub malformed: [u64; 6],
     /// Drops that the kernel counted because the socket's buffer was full. Datagrams that the kernel had joined (GRO)
     /// count as one drop, so this number shows the cause of a loss; its exact extent is in the arrival bitmaps.
     pub kernel_dropped: u64,
@@ -80,7 +84,7 @@ impl StreamLedger {
     }
 
     /// Number of [`StreamLedger::rows`].
-    pub const ROWS: usize = 13;
+    pub const ROWS: usize = 14;
 
     /// Names and values, in the order in which they are printed and stored.
     pub fn rows(&self) -> [(&'static str, u64); Self::ROWS] {
@@ -97,6 +101,7 @@ impl StreamLedger {
             m(2),
             m(3),
             m(4),
+            m(5),
             ("kernel_dropped", self.kernel_dropped),
             ("received_bytes", self.received_bytes),
         ]
@@ -104,8 +109,8 @@ impl StreamLedger {
 
     /// The ledger whose [`StreamLedger::rows`] have these values.
     pub fn from_rows(rows: [u64; Self::ROWS]) -> Self {
-        let [received, placed, duplicate, late, no_slot, foreign, m0, m1, m2, m3, m4, kernel_dropped, received_bytes] = rows;
-        let malformed = [m0, m1, m2, m3, m4];
+        let [received, placed, duplicate, late, no_slot, foreign, m0, m1, m2, m3, m4, m5, kernel_dropped, received_bytes] = rows;
+        let malformed = [m0, m1, m2, m3, m4, m5];
         Self { received, received_bytes, placed, duplicate, late, no_slot, foreign, malformed, kernel_dropped }
     }
 }

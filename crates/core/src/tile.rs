@@ -131,6 +131,9 @@ pub struct RemotePages {
     pub address: u64,
     /// Number of pages.
     pub pages: u16,
+    /// Packets come with their IP and UDP header, over which their checksum goes (iCRC), and it is compared. A UDP
+    /// socket does not show these headers.
+    pub has_outer_headers: bool,
 }
 
 impl RemotePages {
@@ -146,6 +149,8 @@ impl RemotePages {
 
 /// Headers and checksum of a WRITE of RoCEv2 with immediate data (docs/protocols.md 10.1).
 const ROCE_OVERHEAD_BYTES: u32 = 12 + 16 + 4 + 4;
+/// The headers of IPv6 and UDP; those of IPv4 are shorter.
+const OUTER_HEADERS_BYTES: u32 = 40 + 8;
 
 /// The header of an SLS packet (docs/protocols.md 1.1).
 const SLS_OVERHEAD_BYTES: u32 = 48;
@@ -340,7 +345,7 @@ impl TileFormat {
         if !is_possible || payload_bytes < RemotePages::END_BYTES || !self.tile_bytes().is_multiple_of(payload_bytes) {
             return None;
         }
-        let overhead_bytes = ROCE_OVERHEAD_BYTES;
+        let overhead_bytes = ROCE_OVERHEAD_BYTES + if remote.has_outer_headers { OUTER_HEADERS_BYTES } else { 0 };
         let trailing_bytes = RemotePages::END_BYTES;
         let other = Self { payload_bytes, overhead_bytes, trailing_bytes, remote: Some(remote), ..self };
         if other.tile_bytes().div_ceil(payload_bytes) as usize > MAX_PACKETS_PER_TILE { None } else { Some(other) }

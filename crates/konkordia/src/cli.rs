@@ -411,7 +411,7 @@ pub struct SendArgs {
     pub roce: RoceArgs,
     #[command(flatten)]
     pub faults: FaultArgs,
-    /// Probability that bits flip in the type and version fields of a packet header
+    /// Probability that bits flip in the type and version fields of a packet header; with --roce, in payload and iCRC
     #[arg(long, value_name = "P", default_value_t = 0.0, help_heading = "Faults", value_parser = probability)]
     pub corrupt: f64,
     /// Probability that a packet is followed by a datagram that is not of this detector

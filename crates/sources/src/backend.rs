@@ -98,28 +98,62 @@ pub fn memory_bytes(receive: Receive, address: IpAddr, streams: usize, buffer_by
 /// The backend that was named is not possible here, or a port cannot be bound.
 pub fn open(receive: Receive, addresses: &[SocketAddr], buffer_bytes: usize) -> Result<Streams, Failure> {
     let open = |backend| open_all(backend, addresses, buffer_bytes);
-    let (backend, why, Opened { streams, facts, notes }) = match receive {
-        Receive::Only(backend) => (backend, format!("[source] receive = \"{}\" asks for it; ", backend.name()), open(backend)?),
+    let (backend, why, opened) = match receive {
+        Receive::Only(backend) => (backend, asked_for(backend), open(backend)?),
         Receive::Auto => {
             let (backend, why, opened) = first_of(&Backend::AUTO, open)?;
             (backend, format!("chosen by \"auto\"; {why}"), opened)
         }
     };
+    Ok(received_by(backend, &why, opened))
+}
+
+fn asked_for(backend: Backend) -> String {
+    format!("[source] receive = \"{}\" asks for it; ", backend.name())
+}
+
+/// What was opened, and why this backend.
+fn received_by(backend: Backend, why: &str, Opened { streams, facts, notes }: Opened) -> Streams {
     let refusals = streams.iter().filter_map(|stream| stream.refusals.clone()).collect();
     let losses = streams.iter().filter_map(|stream| stream.losses.clone()).collect();
     let receiving = Receiving { backend, why: format!("{why}{facts}"), refusals, losses };
-    Ok(Streams { receiving, streams, notes })
+    Streams { receiving, streams, notes }
 }
 
-/// Opens `streams` streams at one address, which a number in their datagrams tells apart. Only sockets can do that.
+/// Opens `streams` streams at one address, which a number in their datagrams tells apart. Rings lend their whole IP
+/// packets, sockets the datagrams without headers; "auto" is a socket.
 ///
 /// # Errors
 /// As [`open`].
-pub fn open_shared(port: SharedPort, address: SocketAddr, streams: usize, buffer_bytes: usize) -> Result<Streams, Failure> {
+pub fn open_shared(
+    receive: Receive,
+    port: SharedPort,
+    address: SocketAddr,
+    streams: usize,
+    buffer_bytes: usize,
+) -> Result<Streams, Failure> {
+    match receive {
+        Receive::Auto | Receive::Only(Backend::Socket) => sockets_of_a_port(port, address, streams, buffer_bytes),
+        Receive::Only(Backend::Xdp) => {
+            let opened = xdp::open_shared(port, address, streams, &xdp_options(buffer_bytes));
+            let opened = of_express(opened.map_err(|why| no_sockets(&[address], why))?);
+            let facts = format!("{}; {ICRC}", opened.facts);
+            Ok(received_by(Backend::Xdp, &asked_for(Backend::Xdp), Opened { facts, ..opened }))
+        }
+        Receive::Only(Backend::Packet) => {
+            let rings = PacketReceiver::open_shared(port, address, streams, buffer_bytes);
+            let streams = rings.map_err(|why| no_ring(0, address, &why))?.into_iter().map(of_ring).collect();
+            let facts = format!("{RINGS}; {ICRC}");
+            Ok(received_by(Backend::Packet, &asked_for(Backend::Packet), Opened { streams, facts, notes: Vec::new() }))
+        }
+    }
+}
+
+fn sockets_of_a_port(port: SharedPort, address: SocketAddr, streams: usize, buffer_bytes: usize) -> Result<Streams, Failure> {
     let receivers = port.bind(address, streams, buffer_bytes).map_err(|error| no_port(0, address, &error))?;
     let streams = receivers.into_iter().enumerate();
     let streams = streams.map(|(stream, receiver)| of_receiver(stream, address, receiver)).collect::<Result<_, Failure>>()?;
-    let why = "streams that share a port need sockets, among which the kernel chooses by the number of the stream".into();
+    let why = "the kernel chooses among sockets of one port by the number of the stream; no iCRC is compared".into();
     let receiving = Receiving { backend: Backend::Socket, why, refusals: Vec::new(), losses: Vec::new() };
     Ok(Streams { receiving, streams, notes: Vec::new() })
 }
@@ -141,7 +175,7 @@ fn first_of<T>(order: &[Backend], mut open: impl FnMut(Backend) -> Result<T, Fai
 fn open_all(backend: Backend, addresses: &[SocketAddr], buffer_bytes: usize) -> Result<Opened, Failure> {
     let (open, facts): (OpenStream, &str) = match backend {
         Backend::Socket => (socket, "sockets need no rights, and the kernel joins datagrams for them"),
-        Backend::Packet => (ring, "rings need CAP_NET_RAW, and take no fragments"),
+        Backend::Packet => (ring, RINGS),
         // A program on the interface serves them all.
         Backend::Xdp => return express(addresses, buffer_bytes),
         Backend::Verbs => return card(addresses, buffer_bytes),
@@ -162,15 +196,25 @@ fn of_receiver(stream: usize, address: SocketAddr, receiver: UdpReceiver) -> Res
 }
 
 fn ring(stream: usize, address: SocketAddr, buffer_bytes: usize) -> Result<Stream, Failure> {
-    let receiver = PacketReceiver::open(address, buffer_bytes).map_err(|why| no_ring(stream, address, &why))?;
+    PacketReceiver::open(address, buffer_bytes).map(of_ring).map_err(|why| no_ring(stream, address, &why))
+}
+
+fn of_ring(receiver: PacketReceiver) -> Stream {
     let (address, buffer_bytes, refusals) = (receiver.local_addr(), receiver.ring_bytes(), receiver.refusals());
-    Ok(Stream { source: Box::new(receiver), address, buffer_bytes, refusals: Some(refusals), losses: None })
+    Stream { source: Box::new(receiver), address, buffer_bytes, refusals: Some(refusals), losses: None }
 }
 
 /// All streams past the network stack.
 fn express(addresses: &[SocketAddr], buffer_bytes: usize) -> Result<Opened, Failure> {
-    let options = xdp::Options { buffer_bytes, ..xdp::Options::default() };
-    let receivers = xdp::open(addresses, &options).map_err(|why| no_sockets(addresses, why))?;
+    let receivers = xdp::open(addresses, &xdp_options(buffer_bytes)).map_err(|why| no_sockets(addresses, why))?;
+    Ok(of_express(receivers))
+}
+
+fn xdp_options(buffer_bytes: usize) -> xdp::Options {
+    xdp::Options { buffer_bytes, ..xdp::Options::default() }
+}
+
+fn of_express(receivers: Vec<xdp::XdpReceiver>) -> Opened {
     let (facts, notes) =
         receivers.first().map_or_else(Default::default, |first| (of_sockets(first.report()), first.report().notes.clone()));
     let stream = |receiver: xdp::XdpReceiver| {
@@ -178,7 +222,7 @@ fn express(addresses: &[SocketAddr], buffer_bytes: usize) -> Result<Opened, Fail
         let (refusals, losses) = (Some(receiver.refusals()), Some(receiver.losses()));
         Stream { source: Box::new(receiver), address, buffer_bytes, refusals, losses }
     };
-    Ok(Opened { streams: receivers.into_iter().map(stream).collect(), facts, notes })
+    Opened { streams: receivers.into_iter().map(stream).collect(), facts, notes }
 }
 
 /// All streams past the kernel.
@@ -207,6 +251,11 @@ fn of_sockets(report: &xdp::Report) -> String {
     };
     format!("AF_XDP on {}, {mode} ({}); {queues}, {bytes} of locked memory{pages}", report.interface, report.way)
 }
+
+/// What rings show beside the datagrams.
+const ICRC: &str = "streams are told apart by their number, and the iCRC of each packet is compared";
+/// What rings need.
+const RINGS: &str = "rings need CAP_NET_RAW, and take no fragments";
 
 /// A port that cannot be bound.
 fn no_port(stream: usize, address: SocketAddr, error: &io::Error) -> Failure {

@@ -77,11 +77,14 @@ pub enum Refused {
     Checksum,
     /// Longer than any packet on a wire: several datagrams that the sender, the card or the kernel has joined.
     Joined,
+    /// Received through an ordinary socket, which does not show the headers that the checksum of the datagram covers.
+    Headerless,
 }
 
 impl Refused {
     /// All reasons, in the order of the counters.
-    pub const ALL: [Self; 6] = [Self::OtherTraffic, Self::Fragment, Self::Vlan, Self::Length, Self::Checksum, Self::Joined];
+    pub const ALL: [Self; 7] =
+        [Self::OtherTraffic, Self::Fragment, Self::Vlan, Self::Length, Self::Checksum, Self::Joined, Self::Headerless];
 
     /// Name of the counter.
     pub const fn name(self) -> &'static str {
@@ -92,6 +95,7 @@ impl Refused {
             Self::Length => "length",
             Self::Checksum => "checksum",
             Self::Joined => "joined",
+            Self::Headerless => "headerless",
         }
     }
 
@@ -109,6 +113,10 @@ impl Refused {
             Self::Joined => {
                 "several datagrams were joined to one: switch this off (`ethtool -K INTERFACE lro off rx-udp-gro-forwarding off`; \
                  a sender on this machine must not use GSO), or write receive = \"socket\" in [source]"
+            }
+            Self::Headerless => {
+                "AF_XDP did not take them (they came in fragments, with IP options, or before it was ready), and without their IP \
+                 header the iCRC cannot be compared: see docs/af-xdp.md, Which packets are taken"
             }
         }
     }
@@ -141,6 +149,8 @@ pub enum Checksum {
     MaybeLeft,
     /// The card or the kernel has verified it, or the datagram never left this machine.
     Verified,
+    /// Another checksum covers the datagram, with its addresses, and will be compared. This one may be missing.
+    Superseded,
 }
 
 /// How much of a frame is here, and what the card or the kernel says of it.
@@ -168,6 +178,8 @@ pub struct Datagram {
     pub sender: Sender,
     /// Where its payload is in the frame, in bytes.
     pub payload: Range<usize>,
+    /// Where the IP packet is in the frame, from its header to the end of the payload.
+    pub packet: Range<usize>,
     /// `None` if no checksum must be compared.
     sums: Option<Sums>,
 }
@@ -237,13 +249,14 @@ pub fn datagram(first: &[u8], arrival: Arrival, to: SocketAddr) -> Result<Datagr
     }
     let sender = Sender::from(SocketAddr::new(packet.source, source_port));
     let sums = sums(&packet, &udp[..UDP_BYTES], bytes, arrival.checksum)?;
-    Ok(Datagram { sender, payload: start + UDP_BYTES..start + bytes, sums })
+    let end = start + bytes;
+    Ok(Datagram { sender, payload: start + UDP_BYTES..end, packet: ip_at..end, sums })
 }
 
 /// What the checksum of a datagram of `bytes` is compared with.
 fn sums(packet: &IpPacket, header: &[u8], bytes: usize, known: Checksum) -> Result<Option<Sums>, Refused> {
     let field = u16::from_ne_bytes([header[field::UDP_CHECKSUM.start], header[field::UDP_CHECKSUM.start + 1]]);
-    if known == Checksum::Verified || (field == 0 && packet.source.is_ipv4()) {
+    if matches!(known, Checksum::Verified | Checksum::Superseded) || (field == 0 && packet.source.is_ipv4()) {
         return Ok(None);
     }
     if field == 0 {

@@ -2,7 +2,8 @@
 //! by RoCEv2 all write to the same port, and the number of the queue pair says which stream it is.
 //!
 //! Each stream has a socket in a group (`SO_REUSEPORT`) with a filter program that names the socket
-//! (`SO_ATTACH_REUSEPORT_CBPF`). A datagram of another number goes to any of the sockets; its decoder refuses it.
+//! (`SO_ATTACH_REUSEPORT_CBPF`). A datagram of another number goes to any of the sockets; its decoder refuses it. With
+//! rings the filters of the rings compare the number, and a datagram of another number goes to the first stream.
 
 use crate::sys::options;
 use crate::udp::UdpReceiver;
@@ -19,6 +20,20 @@ pub struct SharedPort {
     pub first: u32,
 }
 
+/// One of the streams that share a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SharingStream {
+    /// What tells them apart.
+    pub shared: SharedPort,
+    /// Which it is.
+    pub stream: u32,
+    /// How many there are.
+    pub streams: u32,
+}
+
+/// The bits of the number in the four bytes that end with it.
+pub(crate) const NUMBER_MASK: u32 = 0xFF_FFFF;
+
 impl SharedPort {
     /// Loads the number and returns the index of the socket in the group, in the order in which they were bound.
     fn program(self) -> [libc::sock_filter; 4] {
@@ -26,7 +41,7 @@ impl SharedPort {
         let step = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
         [
             step(BPF_LD | BPF_W | BPF_ABS, self.end_byte - 4),
-            step(BPF_ALU | BPF_AND | BPF_K, 0xFF_FFFF),
+            step(BPF_ALU | BPF_AND | BPF_K, NUMBER_MASK),
             step(BPF_ALU | BPF_SUB | BPF_K, self.first),
             step(BPF_RET | BPF_A, 0),
         ]

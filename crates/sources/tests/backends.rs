@@ -19,6 +19,7 @@ use konkordia_sim::reference::{Reference, RunLayout};
 use konkordia_sim::rng::Rng;
 use konkordia_sources::backend::{self, Stream};
 use konkordia_sources::frame::Refused;
+use konkordia_sources::shared_port::SharedPort;
 use konkordia_sources::udp::UdpSender;
 use place::{V4, V6, addresses, play, put_up, set, wire, wire_of_all_processors};
 use std::io;
@@ -207,6 +208,74 @@ fn every_backend_hands_over_the_same_datagrams_ledger_and_words() {
                     assert!(own.words(image) == reference.words(image), "{} image {image}", backend.name());
                 }
             });
+        }
+    });
+}
+
+/// Each stream gets the datagrams of its number, and the first one also those of nobody and those that are too short for
+/// one. Rings lend the IP packet.
+#[test]
+fn streams_that_share_a_port_are_told_apart_by_their_number() {
+    play(&[], || {
+        let wire = wire();
+        let shared = SharedPort { end_byte: 8, first: 0xFF_FFFD };
+        for texts in [V4, V6] {
+            let (from, to) = addresses(texts);
+            for backend in Backend::ALL {
+                let mut opened = match backend::open_shared(Receive::Only(backend), shared, to, 3, BUFFER_BYTES) {
+                    Ok(opened) => opened,
+                    Err(failure) if backend == Backend::Socket => panic!("{failure}"),
+                    Err(failure) => {
+                        skip::skipped(&format!("{}: {}", backend.name(), failure.why));
+                        continue;
+                    }
+                };
+                assert_eq!((opened.receiving.backend, opened.streams.len()), (backend, 3));
+                assert!(opened.streams.iter().all(|stream| stream.address == to));
+                let mut expected = vec![Received::new(); 3];
+                let lent = |datagram: &[u8]| match backend {
+                    Backend::Socket => datagram.to_vec(),
+                    _ => ip(from.ip(), to.ip(), 17, &udp(from, to, datagram)),
+                };
+                let mut send = |stream: usize, datagram: &[u8]| {
+                    wire.send(&frame(from, to, datagram)).unwrap();
+                    expected[stream].push((lent(datagram), from.into()));
+                };
+                for n in 0..60_u32 {
+                    let number = shared.first + n % 3;
+                    // Some in one buffer of AF_XDP, some in several; the last of each stream is the end.
+                    let head = [&[0xEE; 5][..], &number.to_be_bytes()[1..]].concat();
+                    send(n as usize % 3, &[head, vec![n as u8; [1, 4000, 8200][n as usize / 3 % 3]]].concat());
+                    if backend != Backend::Socket && n % 20 == 0 {
+                        send(0, &[&[0xEE; 4][..], &(shared.first - 1 - n).to_be_bytes(), &[3; 50]].concat());
+                        send(0, &[9; 7][..n as usize % 8]);
+                    }
+                }
+                for (n, stream) in opened.streams.iter_mut().enumerate() {
+                    let (begun, mut got) = (Instant::now(), Received::new());
+                    while got.len() < expected[n].len() {
+                        assert!(begun.elapsed() < PATIENCE, "{} stream {n}: {} datagrams", backend.name(), got.len());
+                        let mut take = |bytes: &[u8], from| got.push((bytes.to_vec(), from));
+                        stream.source.receive(Duration::from_millis(5), &mut take).unwrap();
+                    }
+                    assert!(got == expected[n], "{} stream {n}: other bytes or senders", backend.name());
+                    assert_eq!(stream.source.receive(Duration::ZERO, &mut |_, _| ()).unwrap(), 0);
+                    assert_eq!(stream.source.dropped(), 0);
+                }
+                assert_eq!(opened.receiving.refused(), []);
+                // What comes in fragments has no number in most of them; no stream gets it twice.
+                let whole = [&[0xEE; 5][..], &(shared.first + 1).to_be_bytes()[1..], &[7; 3000]].concat();
+                fragments(from, to, &whole, 1500, 1).iter().for_each(|part| wire.send(part).unwrap());
+                let (begun, mut got) = (Instant::now(), 0);
+                let why = if backend == Backend::Xdp { Refused::Headerless } else { Refused::Fragment };
+                while got == 0 && opened.receiving.refused() != [(why, 1)] {
+                    assert!(begun.elapsed() < PATIENCE, "{}: {:?}", backend.name(), opened.receiving.refused());
+                    for stream in &mut opened.streams {
+                        got += stream.source.receive(Duration::from_millis(5), &mut |_, _| ()).unwrap();
+                    }
+                }
+                assert_eq!(got, usize::from(backend == Backend::Socket));
+            }
         }
     });
 }

@@ -5,11 +5,16 @@
 //! Facts relied on: page p begins at the address of page 0 + p x [`TileFormat::page_bytes`]; packet k of a frame brings
 //! the bytes of the page from k x [`TileFormat::payload_bytes`] on; the sender takes the pages in turn and counts all
 //! its packets by sequence numbers. A packet says its page only, so its frame follows from the packets before
-//! ([`konkordia_core::pages`]). The iCRC is not compared here: a UDP socket does not show all that it covers.
+//! ([`konkordia_core::pages`]).
+//!
+//! The iCRC is compared if the packets come with their IP and UDP header
+//! ([`konkordia_core::tile::RemotePages::has_outer_headers`]), as rings lend them. A UDP socket does not show all that
+//! it covers, so it is not compared behind one.
 
 use crate::hsb_metadata::{FrameEnd, ImmediateLayout};
 use crate::packet::{Claims, Decoder, Description, TilePacket};
 use crate::roce::opcode::{Operation, Part, Transport};
+use crate::roce::outer::{NoDatagram, Outer};
 use crate::roce::{NoPacket, Packet};
 use konkordia_core::frame_header::{ColumnType, ColumnValue, FrameColumn, FrameHeader};
 use konkordia_core::ledger::Malformed;
@@ -68,13 +73,11 @@ impl Decoder for RoceFrames {
         has_head: false,
     };
 
-    /// In the order: form of a packet, opcode, queue pair and key, page, place in the page, length, end of the frame.
+    /// In the order: headers, form of a packet, iCRC, opcode, queue pair and key, page, place in the page, length, end of
+    /// the frame.
     #[inline]
     fn decode<'a>(datagram: &'a [u8], tile: &TileFormat) -> Result<TilePacket<'a>, Malformed> {
-        let packet = Packet::new_checked(datagram).map_err(|why| match why {
-            NoPacket::Length => Malformed::Length,
-            NoPacket::Opcode(_) | NoPacket::Version(_) => Malformed::Version,
-        })?;
+        let packet = packet_of(datagram, tile)?;
         let opcode = packet.opcode();
         let is_write = opcode.transport() == Transport::UnreliableConnection
             && opcode.operation() == Operation::Write
@@ -129,7 +132,8 @@ impl Decoder for RoceFrames {
     }
 
     fn claims(datagram: &[u8]) -> Option<Claims> {
-        let packet = Packet::new_checked(datagram).ok()?;
+        // No packet begins as an IP packet of UDP does.
+        let packet = Packet::new_checked(Outer::of_ip_packet(datagram).map_or(datagram, |(_, packet)| packet)).ok()?;
         let fields = HeaderFields { detector_type: 0, version: 0, packet_number: packet.psn().get() };
         Some(Claims { frame_number: 0, port: Port::default(), fields })
     }
@@ -150,8 +154,30 @@ impl Decoder for RoceFrames {
     }
 }
 
+/// The packet in a datagram, or in an IP packet whose headers its iCRC covers.
+#[inline]
+fn packet_of<'a>(datagram: &'a [u8], tile: &TileFormat) -> Result<Packet<'a>, Malformed> {
+    let no_packet = |why| match why {
+        NoPacket::Length => Malformed::Length,
+        NoPacket::Opcode(_) | NoPacket::Version(_) => Malformed::Version,
+    };
+    if !tile.remote.is_some_and(|pages| pages.has_outer_headers) {
+        return Packet::new_checked(datagram).map_err(no_packet);
+    }
+    let (outer, bytes) = Outer::of_ip_packet(datagram).map_err(|why| match why {
+        NoDatagram::Length => Malformed::Length,
+        NoDatagram::OtherTraffic | NoDatagram::Fragment => Malformed::Version,
+    })?;
+    let packet = Packet::new_checked(bytes).map_err(no_packet)?;
+    if outer.is_right(&packet) { Ok(packet) } else { Err(Malformed::Icrc) }
+}
+
 /// What the end of a frame says: the page by the immediate data, and the block.
 fn end_of(payload: &[u8], packet: &Packet<'_>) -> Option<(u16, FrameEnd)> {
     let end = FrameEnd::of_payload(payload)?;
     ImmediateLayout::default().page(packet.immediate()?, &end).map(|page| (page, end))
 }
+
+#[cfg(test)]
+#[path = "roce/frames_tests.rs"]
+mod tests;

@@ -416,7 +416,11 @@ pub fn open(config: &Config, streams: usize, ports: Ports) -> Result<Streams, Fa
     let port = |stream: usize| if ports == Ports::Free { 0 } else { config.port(stream) };
     if let Some(pages) = config.geometry.format().remote {
         let shared = SharedPort { end_byte: roce_frames::QUEUE_PAIR_END, first: pages.queue_pair };
-        return backend::open_shared(shared, SocketAddr::new(config.address, port(0)), streams, config.receive_buffer_bytes);
+        let address = SocketAddr::new(config.address, port(0));
+        let opened = backend::open_shared(config.receive, shared, address, streams, config.receive_buffer_bytes)?;
+        let has_headers = opened.receiving.backend != Backend::Socket;
+        assert_eq!(pages.has_outer_headers, has_headers, "the decoder expects what the source lends");
+        return Ok(opened);
     }
     let addresses: Vec<SocketAddr> = (0..streams).map(|stream| SocketAddr::new(config.address, port(stream))).collect();
     backend::open(config.receive, &addresses, config.receive_buffer_bytes)

@@ -46,7 +46,7 @@ pub fn address(text: &str) -> Result<SocketAddr, Failure> {
 pub fn fault_json(c: &FaultCounts) -> Value {
     json!({
         "sent": c.sent, "delivered": c.delivered, "lost": c.lost, "lost_in_bursts": c.lost_in_bursts, "duplicated": c.duplicated,
-        "reordered": c.reordered, "header_corrupted": c.header_corrupted, "truncated": c.truncated, "renumbered": c.renumbered,
-        "foreign": c.foreign_total(),
+        "reordered": c.reordered, "header_corrupted": c.header_corrupted, "payload_corrupted": c.payload_corrupted,
+        "truncated": c.truncated, "renumbered": c.renumbered, "foreign": c.foreign_total(),
     })
 }

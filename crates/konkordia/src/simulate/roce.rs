@@ -9,7 +9,7 @@ use super::send::Senders;
 use crate::cli::SendArgs;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::tile::{RemotePages, TileFormat};
-use konkordia_sim::fault::FaultLink;
+use konkordia_sim::fault::{FaultLink, FaultModel};
 use konkordia_sim::packet::HEADER_BYTES;
 use konkordia_sim::roce::RoceModel;
 use std::net::SocketAddr;
@@ -17,7 +17,6 @@ use std::net::SocketAddr;
 /// Writes so many images of `feed`, whose tiles have this form.
 pub fn write(args: &SendArgs, to: SocketAddr, feed: &mut Feed, tile: TileFormat, images: u64) -> Result<Exit, Failure> {
     let refused = [
-        (args.corrupt > 0.0, "--corrupt"),
         (args.foreign > 0.0, "--foreign"),
         (args.restart_at.is_some(), "--restart-at"),
         (args.first_frame.is_some(), "--first-frame"),
@@ -30,7 +29,7 @@ pub fn write(args: &SendArgs, to: SocketAddr, feed: &mut Feed, tile: TileFormat,
     let (pixel_bytes, streams) = (tile.tile_bytes() as usize, feed.streams());
     let mut senders = Senders::roce(to, streams, &args.silent)?;
     let from = senders.local_addresses()?;
-    let mut link = FaultLink::new(&fault_model_of(&args.faults));
+    let mut link = FaultLink::new(&FaultModel { corrupt_payload: args.corrupt, ..fault_model_of(&args.faults) });
     let pace = Pace { frames: images, rate_hz: args.rate_hz(), name: "images", is_quiet: args.quiet || args.json };
     let datagram_bytes = feed.datagram_bytes;
     let mut pixels = Vec::with_capacity(pixel_bytes);
@@ -49,7 +48,7 @@ pub fn write(args: &SendArgs, to: SocketAddr, feed: &mut Feed, tile: TileFormat,
 
 fn model(args: &RoceArgs, tile: TileFormat, rate_hz: f64) -> Result<RoceModel, Failure> {
     let &RoceArgs { queue_pair, memory_key: key, memory_address: address, pages, path_mtu, .. } = args;
-    let written = tile.by_rdma(path_mtu, RemotePages { queue_pair, key, address, pages });
+    let written = tile.by_rdma(path_mtu, RemotePages { queue_pair, key, address, pages, has_outer_headers: false });
     let written = written.ok_or_else(|| wrong("--path-mtu makes more than 512 packets of a frame, or the readout is partial"))?;
     Ok(RoceModel {
         queue_pair,

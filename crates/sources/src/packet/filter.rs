@@ -6,6 +6,7 @@
 //! VLAN that has no interface here "for another machine".
 
 use crate::frame::ETHERNET_BYTES;
+use crate::shared_port::{NUMBER_MASK, SharingStream};
 use libc::{SKF_AD_OFF, SKF_AD_PKTTYPE, sock_filter};
 use std::net::{IpAddr, SocketAddr};
 
@@ -18,6 +19,10 @@ const LOAD_WORD: u16 = 0x20;
 const LOAD_HALF: u16 = 0x28;
 const LOAD_BYTE: u16 = 0x30;
 const LOAD_HALF_BEHIND_X: u16 = 0x48;
+const LOAD_WORD_BEHIND_X: u16 = 0x40;
+const AND: u16 = 0x54;
+const SUBTRACT: u16 = 0x14;
+const JUMP_IF_AT_LEAST: u16 = 0x35;
 /// X = 4 * (byte & 0xF): the length of an IPv4 header.
 const LOAD_X_HEADER_BYTES: u16 = 0xB1;
 const JUMP_IF_EQUAL: u16 = 0x15;
@@ -32,6 +37,10 @@ const TYPE_IPV4: u32 = 0x0800;
 const TYPE_IPV6: u32 = 0x86DD;
 const PROTOCOL_UDP: u32 = 17;
 const PROTOCOL_FRAGMENT: u32 = 44;
+/// Where the IP header begins, and the UDP header behind one of IPv6.
+const IP: u32 = ETHERNET_BYTES as u32;
+const IPV6_UDP: u32 = IP + 40;
+const UDP_BYTES: u32 = 8;
 
 /// Where a test goes on.
 #[derive(Clone, Copy, PartialEq)]
@@ -50,19 +59,41 @@ enum Goes {
 
 #[derive(Clone, Copy)]
 enum Step {
+    /// A load, or a computation with the number that was loaded.
     Load(u16, u32),
     Test(u16, u32, Goes, Goes),
 }
 use Goes::{All, Head, On, Out, Over};
 use Step::{Load, Test};
 
-/// The filter for the datagrams to one address and port.
-pub(crate) fn program(to: SocketAddr) -> Vec<sock_filter> {
-    let steps = match to.ip() {
-        IpAddr::V4(ip) => ipv4(u32::from(ip), to.port().into()),
-        IpAddr::V6(ip) => ipv6(ip.octets(), to.port().into()),
+/// The filter for the datagrams to one address and port, and of one stream among those that share the port.
+pub(crate) fn program(to: SocketAddr, sharing: Option<SharingStream>) -> Vec<sock_filter> {
+    // Fragments are counted once. With IPv4, X is the length of the IP header at the end.
+    let fragment = if sharing.is_none_or(|sharing| sharing.stream == 0) { Head } else { Out };
+    let whole = if sharing.is_some() { On } else { All };
+    let (mut steps, loads, udp) = match to.ip() {
+        IpAddr::V4(ip) => (ipv4(u32::from(ip), to.port().into(), fragment, whole), [LOAD_HALF_BEHIND_X, LOAD_WORD_BEHIND_X], IP),
+        IpAddr::V6(ip) => (ipv6(ip.octets(), to.port().into(), fragment, whole), [LOAD_HALF, LOAD_WORD], IPV6_UDP),
     };
+    steps.extend(sharing.iter().flat_map(|sharing| number(sharing, loads, udp)));
     assemble(&steps)
+}
+
+/// Whether the number of a datagram is that of the stream. A datagram of no stream, or too short to have a number, goes
+/// to the first one. `udp` = where the UDP header begins for these loads of 2 and 4 bytes.
+fn number(sharing: &SharingStream, [half, word]: [u16; 2], udp: u32) -> Vec<Step> {
+    let SharingStream { shared, stream, streams } = *sharing;
+    let end_byte = UDP_BYTES + shared.end_byte;
+    let of_nobody = if stream == 0 { All } else { Out };
+    vec![
+        Load(half, udp + 4),
+        Test(JUMP_IF_AT_LEAST, end_byte, On, of_nobody),
+        Load(word, udp + end_byte - 4),
+        Load(AND, NUMBER_MASK),
+        Load(SUBTRACT, shared.first),
+        Test(JUMP_IF_EQUAL, stream, All, On),
+        Test(JUMP_IF_AT_LEAST, streams, of_nobody, Out),
+    ]
 }
 
 /// A filter that refuses everything.
@@ -80,8 +111,8 @@ fn is_for_us(ether_type: u32) -> [Step; 4] {
     ]
 }
 
-fn ipv4(address: u32, port: u32) -> Vec<Step> {
-    const IP: u32 = ETHERNET_BYTES as u32;
+/// `fragment`, `whole` = where it goes on for the first fragment of a datagram of the port, and for a whole one.
+fn ipv4(address: u32, port: u32, fragment: Goes, whole: Goes) -> Vec<Step> {
     const MORE_FRAGMENTS: u32 = 0x2000;
     const OFFSET: u32 = 0x1FFF;
     let mut steps = is_for_us(TYPE_IPV4).to_vec();
@@ -96,14 +127,14 @@ fn ipv4(address: u32, port: u32) -> Vec<Step> {
         Load(LOAD_HALF_BEHIND_X, IP + 2),
         Test(JUMP_IF_EQUAL, port, On, Out),
         Load(LOAD_HALF, IP + 6),
-        Test(JUMP_IF_ANY_BIT, MORE_FRAGMENTS, Head, All),
+        Test(JUMP_IF_ANY_BIT, MORE_FRAGMENTS, fragment, whole),
     ]);
     steps
 }
 
-fn ipv6(address: [u8; 16], port: u32) -> Vec<Step> {
-    const IP: u32 = ETHERNET_BYTES as u32;
-    const UDP: u32 = IP + 40;
+/// As [`ipv4`].
+fn ipv6(address: [u8; 16], port: u32, fragment: Goes, whole: Goes) -> Vec<Step> {
+    const UDP: u32 = IPV6_UDP;
     /// Of the extension header of a fragment.
     const OFFSET: u32 = 0xFFF8;
     let mut steps = is_for_us(TYPE_IPV6).to_vec();
@@ -120,10 +151,10 @@ fn ipv6(address: [u8; 16], port: u32) -> Vec<Step> {
         Load(LOAD_HALF, UDP + 2),
         Test(JUMP_IF_ANY_BIT, OFFSET, Out, On),
         Load(LOAD_HALF, UDP + 8 + 2),
-        Test(JUMP_IF_EQUAL, port, Head, Out),
+        Test(JUMP_IF_EQUAL, port, fragment, Out),
         // A whole datagram.
         Load(LOAD_HALF, UDP + 2),
-        Test(JUMP_IF_EQUAL, port, All, Out),
+        Test(JUMP_IF_EQUAL, port, whole, Out),
     ]);
     steps
 }

@@ -1,6 +1,7 @@
 use super::*;
 use crate::frame::{Arrival, Checksum, Refused, datagram};
 use crate::frames::{ethernet, fragments, frame, ip, udp};
+use crate::shared_port::SharedPort;
 
 /// Runs a program as the kernel does for a frame to `receiver`: a load outside of the frame refuses it.
 fn run_for(program: &[sock_filter], frame: &[u8], receiver: u32) -> u32 {
@@ -18,13 +19,20 @@ fn run_for(program: &[sock_filter], frame: &[u8], receiver: u32) -> u32 {
             LOAD_HALF => load(k, 2),
             LOAD_BYTE => load(k, 1),
             LOAD_HALF_BEHIND_X => load(x + k, 2),
+            LOAD_WORD_BEHIND_X => load(x + k, 4),
+            AND => Some(a & k),
+            SUBTRACT => Some(a.wrapping_sub(k)),
             LOAD_X_HEADER_BYTES => {
                 let Some(byte) = load(k, 1) else { return 0 };
                 x = 4 * (byte & 0xF);
                 continue;
             }
-            JUMP_IF_EQUAL | JUMP_IF_ANY_BIT => {
-                let is_true = if code == JUMP_IF_EQUAL { a == k } else { a & k != 0 };
+            JUMP_IF_EQUAL | JUMP_IF_ANY_BIT | JUMP_IF_AT_LEAST => {
+                let is_true = match code {
+                    JUMP_IF_EQUAL => a == k,
+                    JUMP_IF_ANY_BIT => a & k != 0,
+                    _ => a >= k,
+                };
                 at += usize::from(if is_true { jt } else { jf });
                 continue;
             }
@@ -48,7 +56,7 @@ fn addresses() -> [(SocketAddr, SocketAddr); 2] {
 #[test]
 fn only_the_datagrams_of_the_stream_pass() {
     for (from, to) in addresses() {
-        let program = program(to);
+        let program = program(to, None);
         assert_eq!(run(&program, &frame(from, to, &[1; 8240])), ALL_BYTES);
         assert_eq!(run(&program, &frame(from, to, &[])), ALL_BYTES);
         let others = [
@@ -63,14 +71,14 @@ fn only_the_datagrams_of_the_stream_pass() {
         assert_eq!(run(&nothing(), &frame(from, to, b"data")), 0);
     }
     let [v4, v6] = addresses();
-    assert_eq!(run(&program(v4.1), &frame(v6.0, v6.1, b"data")), 0);
-    assert_eq!(run(&program(v6.1), &frame(v4.0, v4.1, b"data")), 0);
+    assert_eq!(run(&program(v4.1, None), &frame(v6.0, v6.1, b"data")), 0);
+    assert_eq!(run(&program(v6.1, None), &frame(v4.0, v4.1, b"data")), 0);
 }
 
 #[test]
 fn of_fragments_the_head_passes_and_frames_to_others_do_not() {
     for (from, to) in addresses() {
-        let program = program(to);
+        let program = program(to, None);
         let parts = fragments(from, to, &[9; 8240], 1500, 3);
         let kept: Vec<u32> = parts.iter().map(|part| run(&program, part)).collect();
         assert_eq!(kept[0], HEAD_BYTES);
@@ -84,6 +92,35 @@ fn of_fragments_the_head_passes_and_frames_to_others_do_not() {
     }
 }
 
+/// Those of nobody, and those that are too short for a number, pass the filter of the first stream only.
+#[test]
+fn among_streams_that_share_a_port_each_datagram_passes_one_filter() {
+    let shared = SharedPort { end_byte: 8, first: 0xFF_FFFD };
+    for (from, to) in addresses() {
+        let programs = [0, 1, 2].map(|stream| program(to, Some(SharingStream { shared, stream, streams: 3 })));
+        let passed = |frame: &[u8]| programs.each_ref().map(|program| run(program, frame));
+        let numbered = |number: u32| [&[0xEE; 5][..], &number.to_be_bytes()[1..], &[1; 20]].concat();
+        for (number, stream) in [(0xFF_FFFD, 0), (0xFF_FFFE, 1), (0xFF_FFFF, 2), (0xFF_FFFC, 0), (0, 0), (2, 0), (700, 0)] {
+            let mut expected = [0; 3];
+            expected[stream] = ALL_BYTES;
+            assert_eq!(passed(&frame(from, to, &numbered(number))), expected, "{to} {number:#x}");
+            assert_eq!(passed(&frame(from, to, &numbered(number)[..8])), expected, "{to} {number:#x}, nothing behind it");
+        }
+        for bytes in 0..8 {
+            assert_eq!(passed(&frame(from, to, &numbered(0xFF_FFFE)[..bytes])), [ALL_BYTES, 0, 0], "{to}, {bytes} bytes");
+        }
+        assert_eq!(passed(&frame(from, SocketAddr::new(to.ip(), to.port() + 1), &numbered(0xFF_FFFE))), [0; 3]);
+        assert_eq!(passed(&fragments(from, to, &numbered(0xFF_FFFE).repeat(90), 1500, 3)[0]), [HEAD_BYTES, 0, 0]);
+    }
+    // Behind IP options.
+    let (from, to) = addresses()[0];
+    let mut packet = ip(from.ip(), to.ip(), 17, &udp(from, to, &[0, 0, 0, 0, 0, 0xFF, 0xFF, 0xFE, 0]));
+    packet.splice(20..20, [1, 1, 1, 0]);
+    (packet[0], packet[3]) = (0x46, packet[3] + 4);
+    let program = program(to, Some(SharingStream { shared, stream: 1, streams: 3 }));
+    assert_eq!(run(&program, &ethernet(&[], &packet)), ALL_BYTES);
+}
+
 /// Whatever the bytes: what the reader takes passes the filter, and what the filter passes is for this stream.
 #[test]
 fn filter_and_reader_agree_on_damaged_frames() {
@@ -94,7 +131,7 @@ fn filter_and_reader_agree_on_damaged_frames() {
     };
     let mut passed = 0;
     for (from, to) in addresses() {
-        let program = program(to);
+        let program = program(to, None);
         let samples = [frame(from, to, &[1; 60]), fragments(from, to, &[2; 3000], 1500, 1).remove(0)];
         for n in 0..20_000 {
             let mut bytes = samples[n % 2].clone();

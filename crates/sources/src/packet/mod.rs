@@ -6,11 +6,13 @@
 //! stays bound to the port, so that the kernel does not tell the sender that nobody listens, and so that no other
 //! program can take the port; it throws all its datagrams away.
 //!
-//! Each stream has its own ring with its own filter (docs/decisions/0025-receive-backends.md).
+//! Each stream has its own ring with its own filter (docs/decisions/0025-receive-backends.md). Streams that share a port
+//! lend whole IP packets, because their checksum covers the headers (docs/decisions/0051-icrc-behind-rings.md).
 
 pub(crate) mod filter;
 
 use crate::frame::{Arrival, Checksum, Refusals, datagram};
+use crate::shared_port::{SharedPort, SharingStream};
 use crate::sys;
 use crate::sys::interfaces::{self, Interface};
 use crate::sys::packet::{Ring, RingSpec};
@@ -63,9 +65,11 @@ impl fmt::Display for NoRing {
 pub struct PacketReceiver {
     ring: Ring,
     /// Keeps the port.
-    socket: UdpSocket,
+    socket: Arc<UdpSocket>,
     address: SocketAddr,
     interface: Interface,
+    /// IP packets are lent, and not only payloads.
+    lends_packets: bool,
     refusals: Arc<Refusals>,
     /// Frames that have got a slot, as far as the kernel was asked.
     placed: u64,
@@ -83,15 +87,35 @@ impl PacketReceiver {
     /// # Errors
     /// See [`NoRing`].
     pub fn open(address: SocketAddr, ring_bytes: usize) -> Result<Self, NoRing> {
-        let interface = interfaces::with_address(address.ip()).map_err(NoRing::NoInterface)?;
-        if !interface.is_ethernet {
-            return Err(NoRing::NotEthernet(interface.name));
-        }
-        let socket = UdpSocket::bind(address).map_err(NoRing::Port)?;
-        let address = socket.local_addr().map_err(NoRing::Port)?;
-        sys::options::attach_filter(&socket, &filter::nothing()).map_err(NoRing::Port)?;
+        let interface = interface_of(address)?;
+        let (socket, address) = keep_port(address)?;
+        Self::with(interface, socket, address, None, ring_bytes)
+    }
+
+    /// Opens a ring of `ring_bytes` for each of the streams that share the port of `address`. They lend whole IP
+    /// packets, from the IP header to the end of the datagram, whose UDP checksum is not compared.
+    ///
+    /// # Errors
+    /// As [`PacketReceiver::open`].
+    pub fn open_shared(shared: SharedPort, address: SocketAddr, streams: usize, ring_bytes: usize) -> Result<Vec<Self>, NoRing> {
+        let interface = interface_of(address)?;
+        let (socket, address) = keep_port(address)?;
+        let open = |stream: usize| {
+            let sharing = SharingStream { shared, stream: stream as u32, streams: streams as u32 };
+            Self::with(interface.clone(), Arc::clone(&socket), address, Some(sharing), ring_bytes)
+        };
+        (0..streams).map(open).collect()
+    }
+
+    fn with(
+        interface: Interface,
+        socket: Arc<UdpSocket>,
+        address: SocketAddr,
+        sharing: Option<SharingStream>,
+        ring_bytes: usize,
+    ) -> Result<Self, NoRing> {
         let protocol = if address.is_ipv4() { libc::ETH_P_IP } else { libc::ETH_P_IPV6 };
-        let filter = filter::program(address);
+        let filter = filter::program(address, sharing);
         let mtu = interface.mtu.min(PACKET_BYTES_MAX);
         let spec = RingSpec { interface: interface.index, mtu, protocol, filter: &filter, bytes: ring_bytes };
         let ring = Ring::open(&spec).map_err(|error| match error.raw_os_error() {
@@ -99,8 +123,18 @@ impl PacketReceiver {
             Some(libc::EPERM | libc::EAFNOSUPPORT) => NoRing::NoRight,
             _ => NoRing::System(interface.name.clone(), error),
         })?;
-        let refusals = Arc::default();
-        Ok(Self { ring, socket, address, interface, refusals, placed: 0, taken: 0, dropped: 0, is_down: false })
+        Ok(Self {
+            ring,
+            socket,
+            address,
+            interface,
+            lends_packets: sharing.is_some(),
+            refusals: Arc::default(),
+            placed: 0,
+            taken: 0,
+            dropped: 0,
+            is_down: false,
+        })
     }
 
     /// Memory of the ring.
@@ -126,18 +160,23 @@ impl PacketReceiver {
     /// Takes the frames that are there; returns the numbers of frames and of datagrams among them.
     fn take(&mut self, take: &mut dyn FnMut(&[u8], Sender)) -> (usize, usize) {
         let (mut frames, mut datagrams) = (0, 0);
-        let (address, refusals) = (self.address, &self.refusals);
+        let (address, refusals, lends_packets) = (self.address, &self.refusals, self.lends_packets);
         while frames < BATCH {
             let lent = self.ring.next(|frame| {
-                let checksum = if frame.is_verified { Checksum::Verified } else { Checksum::Unknown };
+                let checksum = match (lends_packets, frame.is_verified) {
+                    (true, _) => Checksum::Superseded,
+                    (false, true) => Checksum::Verified,
+                    (false, false) => Checksum::Unknown,
+                };
                 let arrival = Arrival { frame_bytes: frame.frame_bytes, here_bytes: frame.bytes.len(), checksum };
                 let found = datagram(frame.bytes, arrival, address).and_then(|found| {
                     let payload = &frame.bytes[found.payload.clone()];
-                    found.check(payload).map(|()| (payload, found.sender))
+                    let lent = if lends_packets { &frame.bytes[found.packet.clone()] } else { payload };
+                    found.check(payload).map(|()| (lent, found.sender))
                 });
                 match found {
-                    Ok((payload, sender)) => {
-                        take(payload, sender);
+                    Ok((lent, sender)) => {
+                        take(lent, sender);
                         datagrams += 1;
                     }
                     Err(why) => refusals.count(why),
@@ -178,6 +217,20 @@ impl PacketReceiver {
         std::thread::sleep(timeout.min(DOWN_WAIT));
         Ok(())
     }
+}
+
+/// The interface of an address, if its frames can be read.
+fn interface_of(address: SocketAddr) -> Result<Interface, NoRing> {
+    let interface = interfaces::with_address(address.ip()).map_err(NoRing::NoInterface)?;
+    if interface.is_ethernet { Ok(interface) } else { Err(NoRing::NotEthernet(interface.name)) }
+}
+
+/// A socket that keeps the port and throws all its datagrams away; with the address that was bound.
+fn keep_port(address: SocketAddr) -> Result<(Arc<UdpSocket>, SocketAddr), NoRing> {
+    let socket = UdpSocket::bind(address).map_err(NoRing::Port)?;
+    let address = socket.local_addr().map_err(NoRing::Port)?;
+    sys::options::attach_filter(&socket, &filter::nothing()).map_err(NoRing::Port)?;
+    Ok((Arc::new(socket), address))
 }
 
 impl Source for PacketReceiver {

@@ -1,6 +1,6 @@
 //! The XDP program that picks the detector's datagrams out of the traffic of an interface. It runs in the kernel for
 //! every frame, before the network stack. Datagrams to the ports of the streams go to their sockets; everything else
-//! goes on to the kernel unchanged.
+//! goes on to the kernel unchanged. Streams may share a port; a number in their datagrams then tells them apart.
 //!
 //! What is a datagram of the detector: an Ethernet frame to this interface (or to a group), with at most two VLAN tags
 //! (802.1Q, 802.1ad) that only give a priority, IPv4 without options and not a fragment, or IPv6 without extension
@@ -8,6 +8,7 @@
 //! that the kernel has joined go back to it. Lengths and checksums are not looked at here: the reader refuses what is
 //! wrong, and counts it by reason (`../frame.rs`).
 
+use crate::shared_port::{NUMBER_MASK, SharedPort};
 use konkordia_core::ebpf::{Assembler, If, Instruction, Register::*, Size};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -18,10 +19,30 @@ pub(crate) struct Filter {
     pub mac: [u8; 6],
     /// The address to which datagrams are sent, of an interface.
     pub address: IpAddr,
-    /// The port of each stream.
-    pub ports: Vec<u16>,
+    /// What tells the streams apart.
+    pub streams: Streams,
     /// Bytes of the longest frame that the interface can receive.
     pub frame_bytes_max: u32,
+}
+
+/// What tells streams apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Streams {
+    /// The port of each.
+    Ports(Vec<u16>),
+    /// A number in the datagrams to this port, for so many streams. Datagrams of other numbers, and those that are too
+    /// short for one, go to the first stream, so that they are refused and counted.
+    Numbers(u16, SharedPort, usize),
+}
+
+impl Streams {
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        match self {
+            Self::Ports(ports) => ports.len(),
+            Self::Numbers(_, _, streams) => *streams,
+        }
+    }
 }
 
 /// The maps that the program uses.
@@ -77,18 +98,24 @@ const COUNTER: i16 = -4;
 /// first call R2 start and R3 end of the frame's first buffer, R5 the EtherType in network order.
 ///
 /// # Panics
-/// If there are no ports.
+/// If there are no streams.
 pub(crate) fn program(filter: &Filter, maps: MapFds) -> Vec<Instruction> {
-    assert!(!filter.ports.is_empty(), "a filter without ports");
+    assert!(filter.streams.count() > 0, "a filter without streams");
     let mut a = Assembler::default();
     ethernet(&mut a, filter.mac);
     match filter.address {
         IpAddr::V4(ip) => ipv4(&mut a, ip),
         IpAddr::V6(ip) => ipv6(&mut a, ip),
     }
-    ports(&mut a, &filter.ports);
+    match &filter.streams {
+        Streams::Ports(list) => ports(&mut a, list),
+        Streams::Numbers(port, shared, streams) => {
+            ports(&mut a, &[*port]);
+            number(&mut a, *shared, *streams);
+        }
+    }
     joined(&mut a, filter.frame_bytes_max);
-    redirect(&mut a, filter.ports.len(), maps);
+    redirect(&mut a, filter.streams.count(), maps);
     a.finish()
 }
 
@@ -178,6 +205,29 @@ fn ports(a: &mut Assembler, ports: &[u16]) {
     }
     a.jump("pass");
     a.label("found");
+}
+
+/// The stream of the number in the datagram into R9, which is that of the first stream before.
+fn number(a: &mut Assembler, shared: SharedPort, streams: usize) {
+    const UDP_BYTES: i32 = 8;
+    let end = UDP_BYTES + shared.end_byte as i32;
+    // Beyond the datagram there may be padding of the frame.
+    a.load(Size::Bits16, R1, R8, 4);
+    a.u16_from_network(R1);
+    a.set(R0, end);
+    a.jump_if_register(If::Greater, R0, R1, "of the first");
+    a.copy(R0, R8);
+    a.add(R0, end);
+    a.jump_if_register(If::Greater, R0, R3, "of the first");
+    a.load(Size::Bits32, R1, R8, (end - 4) as i16);
+    a.from_network(R1, 32);
+    let above = NUMBER_MASK.leading_zeros() as i32 + 32;
+    a.shift_left(R1, above);
+    a.shift_right(R1, above);
+    a.add(R1, -(shared.first as i32));
+    a.jump_if(If::Greater, R1, streams as i32 - 1, "of the first");
+    a.copy(R9, R1);
+    a.label("of the first");
 }
 
 /// Divides the ports into sequences of consecutive ones: first port, its stream, length.

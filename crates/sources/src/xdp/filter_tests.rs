@@ -14,7 +14,7 @@ fn ends(texts: [&str; 2], port: u16) -> (SocketAddr, SocketAddr) {
 }
 
 fn filter(address: &str, ports: &[u16]) -> Filter {
-    Filter { mac: RECEIVER, address: address.parse().unwrap(), ports: ports.to_vec(), frame_bytes_max: 1522 }
+    Filter { mac: RECEIVER, address: address.parse().unwrap(), streams: Streams::Ports(ports.to_vec()), frame_bytes_max: 1522 }
 }
 
 /// The program in the kernel, with its counters.
@@ -27,7 +27,7 @@ struct Loaded {
 impl Loaded {
     /// `None` if this process may not load programs.
     fn load(filter: &Filter) -> Option<Self> {
-        let sockets = match sys::create_map(MapKind::Sockets, 4, 4, filter.ports.len() as u32) {
+        let sockets = match sys::create_map(MapKind::Sockets, 4, 4, filter.streams.count() as u32) {
             Ok(map) => map,
             Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
                 skip::skipped("this process has no right to load XDP programs (CAP_BPF, CAP_NET_ADMIN)");
@@ -117,6 +117,24 @@ fn frames_to_others_and_of_vlans_pass_and_groups_are_taken() {
     let packet = ip(from.ip(), own.ip(), 17, &udp(from, own, &[1; 64]));
     for (tags, expected) in [(&[0xe000][..], TAKEN), (&[5], PASSED), (&[0, 0x0100], PASSED), (&[0, 0], TAKEN)] {
         assert_eq!(loaded.run(&ethernet(tags, &packet)), expected, "{tags:x?}");
+    }
+}
+
+/// The kernel takes the program, and it takes what is for any of the streams. Which one, the suite of all backends shows.
+#[test]
+fn among_streams_that_share_a_port_the_number_decides() {
+    let shared = SharedPort { end_byte: 8, first: 0xFF_FFFD };
+    for (texts, address) in [(V4, "10.7.0.2"), (V6, "fd07::2")] {
+        let streams = Streams::Numbers(4791, shared, 3);
+        let Some(loaded) = Loaded::load(&Filter { streams, ..filter(address, &[]) }) else { return };
+        let (from, to) = ends(texts, 4791);
+        let numbered = |number: u32| [&[0xEE; 5][..], &number.to_be_bytes()[1..], &[1; 20]].concat();
+        let datagrams = [0xFF_FFFD, 0xFF_FFFE, 0xFF_FFFF, 0xFF_FFFC, 0, 700].map(numbered);
+        for datagram in datagrams.iter().map(Vec::as_slice).chain((0..9).map(|bytes| &datagrams[0][..bytes])) {
+            assert_eq!(loaded.run(&frame(from, to, datagram)), TAKEN, "{to} {datagram:?}");
+        }
+        let elsewhere = SocketAddr::new(to.ip(), 4792);
+        assert_eq!(loaded.run(&frame(from, elsewhere, &datagrams[0])), PASSED);
     }
 }
 

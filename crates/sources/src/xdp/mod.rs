@@ -27,7 +27,7 @@ mod rings;
 mod sys;
 
 pub use losses::Losses;
-pub use opening::{NoSockets, Options, Ways, memory_bytes, open};
+pub use opening::{NoSockets, Options, Ways, memory_bytes, open, open_shared};
 pub use receiver::{Report, Traffic, XdpReceiver};
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
 //! Opens the receivers of the streams of one interface, in the best way that the kernel allows.
 
 use super::errors::{Refusal, Step};
-use super::filter::{COUNTERS, Filter, MapFds, program};
+use super::filter::{COUNTERS, Filter, MapFds, Streams, program};
 use super::receiver::{Attached, Queue, Report, StreamQueue, XdpReceiver};
 use super::rings::{FillRing, PacketMemory, ReceiveRing};
 use super::sys::{self, Hook, MapKind};
 use crate::frame::OVERHEAD_BYTES;
+use crate::shared_port::SharedPort;
 use crate::sys::interfaces::{self, Interface};
 use crate::udp::UdpReceiver;
 use konkordia_core::failure::{Exit, Failure};
@@ -144,7 +145,40 @@ pub fn memory_bytes(address: IpAddr, streams: usize, buffer_bytes: usize) -> u64
 pub fn open(addresses: &[SocketAddr], options: &Options) -> Result<Vec<XdpReceiver>, NoSockets> {
     let Some(first) = addresses.first() else { return Ok(Vec::new()) };
     assert!(addresses.iter().all(|address| address.ip() == first.ip()), "one address: {addresses:?}");
-    let interface = interfaces::with_address(first.ip()).map_err(NoSockets::NoInterface)?;
+    let bind = |(stream, address): (usize, &SocketAddr)| {
+        UdpReceiver::bind_without_gro(*address, options.buffer_bytes).map_err(|error| NoSockets::Port(stream, error))
+    };
+    let bind_all = || addresses.iter().enumerate().map(bind).collect();
+    open_with(first.ip(), None, options, bind_all)
+}
+
+/// As [`open`], for streams that share a port: a number in their datagrams tells them apart. They lend whole IP packets,
+/// from the IP header to the end of the datagram, whose UDP checksum is not compared. What comes through the ordinary
+/// sockets, which show no header, is refused.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_shared(
+    shared: SharedPort,
+    address: SocketAddr,
+    streams: usize,
+    options: &Options,
+) -> Result<Vec<XdpReceiver>, NoSockets> {
+    if streams == 0 {
+        return Ok(Vec::new());
+    }
+    let bind_all = || shared.bind(address, streams, options.buffer_bytes).map_err(|error| NoSockets::Port(0, error));
+    open_with(address.ip(), Some(shared), options, bind_all)
+}
+
+/// Opens the receivers. `bind` = makes the ordinary sockets of the streams.
+fn open_with(
+    address: IpAddr,
+    shared: Option<SharedPort>,
+    options: &Options,
+    bind: impl FnOnce() -> Result<Vec<UdpReceiver>, NoSockets>,
+) -> Result<Vec<XdpReceiver>, NoSockets> {
+    let interface = interfaces::with_address(address).map_err(NoSockets::NoInterface)?;
     let failure = |refusal: Refusal| NoSockets::Refused(refusal.failure(&interface.name));
     let unfit = |code| failure(Refusal::of(Step::Interface)(io::Error::from_raw_os_error(code)));
     if interface.is_loopback || !interface.is_ethernet {
@@ -153,22 +187,24 @@ pub fn open(addresses: &[SocketAddr], options: &Options) -> Result<Vec<XdpReceiv
     if !interface.is_up {
         return Err(unfit(libc::ENETDOWN));
     }
-    let mut rest = Vec::new();
-    for (stream, address) in addresses.iter().enumerate() {
-        let bound = UdpReceiver::bind_without_gro(*address, options.buffer_bytes);
-        let bound = bound.and_then(|socket| Ok((socket.local_addr()?, socket)));
-        rest.push(bound.map_err(|error| NoSockets::Port(stream, error))?);
-    }
-    let ports = rest.iter().map(|(address, _)| address.port()).collect();
+    let with_address = |(stream, socket): (usize, UdpReceiver)| match socket.local_addr() {
+        Ok(address) => Ok((address, socket)),
+        Err(error) => Err(NoSockets::Port(stream, error)),
+    };
+    let rest = bind()?.into_iter().enumerate().map(with_address).collect::<Result<Vec<_>, _>>()?;
+    let streams = match shared {
+        None => Streams::Ports(rest.iter().map(|(address, _)| address.port()).collect()),
+        Some(shared) => Streams::Numbers(rest[0].0.port(), shared, rest.len()),
+    };
     let queues = queues(&interface.name, options).map_err(NoSockets::Refused)?;
     let frame_bytes_max = (interface.mtu + OVERHEAD_BYTES) as u32;
     let sizes = Sizes::of(interface.mtu, rest.len(), options.buffer_bytes);
-    let filter = Filter { mac: interface.mac, address: first.ip(), ports, frame_bytes_max };
+    let filter = Filter { mac: interface.mac, address, streams, frame_bytes_max };
     let opening = Opening { filter, sizes, interface: &interface, queues, options };
     let mut notes = Vec::new();
     for (number, way) in options.ways.list().iter().enumerate() {
         match opening.try_way(*way) {
-            Ok(opened) => return Ok(opened.finish(*way, notes, rest, options)),
+            Ok(opened) => return Ok(opened.finish(*way, notes, rest, shared.is_some(), options)),
             Err(refusal) if refusal.leaves_other_ways() && number + 1 < options.ways.list().len() => {
                 notes.push(format!("not {}: {}: {}", way.name, refusal.failure(&interface.name).what, refusal.error));
             }
@@ -220,7 +256,7 @@ struct Opened {
 impl Opening<'_> {
     /// Makes everything; the program is attached last, so that no datagram finds its socket missing.
     fn try_way(&self, way: Way) -> Result<Opened, Refusal> {
-        let streams = self.filter.ports.len();
+        let streams = self.filter.streams.count();
         let keys = (self.queues.iter().max().map_or(0, |queue| queue + 1) * streams as u32).max(1);
         let sockets = sys::create_map(MapKind::Sockets, 4, 4, keys).map_err(Refusal::of(Step::Maps))?;
         let counters = sys::create_map(MapKind::PerCpuArray, 4, 8, COUNTERS as u32).map_err(Refusal::of(Step::Maps))?;
@@ -289,7 +325,7 @@ impl Opening<'_> {
             let ring = ReceiveRing::map(socket.as_fd(), entries).map_err(&rings)?;
             Ok(StreamQueue::new(queue.clone(), socket, ring))
         };
-        (0..self.filter.ports.len()).map(open).collect()
+        (0..self.filter.streams.count()).map(open).collect()
     }
 
     fn socket(&self, entries: u32) -> Result<OwnedFd, Refusal> {
@@ -322,6 +358,7 @@ impl Opened {
         way: Way,
         mut notes: Vec<String>,
         rest: Vec<(SocketAddr, UdpReceiver)>,
+        lends_packets: bool,
         options: &Options,
     ) -> Vec<XdpReceiver> {
         let memory_bytes = self.queues.len() * self.sizes.bytes();
@@ -350,6 +387,7 @@ impl Opened {
             counters: self.counters,
             streams: rest.len() as u32,
             busy_poll: options.busy_poll_us.is_some(),
+            lends_packets,
             report,
         });
         let streams = (0..).zip(self.streams).zip(rest);

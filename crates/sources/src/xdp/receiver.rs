@@ -95,6 +95,8 @@ pub(crate) struct Attached {
     pub counters: OwnedFd,
     pub streams: u32,
     pub busy_poll: bool,
+    /// IP packets are lent, and not only payloads.
+    pub lends_packets: bool,
     pub report: Report,
 }
 
@@ -121,6 +123,7 @@ struct Reader<'a> {
     joined: &'a mut [u8],
     /// Where the stream is received.
     to: SocketAddr,
+    lends_packets: bool,
     refusals: &'a Refusals,
     take: &'a mut dyn FnMut(&[u8], Sender),
 }
@@ -131,17 +134,19 @@ impl Reader<'_> {
         let Some(first) = chunks.first().map(|chunk| memory.data(chunk)) else { return false };
         let bytes = chunks.iter().map(Chunk::bytes).sum();
         // The kernel does not say which frames never were on a wire.
-        let arrival = Arrival { checksum: Checksum::MaybeLeft, ..Arrival::whole(bytes) };
+        let checksum = if self.lends_packets { Checksum::Superseded } else { Checksum::MaybeLeft };
+        let arrival = Arrival { checksum, ..Arrival::whole(bytes) };
         let taken = datagram(first, arrival, self.to).and_then(|found| {
-            let payload = match first.get(found.payload.clone()) {
-                Some(payload) => payload,
+            let range = if self.lends_packets { &found.packet } else { &found.payload };
+            let lent = match first.get(range.clone()) {
+                Some(lent) => lent,
                 None => {
                     let pieces = chunks.iter().map(|chunk| memory.data(chunk));
-                    gather(pieces, &found.payload, self.joined).ok_or(Refused::Length)?
+                    gather(pieces, range, self.joined).ok_or(Refused::Length)?
                 }
             };
-            found.check(payload)?;
-            (self.take)(payload, found.sender);
+            found.check(&lent[found.payload.start - range.start..])?;
+            (self.take)(lent, found.sender);
             Ok(())
         });
         taken.map_err(|why| self.refusals.count(why)).is_ok()
@@ -320,15 +325,19 @@ impl Source for XdpReceiver {
         loop {
             let (mut frames, mut datagrams) = (0, 0);
             for queue in &mut self.queues {
-                let (to, refusals) = (self.address, &*self.refusals);
-                let mut reader = Reader { joined: &mut self.joined, to, refusals, take: &mut *take };
+                let (to, refusals, lends_packets) = (self.address, &*self.refusals, self.attached.lends_packets);
+                let mut reader = Reader { joined: &mut self.joined, to, lends_packets, refusals, take: &mut *take };
                 let (of_queue, good) = queue.receive(&mut reader);
                 frames += of_queue;
                 datagrams += good;
             }
             self.calls = self.calls.wrapping_add(1);
             if datagrams == 0 || self.calls.is_multiple_of(REST_INTERVAL) {
-                datagrams += self.rest.receive(Duration::ZERO, take)?;
+                if self.attached.lends_packets {
+                    frames += self.rest.receive(Duration::ZERO, &mut |_, _| self.refusals.count(Refused::Headerless))?;
+                } else {
+                    datagrams += self.rest.receive(Duration::ZERO, take)?;
+                }
             }
             if datagrams > 0 {
                 return Ok(datagrams);

@@ -57,6 +57,7 @@ export const LOSSES: Record<string, string> = {
   malformed_version: "packets with a header of another version: other firmware",
   malformed_detector_type: "packets of another detector: wrong port, or wrong [detector] type",
   malformed_access: "packets written with another key, queue pair or address than the run has",
+  malformed_icrc: "packets with a wrong checksum (iCRC): damaged on their way",
   malformed_packet_number: "packets beyond the tile: wrong number of interfaces or bits in the configuration",
   packets_missing: "packets that an image should have and that never came",
   parts_missing: "parts of images that never came",
