@@ -38,6 +38,10 @@ pub fn carried(document: &Document, d: &mut Diagnostics, tile: TileFormat) -> Op
     }
     // A wrong name is reported where the key is read.
     let receive = source.text("receive").and_then(Receive::from_name).unwrap_or_default();
+    if receive == Receive::Only(Backend::Verbs) {
+        let why = "raw packets are told apart by their UDP ports, and all streams of RoCEv2 come to one";
+        d.add(source.span("receive"), "receive = \"verbs\" with kind = \"roce\"", why, "write \"packet\" or \"xdp\"");
+    }
     let whole = |name: &str, default: i64| source.integer(name).unwrap_or(default);
     let mtu = whole("path_mtu", 4096) as u32;
     if !PATH_MTUS.contains(&mtu) {

@@ -140,6 +140,11 @@ pub fn open_shared(
             let facts = format!("{}; {ICRC}", opened.facts);
             Ok(received_by(Backend::Xdp, &asked_for(Backend::Xdp), Opened { facts, ..opened }))
         }
+        Receive::Only(Backend::Verbs) => {
+            let why = "a rule of the card tells streams apart by their ports, and these share one";
+            let what = format!("cannot receive {streams} streams through raw packets of an RDMA card on {address}");
+            Err(or_sockets(Failure::new(Exit::Configuration, what, why, "write receive = \"packet\" in [source]")))
+        }
         Receive::Only(Backend::Packet) => {
             let rings = PacketReceiver::open_shared(port, address, streams, buffer_bytes);
             let streams = rings.map_err(|why| no_ring(0, address, &why))?.into_iter().map(of_ring).collect();
