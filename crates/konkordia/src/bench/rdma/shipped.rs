@@ -1,7 +1,7 @@
 //! What is shipped, on both sides: a run that receives the packets of a detector over UDP, as `serve` and `receive` do
 //! (several datagrams per system call, joined by the kernel, payloads written where they are expected), beside a run
-//! into whose slots the same frames are written by RoCEv2. Packets have the same payload, both are sent by the simulated
-//! detector, over loopback, and the images of both are compared with what was sent.
+//! into whose slots the same frames are written by RoCEv2. Packets have the same payload, both are sent by the
+//! simulated detector, over loopback, and the images of both are compared with what was sent.
 //!
 //! The sender is only so many packets ahead of what the run has counted as its receive buffers hold, so that none is
 //! lost; if one is lost all the same, the attempt has no rate.
