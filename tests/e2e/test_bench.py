@@ -326,6 +326,11 @@ def test_memory_of_another_host_is_written_by_every_operation(tmp_path):
     for ladder in report["ladders"]:
         at = {stage["name"]: stage["at_us"]["median"] for stage in ladder["stages"]}
         assert ladder["verified"] and at["call"] == 0 < at["packet made"] <= at["received"] <= at["allowed"] <= at["in its slot"] <= at["event seen"]
+    assert [row["name"] for row in report["shipped"]] == ["run over UDP", "run written by RoCEv2"]
+    for row in report["shipped"]:
+        assert row["verified"] and row["lost"] == 0 and row["packet_bytes"] == 4096 and row["frame_bytes"] == 1 << 20, row
+        assert all(is_spread(row[name]) for name in ("gigabits_per_second", "receivers_us_per_frame", "times_udp", "receivers_of_udp")), row
+    assert report["shipped"][0]["times_udp"]["median"] == report["shipped"][0]["receivers_of_udp"]["median"] == 1
     steps = {step["name"]: step["gigabits_per_second"] for step in report["rate_ladder"]}
     assert steps["paper, RDMA"] == 100 and all(steps[f"ours, {o}"] > 0 for o in OPERATIONS)
 
@@ -334,8 +339,8 @@ def test_memory_of_another_host_is_written_by_every_operation(tmp_path):
 def test_what_the_bench_of_rdma_prints_names_its_links():
     few = ("--quick", "--packets", 598, "--sizes", 64, "--operations", "write", "rdma-udp")
     text = program("bench", "rdma", *few, check=0).stdout
-    # Of the costs, the iCRC, the rates, the ladder of the rates, the sizes, and the stages.
-    assert text.count("[software link, loopback, no card; host memory]") == 6
+    # Of the costs, the iCRC, the rates, the ladder of the rates, the sizes, the stages, and what is shipped.
+    assert text.count("[software link, loopback, no card; host memory]") == 7
     assert "device memory: not yet" in text and "Ponsard et al. 2020, Table 2" in text and "10.3 Gb/s" in text
     with other_end("rdma") as address:
         report = quick("rdma", "--parts", "rates", "sizes", "--to", address, *few[1:])

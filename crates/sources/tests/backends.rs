@@ -212,8 +212,8 @@ fn every_backend_hands_over_the_same_datagrams_ledger_and_words() {
     });
 }
 
-/// Each stream gets the datagrams of its number, and the first one also those of nobody and those that are too short for
-/// one. Rings lend the IP packet.
+/// Each stream gets the datagrams of its number, and the first one also those of nobody and those that are too short
+/// for one. Rings lend the IP packet.
 #[test]
 fn streams_that_share_a_port_are_told_apart_by_their_number() {
     play(&[], || {

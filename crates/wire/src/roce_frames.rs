@@ -73,8 +73,8 @@ impl Decoder for RoceFrames {
         has_head: false,
     };
 
-    /// In the order: headers, form of a packet, iCRC, opcode, queue pair and key, page, place in the page, length, end of
-    /// the frame.
+    /// In the order: headers, form of a packet, iCRC, opcode, queue pair and key, page, place in the page, length, end
+    /// of the frame.
     #[inline]
     fn decode<'a>(datagram: &'a [u8], tile: &TileFormat) -> Result<TilePacket<'a>, Malformed> {
         let packet = packet_of(datagram, tile)?;

@@ -54,11 +54,13 @@ pub enum RdmaPart {
     Sizes,
     /// The stages of a message
     Ladder,
+    /// Runs as they are shipped, over UDP and written by RoCEv2, with packets of one size
+    Shipped,
 }
 
 impl RdmaPart {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Memory, Self::Icrc, Self::Rates, Self::Sizes, Self::Ladder];
+    pub const ALL: [Self; 6] = [Self::Memory, Self::Icrc, Self::Rates, Self::Sizes, Self::Ladder, Self::Shipped];
 }
 
 /// `konkordia bench rdma`

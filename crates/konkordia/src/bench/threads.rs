@@ -61,6 +61,13 @@ impl Times {
 /// The threads at one time: number of the thread, its role and its times.
 pub type Threads = BTreeMap<u64, (&'static str, Times)>;
 
+/// Processor time that the threads of this role have used, all together; `None` if the kernel does not count it.
+pub fn ran_ns(role: &str) -> Option<u64> {
+    let threads = now();
+    let of_role = threads.values().filter(|(other, _)| *other == role);
+    (!threads.is_empty()).then(|| of_role.map(|(_, times)| times.ran_ns).sum())
+}
+
 /// The threads of this process.
 pub fn now() -> Threads {
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();

@@ -6,8 +6,8 @@
 //! stays bound to the port, so that the kernel does not tell the sender that nobody listens, and so that no other
 //! program can take the port; it throws all its datagrams away.
 //!
-//! Each stream has its own ring with its own filter (docs/decisions/0025-receive-backends.md). Streams that share a port
-//! lend whole IP packets, because their checksum covers the headers (docs/decisions/0051-icrc-behind-rings.md).
+//! Each stream has its own ring with its own filter (docs/decisions/0025-receive-backends.md). Streams that share a
+//! port lend whole IP packets, because their checksum covers the headers (docs/decisions/0051-icrc-behind-rings.md).
 
 pub(crate) mod filter;
 

@@ -120,7 +120,8 @@ fn frames_to_others_and_of_vlans_pass_and_groups_are_taken() {
     }
 }
 
-/// The kernel takes the program, and it takes what is for any of the streams. Which one, the suite of all backends shows.
+/// The kernel takes the program, which takes what is for any of the streams. Which one, the suite of all backends
+/// shows.
 #[test]
 fn among_streams_that_share_a_port_the_number_decides() {
     let shared = SharedPort { end_byte: 8, first: 0xFF_FFFD };

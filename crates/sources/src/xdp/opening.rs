@@ -152,9 +152,9 @@ pub fn open(addresses: &[SocketAddr], options: &Options) -> Result<Vec<XdpReceiv
     open_with(first.ip(), None, options, bind_all)
 }
 
-/// As [`open`], for streams that share a port: a number in their datagrams tells them apart. They lend whole IP packets,
-/// from the IP header to the end of the datagram, whose UDP checksum is not compared. What comes through the ordinary
-/// sockets, which show no header, is refused.
+/// As [`open`], for streams that share a port: a number in their datagrams tells them apart. They lend whole IP
+/// packets, from the IP header to the end of the datagram, whose UDP checksum is not compared. What comes through the
+/// ordinary sockets, which show no header, is refused.
 ///
 /// # Errors
 /// As [`open`].

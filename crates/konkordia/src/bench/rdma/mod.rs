@@ -11,6 +11,7 @@ mod ladder;
 mod memory;
 mod protocol;
 mod rates;
+mod shipped;
 mod sizes;
 
 use super::fabric_args::{BenchRdmaArgs, RdmaOperation, RdmaPart};
@@ -71,6 +72,7 @@ struct All {
     rates: Vec<rates::Row>,
     sizes: Vec<sizes::Row>,
     ladders: Vec<Ladder>,
+    shipped: Vec<shipped::Row>,
 }
 
 fn has(args: &BenchRdmaArgs, part: RdmaPart) -> bool {
@@ -125,6 +127,9 @@ fn measure(args: &BenchRdmaArgs, tell: &mut dyn FnMut(String)) -> Result<All, Fa
             }
         }
     }
+    if has(args, RdmaPart::Shipped) && args.to.is_none() {
+        all.shipped = shipped::measure(count, repeats, tell)?;
+    }
     Ok(all)
 }
 
@@ -142,6 +147,7 @@ impl All {
             && self.rates.iter().all(rates::Row::verified)
             && self.sizes.iter().all(|row| row.verified)
             && self.ladders.iter().all(|ladder| ladder.verified)
+            && self.shipped.iter().all(shipped::Row::verified)
     }
 
     fn to_json(&self, args: &BenchRdmaArgs, imported: &[Imported]) -> Value {
@@ -150,7 +156,7 @@ impl All {
             "bench": "rdma", "machine": machine::facts(), "label": label(args), "repeats": repeats(args),
             "memory": self.memory.iter().map(|row| row.to_json(&self.memory)).collect::<Vec<_>>(),
             "icrc": self.icrc.iter().map(memory::Icrc::to_json).collect::<Vec<_>>(),
-            "rates": rates::to_json(&self.rates), "sizes": sizes::to_json(&self.sizes),
+            "shipped": shipped::to_json(&self.shipped), "rates": rates::to_json(&self.rates), "sizes": sizes::to_json(&self.sizes),
             "ladders": self.ladders.iter().map(Ladder::to_json).collect::<Vec<_>>(),
             "rate_ladder": ladder.iter().map(|(name, rate)| json!({ "name": name, "gigabits_per_second": rate })).collect::<Vec<_>>(),
             "imported": imported.iter().map(Imported::to_json).collect::<Vec<_>>(),
@@ -180,6 +186,7 @@ impl All {
         });
         add(!self.sizes.is_empty(), &|| sizes::to_text(&self.sizes));
         add(!self.ladders.is_empty(), &|| ladder::to_text(&self.ladders));
+        add(!self.shipped.is_empty(), &|| shipped::to_text(&self.shipped));
         parts.extend(import::to_text(imported, &self.figures()));
         parts.join("\n\n")
     }
