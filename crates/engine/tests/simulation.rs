@@ -345,7 +345,7 @@ fn check<P: OutputPixel>(case: &Case) -> Vec<Seen> {
         let received = expected.received + other_senders + foreign;
         // Nothing writes by RDMA.
         let [length, version, detector_type, number] = expected.malformed;
-        let malformed = [length, version, detector_type, number, 0];
+        let malformed = [length, version, detector_type, number, 0, 0];
         assert_eq!((got.received, got.placed, got.malformed), (received, expected.placed, malformed));
         // A duplicate of a packet whose tile has left the history is late in one ledger and a duplicate in the other.
         assert_eq!(got.duplicate + got.late + got.no_slot, expected.duplicate);
