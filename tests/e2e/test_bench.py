@@ -248,7 +248,7 @@ def test_ends_that_cannot_work_together():
     assert "cannot listen" in program("bench", "udp", "--listen", "192.0.2.1:7", check=6).stderr
 
 
-TRANSPORTS = ["tcp", "udp", "zmq-req", "zmq-push", "zmq-pub", "link-tcp"]
+TRANSPORTS = ["tcp", "udp", "zmq-req", "zmq-push", "zmq-pub", "link-tcp", "link-shm"]
 
 
 def are_right(rows):
@@ -321,6 +321,10 @@ def test_memory_of_another_host_is_written_by_every_operation(tmp_path):
     assert all(row["verified"] and row["lost"] == 0 and is_spread(row["gigabytes_per_second"]) for row in sizes["rows"])
     assert all(is_spread(row["latency_us"]) for row in sizes["rows"] if not row["name"].startswith("memcpy"))
     assert [c["wait"] for c in sizes["crossovers"]] == list(waits)
+    assert [row["name"] for row in report["rashpa"]] == [f"RASHPA over shared memory, {n} bytes" for n in (8192, 65504)]
+    for row in report["rashpa"]:
+        figures = ("gigabytes_per_second", "memcpy_gigabytes_per_second", "times_memcpy")
+        assert row["verified"] and all(is_spread(row[figure]) for figure in figures), row
     ladders = [f"{o}, {w}, 2048 bytes" for w in waits for o in OPERATIONS if o != "write"]
     assert [ladder["name"] for ladder in report["ladders"]] == ladders
     for ladder in report["ladders"]:

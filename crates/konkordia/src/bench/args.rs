@@ -587,11 +587,13 @@ pub enum NetTransport {
     ZmqPub,
     /// A link that writes into memory, over TCP: each message a write with an event
     LinkTcp,
+    /// The same by memory that both ends share; not measured if the other end is on another host
+    LinkShm,
 }
 
 impl NetTransport {
     /// All of them.
-    pub const ALL: [Self; 6] = [Self::Tcp, Self::Udp, Self::ZmqReq, Self::ZmqPush, Self::ZmqPub, Self::LinkTcp];
+    pub const ALL: [Self; 7] = [Self::Tcp, Self::Udp, Self::ZmqReq, Self::ZmqPush, Self::ZmqPub, Self::LinkTcp, Self::LinkShm];
 
     /// Name on the command line and in tables.
     pub const fn name(self) -> &'static str {
@@ -602,6 +604,7 @@ impl NetTransport {
             Self::ZmqPush => "zmq-push",
             Self::ZmqPub => "zmq-pub",
             Self::LinkTcp => "link-tcp",
+            Self::LinkShm => "link-shm",
         }
     }
 }

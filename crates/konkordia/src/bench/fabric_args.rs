@@ -54,11 +54,13 @@ pub enum RdmaPart {
     Sizes,
     /// The stages of a message
     Ladder,
+    /// RASHPA over shared memory beside a copy
+    Rashpa,
 }
 
 impl RdmaPart {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Memory, Self::Icrc, Self::Rates, Self::Sizes, Self::Ladder];
+    pub const ALL: [Self; 6] = [Self::Memory, Self::Icrc, Self::Rates, Self::Sizes, Self::Ladder, Self::Rashpa];
 }
 
 /// `konkordia bench rdma`

@@ -4,7 +4,7 @@ use super::args::NetTransport;
 use super::peer::{Peer, failed};
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::ports::Source;
-use konkordia_links::{Arrival, LinkError, Region, RemoteAddress, tcp};
+use konkordia_links::{Arrival, LinkError, Region, RemoteAddress, shm, tcp};
 use konkordia_sources::udp::{UdpReceiver, UdpSender};
 use serde_json::{Value, json};
 use std::io::{self, Read, Write};
@@ -52,6 +52,10 @@ pub fn open_near(peer: &mut Peer, transport: NetTransport, number: usize) -> Res
         let link = tcp::connect(address(peer, &ready), PATIENCE).map_err(link_failed)?;
         return Ok(Box::new(Writing::new(Box::new(link), |key| peer.ask(&json!({ "key": key })))?));
     }
+    if transport == NetTransport::LinkShm {
+        let link = shm::connect(address(peer, &ready), PATIENCE).map_err(link_failed)?;
+        return Ok(Box::new(Writing::new(link, |key| peer.ask(&json!({ "key": key })))?));
+    }
     match transport.sockets() {
         None => Ok(Box::new(TcpStream::connect(address(peer, &ready)).and_then(Tcp::new).map_err(cannot)?)),
         Some(kinds) => Ok(Box::new(Zmq::near(kinds, peer.other, &ready).map_err(cannot)?)),
@@ -80,12 +84,14 @@ pub fn open_far(peer: &mut Peer, order: &Value) -> Result<Box<dyn Link>, Failure
             peer.tell(&json!({ "port": listener.local_addr().map_err(link_failed)?.port() }))?;
             let link = listener.accept(PATIENCE).map_err(link_failed)?;
             let link = link.ok_or_else(|| cannot(io::Error::from(io::ErrorKind::TimedOut)))?;
-            let exchange = |key: u64| {
-                let theirs = peer.answer()?;
-                peer.tell(&json!({ "key": key }))?;
-                Ok(theirs)
-            };
-            Ok(Box::new(Writing::new(Box::new(link), exchange)?))
+            Ok(Box::new(Writing::new(Box::new(link), |key| answer_key(peer, key))?))
+        }
+        (NetTransport::LinkShm, _) => {
+            let listener = shm::Listener::bind(own).map_err(link_failed)?;
+            peer.tell(&json!({ "port": listener.local_addr().map_err(link_failed)?.port() }))?;
+            let link = listener.accept(PATIENCE).map_err(link_failed)?;
+            let link = link.ok_or_else(|| cannot(io::Error::from(io::ErrorKind::TimedOut)))?;
+            Ok(Box::new(Writing::new(link, |key| answer_key(peer, key))?))
         }
         (_, None) => {
             let listener = TcpListener::bind(own).map_err(cannot)?;
@@ -99,6 +105,13 @@ pub fn open_far(peer: &mut Peer, order: &Value) -> Result<Box<dyn Link>, Failure
             Ok(Box::new(link))
         }
     }
+}
+
+/// Takes the key of the other end, and tells the own one.
+fn answer_key(peer: &mut Peer, key: u64) -> Result<Value, Failure> {
+    let theirs = peer.answer()?;
+    peer.tell(&json!({ "key": key }))?;
+    Ok(theirs)
 }
 
 /// The port in a line of the other end, at its address.
@@ -246,7 +259,7 @@ type Kinds = (zmq::SocketType, zmq::SocketType);
 impl NetTransport {
     fn sockets(self) -> Option<Kinds> {
         match self {
-            Self::Tcp | Self::Udp | Self::LinkTcp => None,
+            Self::Tcp | Self::Udp | Self::LinkTcp | Self::LinkShm => None,
             Self::ZmqReq => Some((zmq::REQ, zmq::REP)),
             Self::ZmqPush => Some((zmq::PUSH, zmq::PULL)),
             // A publisher that sees its subscribers.

@@ -51,7 +51,9 @@ pub fn command(args: &BenchNetArgs) -> Result<Exit, Failure> {
     let rows = peer::with_peer("net", args.to, serve, |peer| {
         let mut rows = Vec::new();
         let mut progress = Progress::new(args.output.json);
-        for &transport in &args.transports {
+        // Hosts share no memory.
+        let is_here = peer.own == peer.other;
+        for &transport in args.transports.iter().filter(|transport| is_here || **transport != NetTransport::LinkShm) {
             let mut link = open_near(peer, transport, 0)?;
             let mut more = (1..most).map(|n| open_near(peer, transport, n)).collect::<Result<Vec<_>, _>>()?;
             for &bytes in sizes.iter().filter(|bytes| transport != NetTransport::Udp || **bytes <= PACKET_BYTES_MAX) {
