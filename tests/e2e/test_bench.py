@@ -248,7 +248,7 @@ def test_ends_that_cannot_work_together():
     assert "cannot listen" in program("bench", "udp", "--listen", "192.0.2.1:7", check=6).stderr
 
 
-TRANSPORTS = ["tcp", "udp", "zmq-req", "zmq-push", "zmq-pub", "link-tcp"]
+TRANSPORTS = ["tcp", "udp", "zmq-req", "zmq-push", "zmq-pub", "link-tcp", "link-shm"]
 
 
 def are_right(rows):
@@ -273,7 +273,12 @@ def test_messages_over_every_transport(tmp_path):
     assert report["verified"] and report["network"].startswith("loopback") and are_right(report["rows"])
     # A datagram cannot be longer.
     names = [f"{name}, {n} bytes" for name in TRANSPORTS for n in (1, 8, 65507, 65508) if (name, n) != ("udp", 65508)]
-    assert [row["name"] for row in report["rows"]] == names
+    found = [row["name"] for row in report["rows"]]
+    # Behind them what this machine has of libfabric and cards; of each it is said why it has not.
+    more = {name.partition(",")[0] for name in found[len(names) :]}
+    assert found[: len(names)] == names and len(more) + len(report["not_measured"]) == 3
+    assert all(name in ("link-libfabric-tcp", "link-libfabric-shm", "link-verbs") for name in more)
+    assert all(line.startswith("not measured: link-") and line.count(": ") >= 2 for line in report["not_measured"])
     assert all(row["window"] == (1 if row["name"].startswith("zmq-req") else 2) for row in report["rows"])
     assert picture.read_bytes().startswith(PNG)
     assert {"bandwidth", "latency"} == set(report["crossovers"])
@@ -321,6 +326,10 @@ def test_memory_of_another_host_is_written_by_every_operation(tmp_path):
     assert all(row["verified"] and row["lost"] == 0 and is_spread(row["gigabytes_per_second"]) for row in sizes["rows"])
     assert all(is_spread(row["latency_us"]) for row in sizes["rows"] if not row["name"].startswith("memcpy"))
     assert [c["wait"] for c in sizes["crossovers"]] == list(waits)
+    assert [row["name"] for row in report["rashpa"]] == [f"RASHPA over shared memory, {n} bytes" for n in (8192, 65504)]
+    for row in report["rashpa"]:
+        figures = ("gigabytes_per_second", "memcpy_gigabytes_per_second", "times_memcpy")
+        assert row["verified"] and all(is_spread(row[figure]) for figure in figures), row
     ladders = [f"{o}, {w}, 2048 bytes" for w in waits for o in OPERATIONS if o != "write"]
     assert [ladder["name"] for ladder in report["ladders"]] == ladders
     for ladder in report["ladders"]:

@@ -9,7 +9,7 @@ def test_what_is_absent_is_part_of_the_answer():
     found = json.loads(program("links", "--json", check=0).stdout)
     assert set(found) == {"libfabric_version", "libfabric", "verbs"}
     text = program("links", check=0).stdout
-    assert text.startswith("tcp: on every host\n")
+    assert text.startswith("tcp: on every host\nshm (memory that two programs share): on every host, with itself\n")
     if found["libfabric_version"] is None:
         assert "apt-get install libfabric1" in found["libfabric"]["absent"]
         assert found["libfabric"]["absent"] in text

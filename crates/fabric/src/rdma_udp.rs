@@ -6,7 +6,7 @@
 //! reported as lost too: its data are missing.
 
 use crate::loss::{Arrival, Counts, Detector, Width};
-use konkordia_wire::rdma_udp::{NoPacket, Packet};
+use konkordia_wire::rdma_udp::{Header, NoPacket, Packet};
 use std::ops::Range;
 
 /// A buffer that senders may write: an entry of the table by which the receiver translates addresses.
@@ -200,7 +200,30 @@ impl Receiver {
         segment: &'a [u8],
         lost: &mut impl FnMut(Range<u64>),
     ) -> Result<Write<'a>, Refusal> {
-        let verdict = self.judge(sender, segment, lost);
+        let packet = match Packet::new_checked(segment, self.has_extension) {
+            Ok(packet) => packet,
+            Err(why) => {
+                self.verdicts.malformed += 1;
+                return Err(Refusal::Malformed(why));
+            }
+        };
+        let payload = packet.payload();
+        self.written(sender, &packet.header(), payload.len(), lost).map(|write| Write { payload, ..write })
+    }
+
+    /// Gives a verdict to a packet whose payload is not here, because its sender has written it to its place already or
+    /// because it comes on another way. The same rules hold.
+    ///
+    /// # Errors
+    /// [`Refusal`]: nothing was to be written.
+    pub fn written(
+        &mut self,
+        sender: usize,
+        header: &Header,
+        payload_bytes: usize,
+        lost: &mut impl FnMut(Range<u64>),
+    ) -> Result<Write<'static>, Refusal> {
+        let verdict = self.judge(sender, header, payload_bytes, lost);
         let counts = &mut self.verdicts;
         let counter = match &verdict {
             Ok(write) if write.is_late => &mut counts.placed_late,
@@ -214,19 +237,23 @@ impl Receiver {
             Err(Refusal::Late) => &mut counts.late,
         };
         *counter += 1;
-        counts.bytes += verdict.as_ref().map_or(0, |write| write.payload.len() as u64);
+        counts.bytes += if verdict.is_ok() { payload_bytes as u64 } else { 0 };
         verdict
     }
 
-    fn judge<'a>(&mut self, sender: usize, segment: &'a [u8], lost: &mut impl FnMut(Range<u64>)) -> Result<Write<'a>, Refusal> {
-        let packet = Packet::new_checked(segment, self.has_extension).map_err(Refusal::Malformed)?;
+    fn judge(
+        &mut self,
+        sender: usize,
+        header: &Header,
+        payload_bytes: usize,
+        lost: &mut impl FnMut(Range<u64>),
+    ) -> Result<Write<'static>, Refusal> {
         if sender >= self.flows.len() {
             return Err(Refusal::UnknownSender);
         }
-        let (buffer, payload) = (packet.buffer(), packet.payload());
-        let (offset, local_offset) = self.translate(buffer, packet.offset_units(), payload.len())?;
-        let placed = Write { buffer, offset, local_offset, payload, position: None, is_late: false };
-        let Some(sequence) = packet.sequence() else { return Ok(placed) };
+        let (offset, local_offset) = self.translate(header.buffer, header.offset_units, payload_bytes)?;
+        let placed = Write { buffer: header.buffer, offset, local_offset, payload: &[], position: None, is_late: false };
+        let Some(sequence) = header.sequence else { return Ok(placed) };
         let flow = &mut self.flows[sender];
         match flow.receive(sequence, lost) {
             Arrival::New | Arrival::Gap => Ok(Write { position: flow.position_of(sequence), ..placed }),

@@ -280,6 +280,45 @@ fn links_that_are_down_are_named() {
     assert!(why.starts_with("S1 (initialise switches and links) is not possible: module 5 has no link"), "{why}");
 }
 
+#[test]
+fn a_receiver_by_shared_memory_gets_queues_and_only_its_own_address_is_told() {
+    let text = TEXT.replace("telegrams = \"r7\"", "telegrams = \"r7\", link = \"shm\"");
+    let mut system = system(&text);
+    let shared =
+        |address: &str| Link { id: LinkId(1), kind: LinkKind::Shm, address: name(address), mtu_bytes: 1 << 17, is_up: true };
+    let links = |address: &str| vec![link("10.0.0.2:2").remove(0), shared(address)];
+    while let Some(step) = system.manager.next_step().filter(|step| *step != Step::Links) {
+        system.step(step).expect("in order");
+    }
+    let why = system.step(Step::Links).expect_err("no link").to_string();
+    assert!(why.contains("module 4 has no link of shared memory that is up"), "{why}");
+
+    let mut system = self::system(&text);
+    let memory = vec![Memory { kind: MemoryKind::Ram, bytes: 8 << 20 }];
+    let capabilities = ReceiverCapabilities { receiver: ReceiverId(7), links: links("1/2/3"), memory };
+    system.receivers[2] = ReceiverControl::new(name("receiver-7"), capabilities);
+    for module in &mut system.modules {
+        module.capabilities().links.push(shared("shm"));
+    }
+    system.until(Step::Start);
+    let kinds: Vec<LinkKind> = system.receivers.iter().map(ReceiverControl::link_kind).collect();
+    assert_eq!(kinds, [LinkKind::RdmaUdp, LinkKind::RdmaUdp, LinkKind::Shm]);
+    let told: Vec<&str> =
+        system.modules[0].peers().iter().filter(|peer| peer.id == 7).map(|peer| peer.address.as_str()).collect();
+    assert_eq!(told, ["1/2/3"]);
+    let reception = system.receivers[2].running().expect("armed");
+    let queues: Vec<(u64, u32)> = reception.queues.iter().copied().map(|queue| queue.expect("a queue")).collect();
+    let rings = system.modules.iter_mut().map(|module| {
+        let sender = module.running().expect("started");
+        let ring = *sender.rings().find(|ring| ring.receiver == ReceiverId(7)).expect("a ring");
+        (ring.address + 64 * u64::from(ring.records), ring.records)
+    });
+    assert_eq!(queues, rings.collect::<Vec<_>>(), "both sides agree");
+    assert!(queues[0].1 >= 1 << 14 && queues[0].0 + 128 + 32 * u64::from(queues[0].1) <= queues[1].0);
+    let udp = system.receivers[0].running().expect("armed");
+    assert!(udp.queues.iter().all(Option::is_none));
+}
+
 /// Pixel (x, y) of the whole image of a slice; no byte is 0.
 fn pixel(slice: u64, x: u32, y: u32) -> [u8; 2] {
     [(slice * 16 + u64::from(x)) as u8 | 0x80, (y + 1) as u8]

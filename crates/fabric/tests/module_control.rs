@@ -39,7 +39,7 @@ fn map() -> Map {
         key: 0,
         unit_bytes: 2,
     };
-    let ring = |receiver| RingEntry(EventRing { receiver: ReceiverId(receiver), buffer: BufferId(2), records: 4 });
+    let ring = |receiver| RingEntry(EventRing { receiver: ReceiverId(receiver), buffer: BufferId(2), records: 4, address: 0 });
     Map {
         bytes: 192,
         entries: vec![MapEntry(Entry { base: 0, local: local(0, 64) }), MapEntry(Entry { base: 64, local: local(1, 128) })],
@@ -110,6 +110,58 @@ fn what_comes_too_early_names_the_missing_step() {
     tell(&mut module, "a", 8, transfers(Policy::Credit)).expect("in order");
     tell(&mut module, "a", 9, Body::RasMap(map())).expect("a new map");
     assert!(tell(&mut module, "a", 10, Body::Start).is_err(), "transfers belong to their map");
+}
+
+#[test]
+fn a_receiver_gets_packets_by_links_of_its_kind_only() {
+    let mut module = module();
+    module.capabilities().links.push(Link { id: LinkId(2), kind: LinkKind::Shm, is_up: true, ..Link::default() });
+    let peer = |id, link_kind| Peer { kind: PeerKind::Receiver, id, link_kind, ..Peer::default() };
+    let peers = Body::CommConfig(vec![peer(0, LinkKind::RdmaUdp), peer(1, LinkKind::Shm)]);
+    for (number, body) in (1..).zip([peers, Body::RasMap(map()), transfers(Policy::Credit), Body::Start]) {
+        assert_eq!(tell(&mut module, "a", number, body), Ok(Body::Ack(number)));
+    }
+    let sender = module.running().expect("started");
+    assert_eq!(sender.buffers(ReceiverId(1)).collect::<Vec<_>>(), [(BufferId(1), 0, 2), (BufferId(2), 0, 64)]);
+    let image: Vec<u8> = (0..64).collect();
+    let mut packets = Vec::new();
+    let mut send = |sender: &mut konkordia_fabric::rashpa::sender::Sender, slice| {
+        let mut out = |packet: Outgoing<'_>| {
+            let is_direct = packet.segment.is_empty();
+            if !is_direct {
+                let segment = Packet::new_checked(packet.segment, true).expect("a packet");
+                assert_eq!((segment.header(), segment.payload()), (packet.header, packet.payload));
+            }
+            packets.push((packet.receiver.0, packet.link.0, is_direct, packet.payload.len()));
+        };
+        sender.slice(slice, &image, 0, &mut out).expect("a slice");
+    };
+    // Slot 0 is of receiver 0, slot 1 of receiver 1.
+    send(sender, 10);
+    send(sender, 11);
+    sender.set_link(LinkId(2), false, 0, &mut |_| {});
+    send(sender, 12);
+    let udp = [(0, 0, false, 32), (0, 1, false, 32), (0, 0, false, 64)];
+    let shared = [(1, 2, true, 32), (1, 2, true, 32), (1, 2, true, 64)];
+    assert_eq!(packets, [udp, shared].concat());
+    assert_eq!((sender.sent().blocks, sender.sent().unsent), (2, 1), "its only link is down");
+}
+
+#[test]
+fn runs_and_receivers_that_leave_are_counted() {
+    let mut module = configured(Policy::Credit);
+    assert_eq!(module.runs(), 1);
+    let credit = Body::Credit(Credits { buffer: ReceiveBufferId(9), grants: vec![Grant { slot: 0, fills: 2 }] });
+    assert!(module.running().expect("started").has_credit(10) && !module.running().expect("started").has_credit(13));
+    tell(&mut module, "receiver-0", 1, credit.clone()).expect("a credit");
+    assert!(module.running().expect("started").has_credit(13));
+    assert!(module.creditor_left(&name("receiver-0")) && module.creditor_left(&name("receiver-0")));
+    assert_eq!(module.departed(), [name("receiver-0")]);
+    tell(&mut module, "receiver-0", 2, credit).expect("it is here again");
+    assert!(module.departed().is_empty() && module.creditor_left(&name("receiver-0")));
+    assert!(module.left(&name("a")), "the master");
+    assert!(!module.creditor_left(&name("receiver-0")), "no run is disturbed");
+    assert_eq!(module.runs(), 1, "nobody may have seen it");
 }
 
 #[test]

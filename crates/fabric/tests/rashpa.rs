@@ -192,8 +192,12 @@ fn module(module: usize) -> Sender {
         }
         buffers.push(ReceiveBuffer { id: ReceiveBufferId(n as u16), base, bytes: space.bytes() - base });
     }
-    let ring =
-        |receiver| EventRing { receiver: ReceiverId(receiver as u16), buffer: BufferId(10 + module as u16), records: RECORDS };
+    let ring = |receiver| EventRing {
+        receiver: ReceiverId(receiver as u16),
+        buffer: BufferId(10 + module as u16),
+        records: RECORDS,
+        address: 0,
+    };
     let dtps = TARGETS.iter().enumerate().filter_map(|(n, target)| {
         let (region, block_offset) = target.part(module)?;
         let slots = target.slots_each * target.receivers.len() as u32;

@@ -121,10 +121,11 @@ fn receive_config() -> impl Strategy<Value = Body> {
 fn map() -> impl Strategy<Value = Body> {
     let buffer =
         (number(), number(), number()).prop_map(|(id, base, bytes)| ReceiveBuffer { id: ReceiveBufferId(id), base, bytes });
-    let ring = (number(), number(), number()).prop_map(|(receiver, buffer, records)| EventRing {
+    let ring = (number(), number(), number(), number()).prop_map(|(receiver, buffer, records, address)| EventRing {
         receiver: ReceiverId(receiver),
         buffer: BufferId(buffer),
         records,
+        address,
     });
     let lists = (vec(entry(), 0..5), vec(buffer.prop_map(ReceiveBufferEntry), 0..4), vec(ring.prop_map(RingEntry), 0..4));
     (number(), lists).prop_map(|(bytes, (entries, buffers, rings))| Body::RasMap(Map { bytes, entries, buffers, rings }))

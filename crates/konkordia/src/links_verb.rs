@@ -30,7 +30,7 @@ pub fn command(args: &LinksArgs) -> Result<Exit, Failure> {
         console::json(&serde_json::json!({ "libfabric_version": version, "libfabric": offers, "verbs": devices }), true);
         return Ok(Exit::Complete);
     }
-    console::to_stdout("tcp: on every host");
+    console::to_stdout("tcp: on every host\nshm (memory that two programs share): on every host, with itself");
     match (&version, &offers) {
         (Ok(version), Ok(offers)) => {
             console::to_stdout(&format!("libfabric {version}:"));

@@ -2,11 +2,12 @@
 //! `comm-config` first; another one is refused until the first releases the module. Telegrams of the master come in
 //! ascending numbers and in the order comm-config, ras-map, dtp-config, start, stop; a refusal names what is missing.
 
+use super::links::LINKS_MAX;
 use super::mastership::{Mastership, Refusal, reply};
 use super::sender::{BadSetup, EventRing, ReceiveBuffer, Sender};
 use super::space::AddressSpace;
-use super::telegram::{Body, Code, ModuleCapabilities, Name, Peer, State, Status, Telegram};
-use super::terms::Geometry;
+use super::telegram::{Body, Code, ModuleCapabilities, Name, Peer, PeerKind, State, Status, Telegram};
+use super::terms::{Geometry, LinkKind, ReceiverId};
 
 /// What the master configured so far.
 #[derive(Debug, Default)]
@@ -25,12 +26,22 @@ pub struct ModuleControl {
     mastership: Mastership,
     session: Option<Session>,
     last_number: u32,
+    runs: u64,
+    departed: Vec<Name>,
 }
 
 impl ModuleControl {
     /// A module that nobody has configured.
     pub fn new(name: Name, capabilities: ModuleCapabilities) -> Self {
-        Self { name, capabilities, mastership: Mastership::default(), session: None, last_number: 0 }
+        Self {
+            name,
+            capabilities,
+            mastership: Mastership::default(),
+            session: None,
+            last_number: 0,
+            runs: 0,
+            departed: Vec::new(),
+        }
     }
 
     /// What it can do. Links that go up and down are noted here.
@@ -46,6 +57,25 @@ impl ModuleControl {
     /// How the others are reached, as the master said.
     pub fn peers(&self) -> &[Peer] {
         self.session.as_ref().map_or(&[], |session| &session.peers)
+    }
+
+    /// Runs that were started so far. One may be over before whoever sends has seen it: when its master has left.
+    pub const fn runs(&self) -> u64 {
+        self.runs
+    }
+
+    /// The connection of a receiver that gave credits has ended; true if that is before all slices were sent.
+    pub fn creditor_left(&mut self, name: &Name) -> bool {
+        let is_running = self.running().is_some_and(|sender| !sender.is_finished());
+        if is_running && !self.departed.contains(name) {
+            self.departed.push(name.clone());
+        }
+        is_running
+    }
+
+    /// Receivers whose connection for credits has ended in the midst of the run, and did not come again.
+    pub fn departed(&self) -> &[Name] {
+        &self.departed
     }
 
     /// What sends, between start and stop.
@@ -84,6 +114,7 @@ impl ModuleControl {
                 let takes = |grant: &super::telegram::Grant| sender.credit(credit.buffer, grant.slot, grant.fills);
                 let taken = credit.grants.iter().map(takes).fold(true, |all, taken| all & taken);
                 let reason = || (Code::Invalid, format!("a slot of {} that no transfer of this module has", credit.buffer));
+                self.departed.retain(|name| *name != telegram.sender);
                 return if taken { Ok(Body::Ack(telegram.number)) } else { Err(reason()) };
             }
             _ => {}
@@ -95,6 +126,10 @@ impl ModuleControl {
         let session = self.session.get_or_insert_default();
         let capabilities = &self.capabilities;
         session.obey(&telegram.body, geometry, capabilities)?;
+        if telegram.body == Body::Start {
+            self.runs += 1;
+            self.departed.clear();
+        }
         if telegram.body == Body::Release {
             self.mastership.release();
             self.session = None;
@@ -119,6 +154,15 @@ impl ModuleControl {
         let (blocks, skipped, unsent, packets) = (sent.blocks, sent.skipped, sent.unsent, sent.packets + sent.events);
         Status { module: self.capabilities.module, state, blocks, skipped, unsent, packets }
     }
+}
+
+/// By which links of the module a receiver is reached, and whether that is memory which both have: the links of the
+/// kind by which the master says that the receiver is reached.
+fn reach(peers: &[Peer], capabilities: &ModuleCapabilities, receiver: ReceiverId) -> (u32, bool) {
+    let peer = peers.iter().find(|peer| peer.kind == PeerKind::Receiver && peer.id == receiver.0);
+    let kind = peer.map_or(LinkKind::RdmaUdp, |peer| peer.link_kind);
+    let links = capabilities.links.iter().enumerate().take(LINKS_MAX).filter(|(_, link)| link.kind == kind);
+    (links.map(|(n, _)| 1 << n).sum(), kind == LinkKind::Shm)
 }
 
 impl Session {
@@ -148,7 +192,12 @@ impl Session {
                 }
                 let module = (capabilities.module, geometry, capabilities.links.len());
                 let sender = Sender::new(module, space.clone(), buffers, rings, &dtps);
-                self.sender = Some(sender.map_err(|why: BadSetup| invalid(&why))?);
+                let mut sender = sender.map_err(|why: BadSetup| invalid(&why))?;
+                for ring in rings {
+                    let (links, is_direct) = reach(&self.peers, capabilities, ring.receiver);
+                    sender.use_links(ring.receiver, links, is_direct);
+                }
+                self.sender = Some(sender);
             }
             Body::Start => {
                 self.map.as_ref().ok_or_else(|| missing("ras-map"))?;

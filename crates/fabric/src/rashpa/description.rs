@@ -2,7 +2,7 @@
 //! transfers (docs/rashpa.md). Where what is in memory follows from it and from what the members say: [`super::plan`].
 
 use super::telegram::Name;
-use super::terms::{Dataset, DtpId, ModuleId, ReceiverId, Region, Slices};
+use super::terms::{Dataset, DtpId, LinkKind, ModuleId, ReceiverId, Region, Slices};
 use super::transfer::Policy;
 use serde::Deserialize;
 
@@ -49,6 +49,8 @@ pub struct ReceiverEntry {
     pub id: ReceiverId,
     /// Where it takes telegrams.
     pub telegrams: Name,
+    /// By which kind of link modules write into it.
+    pub link: LinkKind,
 }
 
 /// What is transferred, of all modules together.
@@ -113,6 +115,8 @@ struct FileModule {
 struct FileReceiver {
     id: u16,
     telegrams: String,
+    #[serde(default = "rdma_udp")]
+    link: FileLink,
 }
 
 #[derive(Deserialize)]
@@ -139,6 +143,13 @@ struct FileTransfer {
 enum FileDataset {
     Image,
     Region,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum FileLink {
+    RdmaUdp,
+    Shm,
 }
 
 #[derive(Deserialize)]
@@ -171,6 +182,10 @@ const fn one() -> u32 {
 
 const fn image() -> FileDataset {
     FileDataset::Image
+}
+
+const fn rdma_udp() -> FileLink {
+    FileLink::RdmaUdp
 }
 
 const fn credit() -> FilePolicy {
@@ -207,7 +222,11 @@ impl Description {
         });
         let receivers = file.receivers.into_iter().enumerate().map(|(n, receiver)| {
             let telegrams = name(&receiver.telegrams, &format!("[[receivers]] number {}", n + 1))?;
-            Ok(ReceiverEntry { id: ReceiverId(receiver.id), telegrams })
+            let link = match receiver.link {
+                FileLink::RdmaUdp => LinkKind::RdmaUdp,
+                FileLink::Shm => LinkKind::Shm,
+            };
+            Ok(ReceiverEntry { id: ReceiverId(receiver.id), telegrams, link })
         });
         let description = Self {
             name: name(&file.name, "name")?,
@@ -304,6 +323,9 @@ packet_bytes = 96
     fn a_description_is_read() {
         let read = Description::from_toml(TEXT).expect("it is right");
         assert_eq!((read.name.as_str(), read.event_records, read.modules[0].y), ("manager", 64, 64));
+        assert_eq!(read.receivers[0].link, LinkKind::RdmaUdp, "if nothing else is said");
+        let shared = TEXT.replace("7200\" }", "7200\", link = \"shm\" }");
+        assert_eq!(Description::from_toml(&shared).expect("it is right").receivers[0].link, LinkKind::Shm);
         let transfer = &read.transfers[0];
         assert_eq!(transfer.region, Some(Region { x: 1, y: 2, width: 3, height: 4 }));
         assert_eq!((transfer.slices, transfer.policy), (Slices { first: 0, count: None, step: 1 }, Policy::Credit));
@@ -317,6 +339,7 @@ packet_bytes = 96
         };
         says("id = 1\n", "id = 1\nspeed = 9\n", "line 6");
         says("slots = 16\n", "", "missing field `slots`");
+        says("7200\" }", "7200\", link = \"pcie\" }", "expected `rdma-udp` or `shm`");
         says("127.0.0.1:7103", "a b", "[[modules]] number 1: 'name' has to be 1 to 64");
         says("receivers = [0]", "receivers = [4]", "[[transfers]] with id 1: receiver 4 is not in the system");
         says("receivers = [0]", "receivers = []", "no receiver");

@@ -225,7 +225,7 @@ impl Manager {
             Step::Receiver(id) => vec![vec![(Member::Receiver(id), Body::CapabilitiesRequest)]],
             Step::Module(id) => vec![vec![(Member::Module(id), Body::CapabilitiesRequest)]],
             Step::Links => {
-                self.facts.check_links()?;
+                self.facts.check_links(&self.description)?;
                 Vec::new()
             }
             Step::Communication => {

@@ -23,6 +23,7 @@ pub mod plan;
 pub mod receiver;
 pub mod receiver_control;
 pub mod sender;
+pub mod shared;
 pub mod slots;
 pub mod space;
 

@@ -4,6 +4,7 @@
 
 use super::description::{Description, ModuleEntry, TransferWish};
 use super::sender::{EventRing, ReceiveBuffer, ring_bytes};
+use super::shared;
 use super::space::{AddressSpace, LocalBuffer};
 use super::telegram::{
     BufferPlace, BufferWish, Link, Map, MapEntry, ModuleCapabilities, ModuleRing, Peer, PeerKind, ReceiveBufferEntry,
@@ -38,25 +39,38 @@ pub struct Facts {
     pub receivers: BTreeMap<ReceiverId, ReceiverCapabilities>,
 }
 
-/// The links of a member that can be used: up, and of the kind that modules send by.
-fn usable(links: &[Link]) -> impl Iterator<Item = &Link> {
-    links.iter().filter(|link| link.is_up && link.kind == LinkKind::RdmaUdp)
+/// The links of a member that can be used: up, and of this kind.
+fn usable(links: &[Link], kind: LinkKind) -> impl Iterator<Item = &Link> {
+    links.iter().filter(move |link| link.is_up && link.kind == kind)
+}
+
+/// Name of a kind of link, for people.
+const fn kind_name(kind: LinkKind) -> &'static str {
+    match kind {
+        LinkKind::Pcie => "PCI Express",
+        LinkKind::Roce => "RoCEv2",
+        LinkKind::RdmaUdp => "RDMA over UDP",
+        LinkKind::Ofi => "libfabric",
+        LinkKind::Shm => "shared memory",
+    }
 }
 
 impl Facts {
-    /// Does each member have a link that can be used?
+    /// Does each receiver have a link of its kind that can be used, and each module one of each of these kinds?
     ///
     /// # Errors
     /// [`BadPlan`]: the first member without one.
-    pub fn check_links(&self) -> Result<(), BadPlan> {
-        let modules = self.modules.iter().map(|(id, module)| (id.to_string(), &module.links));
-        let receivers = self.receivers.iter().map(|(id, receiver)| (id.to_string(), &receiver.links));
-        match modules.chain(receivers).find(|(_, links)| usable(links).next().is_none()) {
-            Some((who, _)) => {
-                bad(format!("{who} has no link of RDMA over UDP that is up; plug one in, or take it out of the system"))
+    pub fn check_links(&self, description: &Description) -> Result<(), BadPlan> {
+        for entry in &description.receivers {
+            let receivers = self.receivers.get(&entry.id).map(|receiver| (entry.id.to_string(), &receiver.links));
+            let modules = self.modules.iter().map(|(id, module)| (id.to_string(), &module.links));
+            let without = modules.chain(receivers).find(|(_, links)| usable(links, entry.link).next().is_none());
+            if let Some((who, _)) = without {
+                let kind = kind_name(entry.link);
+                return bad(format!("{who} has no link of {kind} that is up; plug one in, or take it out of the system"));
             }
-            None => Ok(()),
         }
+        Ok(())
     }
 
     /// How each member is reached.
@@ -77,15 +91,16 @@ impl Facts {
         }
         for entry in &description.receivers {
             let links = self.receivers.get(&entry.id).map_or(&[][..], |receiver| &receiver.links);
-            peers.extend(links.iter().map(|link| peer(PeerKind::Receiver, entry.id.0, &entry.telegrams, link)));
+            let of_kind = links.iter().filter(|link| link.kind == entry.link);
+            peers.extend(of_kind.map(|link| peer(PeerKind::Receiver, entry.id.0, &entry.telegrams, link)));
         }
         peers
     }
 
-    /// Bytes of a packet on the link that carries the smallest ones.
-    fn mtu_bytes(&self) -> u32 {
-        let modules = self.modules.values().flat_map(|module| usable(&module.links));
-        let receivers = self.receivers.values().flat_map(|receiver| usable(&receiver.links));
+    /// Bytes of a packet on the link of this kind that carries the smallest ones.
+    fn mtu_bytes(&self, kind: LinkKind) -> u32 {
+        let modules = self.modules.values().flat_map(|module| usable(&module.links, kind));
+        let receivers = self.receivers.values().flat_map(|receiver| usable(&receiver.links, kind));
         modules.chain(receivers).map(|link| link.mtu_bytes).min().unwrap_or(0)
     }
 }
@@ -106,6 +121,8 @@ pub struct Plan {
     targets: Vec<Target>,
     pixel_bytes: u32,
     event_records: u32,
+    /// Receivers that share their memory with the modules.
+    shared: Vec<ReceiverId>,
 }
 
 /// The address space with its receive buffers.
@@ -113,6 +130,8 @@ pub struct Plan {
 pub struct Space {
     space: AddressSpace,
     buffers: Vec<ReceiveBuffer>,
+    /// Where the rings of events begin in the memory of their receivers.
+    rings: BTreeMap<(ReceiverId, BufferId), u64>,
 }
 
 impl Target {
@@ -168,8 +187,13 @@ impl Plan {
             local: BufferId(n as u16 + 1),
         };
         let targets: Vec<Target> = description.transfers.iter().enumerate().map(target).collect();
-        let plan = Self { modules, targets, pixel_bytes, event_records: description.event_records };
-        plan.targets.iter().try_for_each(|target| plan.check(target, right, below, facts.mtu_bytes()))?;
+        let shared = description.receivers.iter().filter(|entry| entry.link == LinkKind::Shm).map(|entry| entry.id).collect();
+        let plan = Self { modules, targets, pixel_bytes, event_records: description.event_records, shared };
+        for target in &plan.targets {
+            let kinds = description.receivers.iter().filter(|entry| target.wish.receivers.contains(&entry.id));
+            let mtu_bytes = kinds.map(|entry| facts.mtu_bytes(entry.link)).min().unwrap_or(0);
+            plan.check(target, right, below, mtu_bytes)?;
+        }
         Ok(plan)
     }
 
@@ -208,6 +232,11 @@ impl Plan {
         BufferId((self.targets.len() + 1 + module) as u16)
     }
 
+    /// Records of each ring of events of a receiver. Over shared memory, as many writes can wait for it.
+    fn records(&self, receiver: ReceiverId) -> u32 {
+        if self.shared.contains(&receiver) { self.event_records.max(shared::ENTRIES_MIN) } else { self.event_records }
+    }
+
     fn slot_bytes(&self, target: &Target) -> u64 {
         // At most 2^48, by `check`.
         target.slot_bytes(self.pixel_bytes) as u64
@@ -219,8 +248,10 @@ impl Plan {
         let targets = self.targets.iter().filter(|target| target.wish.receivers.contains(&receiver));
         let slots =
             targets.map(|target| wish(target.local, self.slot_bytes(target) * u64::from(target.wish.slots), self.pixel_bytes));
-        let ring_bytes = ring_bytes(self.event_records);
-        let rings = (0..self.modules.len()).map(|module| wish(self.ring(module), ring_bytes, RECORD_BYTES as u32));
+        let records = self.records(receiver);
+        let queue_bytes = if self.shared.contains(&receiver) { shared::queue_bytes(records) } else { 0 };
+        let bytes = ring_bytes(records) + queue_bytes;
+        let rings = (0..self.modules.len()).map(|module| wish(self.ring(module), bytes, RECORD_BYTES as u32));
         slots.chain(rings).collect()
     }
 
@@ -250,13 +281,17 @@ impl Plan {
             }
             buffers.push(ReceiveBuffer { id: target.buffer, base, bytes: space.bytes() - base });
         }
-        Ok(Space { space, buffers })
+        let places = made.iter().flat_map(|(receiver, places)| places.iter().map(|place| ((*receiver, place.id), place.address)));
+        Ok(Space { space, buffers, rings: places.collect() })
     }
 
     /// R3: the map for a module, by its place in the description.
     pub fn map(&self, module: usize, space: &Space, receivers: &[ReceiverId]) -> Map {
-        let ring =
-            |receiver: &ReceiverId| EventRing { receiver: *receiver, buffer: self.ring(module), records: self.event_records };
+        let buffer = self.ring(module);
+        let ring = |&receiver: &ReceiverId| {
+            let address = space.rings.get(&(receiver, buffer)).copied().unwrap_or(0);
+            EventRing { receiver, buffer, records: self.records(receiver), address }
+        };
         Map {
             bytes: space.space.bytes(),
             entries: space.space.entries().iter().copied().map(MapEntry).collect(),
@@ -327,7 +362,7 @@ impl Plan {
         let ring = |(n, (entry, ..)): (usize, &(ModuleEntry, Geometry, ModuleCapabilities))| ModuleRing {
             module: entry.id,
             buffer: self.ring(n),
-            records: self.event_records,
+            records: self.records(receiver),
         };
         config.rings = self.modules.iter().enumerate().map(ring).collect();
         config

@@ -4,8 +4,9 @@
 use super::assembly::{Assembly, Counts};
 use super::sender::ring_bytes;
 use super::terms::BufferId;
-use crate::rdma_udp::{Buffer, LatePackets, NotRegistered, Receiver, Refusal, Verdicts};
+use crate::rdma_udp::{Buffer, LatePackets, NotRegistered, Receiver, Refusal, Verdicts, Write};
 use konkordia_wire::rashpa_event::{NoEvent, RECORD_BYTES, Record};
+use konkordia_wire::rdma_udp::Header;
 use std::ops::Range;
 
 /// What a local buffer is for.
@@ -162,16 +163,38 @@ impl DataReceiver {
         let verdict = match self.table.receive(sender, segment, &mut |run| lost(sender, run)) {
             Err(refusal) => return Verdict::Refused(refusal),
             Ok(write) => {
-                let at = self.uses.binary_search_by_key(&write.buffer, |(id, _)| *id);
-                // Each buffer of the table has a use.
-                let used_for = at.map_or(Use::Events { sender: usize::MAX }, |at| self.uses[at].1);
-                let verdict = self.judge(sender, used_for, write.offset, write.payload, write.position.unwrap_or(0));
+                let record = || Record::from_bytes(write.payload);
+                let verdict = self.judge(sender, &write, write.payload.len(), record);
                 if !matches!(verdict, Verdict::SlotNotFree | Verdict::ForeignRing) {
                     memory[write.local_offset as usize..][..write.payload.len()].copy_from_slice(write.payload);
                 }
                 verdict
             }
         };
+        self.count(sender, verdict)
+    }
+
+    /// Takes what a sender says that it has written into memory which it shares with this receiver. The rules are those
+    /// of [`Self::receive`], but what is refused is in memory nevertheless. `read` copies a record of the memory.
+    pub fn written(
+        &mut self,
+        sender: usize,
+        (header, payload_bytes): (&Header, usize),
+        read: impl FnOnce(u64) -> [u8; RECORD_BYTES],
+        lost: &mut impl FnMut(usize, Range<u64>),
+    ) -> Verdict {
+        let verdict = match self.table.written(sender, header, payload_bytes, &mut |run| lost(sender, run)) {
+            Err(refusal) => return Verdict::Refused(refusal),
+            Ok(write) => {
+                let is_record = payload_bytes == RECORD_BYTES;
+                let record = || if is_record { Record::from_bytes(&read(write.local_offset)) } else { Err(NoEvent::Length) };
+                self.judge(sender, &write, payload_bytes, record)
+            }
+        };
+        self.count(sender, verdict)
+    }
+
+    fn count(&mut self, sender: usize, verdict: Verdict) -> Verdict {
         match verdict {
             Verdict::NoEvent(_) => self.refusals.no_event += 1,
             Verdict::SlotNotFree => self.refusals.slot_not_free += 1,
@@ -182,20 +205,30 @@ impl DataReceiver {
         verdict
     }
 
-    fn judge(&mut self, sender: usize, used_for: Use, offset: u64, payload: &[u8], position: u64) -> Verdict {
+    fn judge(
+        &mut self,
+        sender: usize,
+        write: &Write<'_>,
+        payload_bytes: usize,
+        record: impl FnOnce() -> Result<Record, NoEvent>,
+    ) -> Verdict {
+        let at = self.uses.binary_search_by_key(&write.buffer, |(id, _)| *id);
+        // Each buffer of the table has a use.
+        let used_for = at.map_or(Use::Events { sender: usize::MAX }, |at| self.uses[at].1);
         match used_for {
             Use::Slots { assembly, offset: before } => {
-                let (assembly, offset) = (&mut self.assemblies[assembly], before + offset);
+                let (assembly, offset) = (&mut self.assemblies[assembly], before + write.offset);
                 if !assembly.may_place(offset) {
                     return Verdict::SlotNotFree;
                 }
-                assembly.placed(sender, offset, payload.len() as u64);
+                assembly.placed(sender, offset, payload_bytes as u64);
                 Verdict::Placed
             }
             Use::Events { sender: owner } if owner != sender => Verdict::ForeignRing,
-            Use::Events { .. } => match Record::from_bytes(payload) {
+            Use::Events { .. } => match record() {
                 Err(why) => Verdict::NoEvent(why),
                 Ok(record) => {
+                    let position = write.position.unwrap_or(0);
                     self.assemblies.iter_mut().for_each(|assembly| assembly.event(sender, &record, position));
                     Verdict::Event(record)
                 }
@@ -213,5 +246,72 @@ impl DataReceiver {
     pub fn drain(&mut self, sender: usize, lost: &mut impl FnMut(usize, Range<u64>)) {
         self.table.drain(sender, &mut |run| lost(sender, run));
         self.note_tested(sender);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::assembly::{Part, Shape};
+    use super::super::terms::Slices;
+    use super::*;
+    use konkordia_wire::rashpa_event::Kind;
+    use konkordia_wire::rdma_udp::write_header;
+
+    /// Four slots of 8 bytes, and a ring of two events behind them.
+    fn receiver() -> DataReceiver {
+        let slices = Slices { first: 0, count: None, step: 1 };
+        let shape = Shape { slots: 4, first_slot: 0, slots_here: 4, slot_bytes: 8, slices };
+        let assembly = Assembly::new(shape, &[Part { dtp: 0, block_bytes: 8 }]);
+        let mut receiver = DataReceiver::new(1, 2, vec![assembly]);
+        let slots = Buffer { id: 1, bytes: 32, unit_bytes: 1, local_offset: 0 };
+        receiver.add(slots, Use::Slots { assembly: 0, offset: 0 }).expect("slots");
+        receiver.add_ring(BufferId(2), 2, 32, 0).expect("a ring");
+        receiver
+    }
+
+    /// What is written into shared memory gets the verdict of the packet that would have brought it.
+    #[test]
+    fn what_was_written_gets_the_verdicts_of_packets() {
+        let (module, dtp, link, sequence, bitmask_offset, time_ns, generation, count) = (0, 0, 0, 0, 0, 0, 0, 0);
+        let (kind, slice, slot) = (Kind::BlockDone, 1, 1);
+        let event = Record { kind, module, dtp, link, slice, slot, sequence, bitmask_offset, time_ns, generation, count };
+        let none = [0; RECORD_BYTES];
+        let record = event.to_bytes();
+        let cases: [(usize, u16, u64, u32, &[u8]); 11] = [
+            (0, 1, 0, 0, &[1; 8]),
+            (0, 1, 0, 1, &[1; 8]),
+            (0, 1, 8, 2, &[2; 4]),
+            (0, 2, 0, 3, &record),
+            (0, 2, 1, 4, &none),
+            (0, 2, 0, 5, &[1; 8]),
+            (0, 1, 28, 6, &[1; 5]),
+            (0, 1, u64::MAX >> 16, 6, &[1; 5]),
+            (0, 3, 0, 6, &[1; 5]),
+            (0, 1, 16, 2, &[1; 5]),
+            (1, 1, 16, 6, &[1; 5]),
+        ];
+        let (mut by_packets, mut by_memory) = (receiver(), receiver());
+        let (mut memory, mut shared) = ([0; 160], [0; 160]);
+        let mut verdicts = Vec::new();
+        for (sender, buffer, offset_units, sequence, payload) in cases {
+            let header = Header { buffer, offset_units, sequence: Some(sequence) };
+            let mut segment = vec![0; header.bytes()];
+            write_header(&header, payload.len(), &mut segment).expect("it fits");
+            segment.extend(payload);
+            let verdict = by_packets.receive(sender, &segment, &mut memory, &mut |_, _| {});
+            let place = offset_units as usize * if buffer == 2 { RECORD_BYTES } else { 1 } + if buffer == 2 { 32 } else { 0 };
+            if let Some(place) = shared.get_mut(place..place.saturating_add(payload.len())) {
+                place.copy_from_slice(payload);
+            }
+            let read = |at: u64| std::array::from_fn(|n| shared[at as usize + n]);
+            let other = by_memory.written(sender, (&header, payload.len()), read, &mut |_, _| {});
+            assert_eq!(verdict, other, "{header:?}");
+            verdicts.push(verdict);
+        }
+        assert_eq!((by_packets.verdicts(), by_packets.refusals()), (by_memory.verdicts(), by_memory.refusals()));
+        assert_eq!(by_packets.assembly(0).and_then(Assembly::take), by_memory.assembly(0).and_then(Assembly::take));
+        assert_eq!(verdicts[..4], [Verdict::Placed, Verdict::SlotNotFree, Verdict::Placed, Verdict::Event(event)]);
+        assert_eq!(verdicts[5], Verdict::NoEvent(NoEvent::Length));
+        assert!(verdicts[6..].iter().all(|verdict| matches!(verdict, Verdict::Refused(_))), "{verdicts:?}");
     }
 }

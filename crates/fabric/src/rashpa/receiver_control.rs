@@ -6,11 +6,12 @@ use super::assembly::{Assembly, Part, Shape};
 use super::mastership::{Mastership, Refusal, reply};
 use super::receiver::{DataReceiver, Use};
 use super::sender::ring_bytes;
+use super::shared;
 use super::telegram::{
-    Body, BufferPlace, BufferWish, BuffersDefined, Code, Name, Peer, ReceiveConfig, ReceivedPart, ReceivedSlots,
+    Body, BufferPlace, BufferWish, BuffersDefined, Code, Name, Peer, PeerKind, ReceiveConfig, ReceivedPart, ReceivedSlots,
     ReceiverCapabilities, ReceiverStatus, State, Telegram,
 };
-use super::terms::{MemoryKind, ModuleId, Slices};
+use super::terms::{LinkKind, MemoryKind, ModuleId, Slices};
 use super::transfer::Policy;
 use crate::rdma_udp::Buffer;
 use konkordia_wire::rashpa_event::SLOTS_MAX;
@@ -32,6 +33,8 @@ pub struct Reception {
     pub modules: Vec<ModuleId>,
     /// Where the first slot of each assembly begins in the memory.
     pub begins: Vec<u64>,
+    /// Where the queue of each module begins in the memory, and its entries, if its buffer for events has room for one.
+    pub queues: Vec<Option<(u64, u32)>>,
 }
 
 impl Reception {
@@ -100,6 +103,12 @@ impl ReceiverControl {
         if let Some(session) = &mut self.session {
             session.state = Running::No;
         }
+    }
+
+    /// By which kind of link the modules write into it, as the master said.
+    pub fn link_kind(&self) -> LinkKind {
+        let own = |peer: &&Peer| peer.kind == PeerKind::Receiver && peer.id == self.capabilities.receiver.0;
+        self.peers().iter().find(own).map_or(LinkKind::RdmaUdp, |peer| peer.link_kind)
     }
 
     /// True if somebody configures it.
@@ -274,15 +283,18 @@ fn reception(config: &ReceiveConfig, buffers: &[Buffer]) -> Result<Reception, Re
     for (index, slots) in config.slots.iter().enumerate() {
         data.add(find(slots.local)?, Use::Slots { assembly: index, offset: 0 }).map_err(|why| invalid(why.to_string()))?;
     }
+    let mut queues = Vec::with_capacity(config.rings.len());
     for (sender, ring) in config.rings.iter().enumerate() {
         let buffer = find(ring.buffer)?;
+        let has_queue = ring_bytes(ring.records) + shared::queue_bytes(ring.records) <= buffer.bytes;
+        queues.push(has_queue.then(|| (buffer.local_offset + ring_bytes(ring.records), ring.records)));
         if ring.records == 0 || ring_bytes(ring.records) > buffer.bytes {
             return Err(invalid(format!("the ring of {} has no records, or does not fit into {}", ring.module, ring.buffer)));
         }
         let added = data.add_ring(ring.buffer, ring.records, buffer.local_offset, sender);
         added.map_err(|why| invalid(why.to_string()))?;
     }
-    Ok(Reception { data, config: config.clone(), modules, begins })
+    Ok(Reception { data, config: config.clone(), modules, begins, queues })
 }
 
 fn assembly(config: &ReceiveConfig, slots: &ReceivedSlots, modules: &[ModuleId], room: u64) -> Result<Assembly, Refusal> {

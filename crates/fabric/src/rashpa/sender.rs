@@ -7,7 +7,7 @@
 use super::descriptor::{self, Burst};
 use super::links::Links;
 use super::slots::{self, Credits};
-use super::space::AddressSpace;
+use super::space::{AddressSpace, LocalBuffer};
 use super::terms::{BufferId, DtpId, Geometry, LinkId, ModuleId, ReceiveBufferId, ReceiverId};
 use super::transfer::{BadTransfer, Dtp, PACKET_BYTES_MAX, Policy, Transfer};
 use konkordia_wire::rashpa_event::{Kind, RECORD_BYTES, Record, SLOTS_MAX};
@@ -23,6 +23,9 @@ pub struct EventRing {
     pub buffer: BufferId,
     /// How many records fit; not 0.
     pub records: u32,
+    /// Where the buffer begins in the memory of the receiver. Over shared memory, the queue in which the module tells
+    /// its writes is behind the records ([`super::shared`]).
+    pub address: u64,
 }
 
 /// A receive buffer as a range of the address space.
@@ -102,7 +105,12 @@ pub struct Outgoing<'a> {
     pub link: LinkId,
     /// To whom.
     pub receiver: ReceiverId,
-    /// A UDP segment: the header and all behind it.
+    /// Where the payload belongs.
+    pub header: Header,
+    /// What is to be written there.
+    pub payload: &'a [u8],
+    /// A UDP segment: header and payload in one piece. Nothing for receivers into whose memory the payload is copied
+    /// ([`Sender::use_links`]).
     pub segment: &'a [u8],
 }
 
@@ -123,6 +131,10 @@ struct Flow {
     next_record: u32,
     /// Packets of the block that is being sent.
     block_packets: u64,
+    /// The links that reach the receiver, as bits.
+    links: u32,
+    /// Is the payload copied into the memory of the receiver, without a segment?
+    is_direct: bool,
 }
 
 /// A module that is configured.
@@ -159,7 +171,14 @@ impl Sender {
         rings: &[EventRing],
         dtps: &[Dtp],
     ) -> Result<Self, BadSetup> {
-        let to_flow = |ring: &EventRing| Flow { ring: *ring, next_sequence: 0, next_record: 0, block_packets: 0 };
+        let to_flow = |ring: &EventRing| Flow {
+            ring: *ring,
+            next_sequence: 0,
+            next_record: 0,
+            block_packets: 0,
+            links: u32::MAX,
+            is_direct: false,
+        };
         let flows: Vec<Flow> = rings.iter().filter(|ring| ring.records > 0).map(to_flow).collect();
         let find = |receiver: ReceiverId| flows.iter().position(|flow| flow.ring.receiver == receiver);
         let flow_of = space.entries().iter().map(|entry| entry.local.receiver);
@@ -187,6 +206,37 @@ impl Sender {
         let segment = Vec::with_capacity(header_bytes(true) + PACKET_BYTES_MAX as usize);
         let output = Output { links, segment, sent: Sent::default() };
         Ok(Self { module, geometry, space, channels, flows, flow_of, output })
+    }
+
+    /// Says which links reach a receiver, as bits; without it, all do. A `direct` one gets packets without segments.
+    pub fn use_links(&mut self, receiver: ReceiverId, links: u32, direct: bool) {
+        for flow in self.flows.iter_mut().filter(|flow| flow.ring.receiver == receiver) {
+            (flow.links, flow.is_direct) = (links, direct);
+        }
+    }
+
+    /// The rings for the events of this module.
+    pub fn rings(&self) -> impl Iterator<Item = &EventRing> {
+        self.flows.iter().map(|flow| &flow.ring)
+    }
+
+    /// The local buffers of a receiver that this module may write: id, address in the memory there, bytes of a unit.
+    pub fn buffers(&self, receiver: ReceiverId) -> impl Iterator<Item = (BufferId, u64, u32)> + use<'_> {
+        let of_receiver = move |local: &&LocalBuffer| local.receiver == receiver;
+        let slots = self.space.entries().iter().map(|entry| &entry.local).filter(of_receiver);
+        let rings = self.rings().filter(move |ring| ring.receiver == receiver);
+        let rings = rings.map(|ring| (ring.buffer, ring.address, RECORD_BYTES as u32));
+        slots.map(|local| (local.buffer, local.address, local.unit_bytes)).chain(rings)
+    }
+
+    /// True if the receivers allow all blocks of a slice.
+    pub fn has_credit(&self, slice: u64) -> bool {
+        self.channels.iter().all(|channel| {
+            let transfer = &channel.transfer;
+            let Some(position) = transfer.dtp().slices.position(slice) else { return true };
+            let (slot, generation) = transfer.slot(position);
+            transfer.dtp().policy != Policy::Credit || channel.credits.allow(slot, generation)
+        })
     }
 
     /// How much was sent so far.
@@ -260,15 +310,15 @@ impl Sender {
         out: &mut impl FnMut(Outgoing<'_>),
     ) {
         let Self { module, space, channels, flows, flow_of, output, .. } = self;
-        if output.links.are_down() {
-            output.sent.unsent += 1;
-            return;
-        }
         let Channel { transfer, credits, .. } = &channels[channel];
         let dtp = transfer.dtp();
         let (slot, generation) = transfer.slot(position);
         flows.iter_mut().for_each(|flow| flow.block_packets = 0);
         bursts(transfer, space, position, |part| flows[flow_of[usize::from(part.entry)]].block_packets += 1);
+        if flows.iter().any(|flow| flow.block_packets > 0 && output.links.are_down(flow.links)) {
+            output.sent.unsent += 1;
+            return;
+        }
         let block = Record { dtp: dtp.id.0, slice, slot, generation, ..record(Kind::BlockDone, *module, time_ns) };
         if dtp.policy == Policy::Credit && !credits.allow(slot, generation) {
             output.sent.skipped += 1;
@@ -342,15 +392,17 @@ impl Output {
         payload: &[u8],
         out: &mut impl FnMut(Outgoing<'_>),
     ) -> bool {
-        let Some(link) = self.links.choose() else { return false };
+        let Some(link) = self.links.choose(flow.links) else { return false };
         let header = Header { buffer: buffer.0, offset_units, sequence: Some(flow.next_sequence) };
         self.segment.clear();
-        self.segment.resize(header.bytes(), 0);
-        let written = write_header(&header, payload.len(), &mut self.segment);
-        debug_assert_eq!(written, Ok(()), "buffers have ids, packets fit, and units keep offsets in 48 bits");
-        self.segment.extend_from_slice(payload);
+        if !flow.is_direct {
+            self.segment.resize(header.bytes(), 0);
+            let written = write_header(&header, payload.len(), &mut self.segment);
+            debug_assert_eq!(written, Ok(()), "buffers have ids, packets fit, and units keep offsets in 48 bits");
+            self.segment.extend_from_slice(payload);
+        }
         flow.next_sequence = flow.next_sequence.wrapping_add(1);
-        out(Outgoing { link, receiver: flow.ring.receiver, segment: &self.segment });
+        out(Outgoing { link, receiver: flow.ring.receiver, header, payload, segment: &self.segment });
         true
     }
 }

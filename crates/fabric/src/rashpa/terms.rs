@@ -67,6 +67,8 @@ pub enum LinkKind {
     RdmaUdp,
     /// libfabric.
     Ofi,
+    /// Memory that programs of one host share.
+    Shm,
 }
 
 /// A rectangle of pixels.

@@ -56,11 +56,13 @@ pub enum RdmaPart {
     Ladder,
     /// Runs as they are shipped, over UDP and written by RoCEv2, with packets of one size
     Shipped,
+    /// RASHPA over shared memory beside a copy
+    Rashpa,
 }
 
 impl RdmaPart {
     /// All of them.
-    pub const ALL: [Self; 6] = [Self::Memory, Self::Icrc, Self::Rates, Self::Sizes, Self::Ladder, Self::Shipped];
+    pub const ALL: [Self; 7] = [Self::Memory, Self::Icrc, Self::Rates, Self::Sizes, Self::Ladder, Self::Shipped, Self::Rashpa];
 }
 
 /// `konkordia bench rdma`

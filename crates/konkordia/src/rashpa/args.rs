@@ -76,7 +76,8 @@ pub struct ModuleArgs {
     /// Address at which it takes telegrams; port 0 = any free port
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
     pub listen: SocketAddr,
-    /// Address of a link from which it sends, once for each link [default: 127.0.0.1]
+    /// Address of a link from which it sends, once for each link [default: 127.0.0.1]; receivers of this host may share
+    /// their memory instead (link = "shm" in the system)
     #[arg(long, value_name = "ADDRESS")]
     pub link: Vec<IpAddr>,
     /// Bytes of a packet on the links at most
@@ -94,6 +95,9 @@ pub struct ModuleArgs {
     /// Slices per second
     #[arg(long, value_name = "HZ", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub rate: u32,
+    /// Packets per second at most, over all links [default: as fast as they can be sent]
+    #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(1..))]
+    pub packet_rate: Option<u32>,
     /// End after the first run
     #[arg(long)]
     pub once: bool,

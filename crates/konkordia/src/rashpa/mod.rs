@@ -1,11 +1,16 @@
 //! `konkordia rashpa`: modules that write their images into the memory of receivers, and the manager that sets them up
-//! (docs/rashpa.md). Telegrams go over TCP, and data by RDMA over UDP in datagrams of ordinary sockets.
+//! (docs/rashpa.md). Telegrams go over TCP, and data by RDMA over UDP in datagrams of ordinary sockets, or into memory
+//! that modules and receivers of one host share.
 
 pub mod args;
 mod credits;
+mod direct;
 mod manager;
+pub mod measure;
+mod memory;
 mod module;
 mod pixels;
+mod queues;
 mod receiver;
 mod reception;
 mod status;

@@ -25,6 +25,10 @@ const LOOK: Duration = Duration::from_millis(2);
 const ENDS: u32 = 3;
 /// A link that could not be used is tried again after so long.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
+/// Receivers that share their memory are ready for a run within this time.
+const READY: Duration = Duration::from_secs(10);
+/// Shared memory has no packets; this lets through what a transfer may have.
+const SHARED_MTU_BYTES: u32 = 1 << 17;
 /// Rows of the translation table, and data channels.
 const ENTRIES_MAX: u32 = 1024;
 const CHANNELS_MAX: u8 = 16;
@@ -51,6 +55,11 @@ pub fn link(n: usize, address: std::net::SocketAddr, mtu_bytes: u32) -> Result<L
     Ok(Link { id: LinkId(n as u8), kind: LinkKind::RdmaUdp, address: name(&address.to_string())?, mtu_bytes, is_up: true })
 }
 
+/// The link of number `n` by shared memory. A module has no memory to share, so its address is a word.
+pub fn shared_link(n: usize, address: &str) -> Result<Link, Failure> {
+    Ok(Link { id: LinkId(n as u8), kind: LinkKind::Shm, address: name(address)?, mtu_bytes: SHARED_MTU_BYTES, is_up: true })
+}
+
 fn open(args: &ModuleArgs) -> Result<(Vec<UdpSocket>, ModuleCapabilities), Failure> {
     let (mut sockets, mut links) = (Vec::new(), Vec::new());
     for (n, address) in addresses(&args.link)?.into_iter().enumerate() {
@@ -65,6 +74,7 @@ fn open(args: &ModuleArgs) -> Result<(Vec<UdpSocket>, ModuleCapabilities), Failu
         links.push(link(n, at, args.mtu)?);
         sockets.push(socket);
     }
+    links.push(shared_link(links.len(), "shm")?);
     let capabilities = ModuleCapabilities {
         module: ModuleId(args.id),
         width: args.width,
@@ -81,8 +91,9 @@ fn open(args: &ModuleArgs) -> Result<(Vec<UdpSocket>, ModuleCapabilities), Failu
 /// `konkordia rashpa module`
 pub fn command(args: &ModuleArgs) -> Result<Exit, Failure> {
     let (sockets, capabilities) = open(args)?;
-    if let Some(at) = args.pull.iter().chain(&args.plug).find(|at| usize::from(at.link) >= sockets.len()) {
-        let why = format!("it has links 0 to {}", sockets.len() - 1);
+    // The last one is shared memory.
+    if let Some(at) = args.pull.iter().chain(&args.plug).find(|at| usize::from(at.link) > sockets.len()) {
+        let why = format!("it has links 0 to {}, of which the last one is shared memory", sockets.len());
         return Err(Failure::new(
             Exit::Usage,
             format!("the module has no link {}", at.link),
@@ -96,12 +107,16 @@ pub fn command(args: &ModuleArgs) -> Result<Exit, Failure> {
     let address = serve(args.listen, &member, &control)?;
     console::to_stderr(&format!("module {} takes telegrams at {address}; Ctrl-C ends it", args.id));
     let mut exit = Exit::Complete;
+    let mut runs = 0;
     while !interrupted.load(Ordering::Acquire) {
-        if lock(&control).running().is_none() {
+        // A run that is over already has an account too.
+        if lock(&control).runs() == runs {
             std::thread::sleep(LOOK);
             continue;
         }
+        runs = lock(&control).runs();
         let mut run = Run::new(args, &sockets, &control);
+        run.wait_for_receivers(&control, &interrupted);
         run.send(&control, &interrupted)?;
         exit = run.report(interrupted.load(Ordering::Acquire));
         // The manager may still ask how the run was, and releases the module then.
@@ -129,6 +144,8 @@ struct Run<'a> {
     /// Links that are down, and since when.
     down: Vec<(LinkId, Instant)>,
     link_changes: Vec<Value>,
+    /// Those whose connection for credits has ended in the midst of the run.
+    departed: Vec<String>,
 }
 
 fn time_ns() -> u64 {
@@ -139,7 +156,11 @@ impl<'a> Run<'a> {
     fn new(args: &'a ModuleArgs, sockets: &'a [UdpSocket], control: &Mutex<ModuleControl>) -> Self {
         let faults = Faults { loss: args.loss, duplicate: args.duplicate, reorder: args.reorder };
         let rng = Rng::keyed(args.seed, &[0x7261_7368, args.id.into()]);
-        let wire = Wire::new(sockets, lock(control).peers(), faults, rng);
+        let wire = {
+            let mut control = lock(control);
+            let peers = control.peers().to_vec();
+            Wire::new(sockets, (&peers, control.sender().as_deref()), (faults, rng), args.packet_rate)
+        };
         let bytes = args.width as usize * args.height as usize * args.pixel_bytes as usize;
         Self {
             args,
@@ -153,7 +174,20 @@ impl<'a> Run<'a> {
             is_finished: false,
             down: Vec::new(),
             link_changes: Vec::new(),
+            departed: Vec::new(),
         }
+    }
+
+    /// Receivers that share their memory empty it before a run, so nothing is written before they say so.
+    fn wait_for_receivers(&mut self, control: &Mutex<ModuleControl>, interrupted: &AtomicBool) {
+        let end = Instant::now() + READY;
+        while !self.wire.is_ready() && lock(control).running().is_some() && !interrupted.load(Ordering::Acquire) {
+            if Instant::now() >= end {
+                self.wire.give_up_unready();
+            }
+            std::thread::sleep(LOOK);
+        }
+        self.begun = Instant::now();
     }
 
     /// Sends slices until the master stops the run.
@@ -175,11 +209,16 @@ impl<'a> Run<'a> {
                     })?;
                 }
                 self.note(sender);
+                self.departed = control.departed().iter().map(|name| name.as_str().to_owned()).collect();
                 if is_over {
                     break;
                 }
             }
             if is_due && !self.is_finished {
+                if self.args.packet_rate.is_some() {
+                    // A slice may have taken long: whoever asks or gives credits comes in between.
+                    std::thread::sleep(LOOK);
+                }
                 self.next_slice += 1;
                 pixels::fill(&mut self.image, (seed, id, self.next_slice), self.args.width, self.args.pixel_bytes);
             } else {
@@ -200,6 +239,7 @@ impl<'a> Run<'a> {
         for at in self.args.pull.iter().filter(|at| at.slice + 1 == slice) {
             self.set_link(sender, LinkId(at.link), false, "pulled");
         }
+        self.wire.look();
         let now = Instant::now();
         while let Some(at) = self.down.iter().position(|(_, since)| now.duration_since(*since) >= TRY_AGAIN) {
             let (link, _) = self.down.remove(at);
@@ -246,6 +286,13 @@ impl<'a> Run<'a> {
         self.positions.extend(sender.positions());
     }
 
+    /// Receivers that have gone in the midst of the run, and how that was seen.
+    fn left(&self) -> Vec<String> {
+        let departed = self.departed.iter().map(|name| format!("{name} has left: its connection for credits has ended"));
+        let gone = self.wire.gone.iter().map(|(receiver, why)| format!("receiver {receiver} is not written any more: {why}"));
+        departed.chain(gone).collect()
+    }
+
     /// Prints the account of the run.
     fn report(&self, is_interrupted: bool) -> Exit {
         let Sent { blocks, skipped, unsent, packets, events, unsent_events } = self.sent;
@@ -253,14 +300,17 @@ impl<'a> Run<'a> {
         let (numbers, unaccounted) = self.wire.numbers();
         let due: u64 = self.positions.iter().map(|(_, position)| position).sum();
         let balances = blocks + skipped + unsent == due && numbers == packets + events && unaccounted == 0;
+        let left = self.left();
         if self.args.json {
             let report = json!({
                 "event": "rashpa-module", "module": self.args.id, "finished": self.is_finished, "blocks": blocks,
                 "skipped": skipped, "unsent": unsent, "packets": packets, "events": events, "unsent_events": unsent_events,
                 "receivers": receivers, "links": links, "link_changes": self.link_changes, "balances": balances,
+                "left": left,
             });
             console::json(&report, true);
         } else {
+            left.iter().for_each(|who| console::to_stdout(&format!("module {}: {who}", self.args.id)));
             console::to_stdout(&format!(
                 "module {}: {} blocks sent, {} skipped (no credit), {} unsent (no link); {} packets and {} events; the account {}",
                 self.args.id,
@@ -272,7 +322,7 @@ impl<'a> Run<'a> {
                 if balances { "balances" } else { "DOES NOT BALANCE" },
             ));
         }
-        match (is_interrupted && !self.is_finished, balances && skipped == 0 && unsent == 0) {
+        match (is_interrupted && !self.is_finished, balances && skipped == 0 && unsent == 0 && left.is_empty()) {
             (true, _) => Exit::Interrupted,
             (false, true) => Exit::Complete,
             (false, false) => Exit::Incomplete,

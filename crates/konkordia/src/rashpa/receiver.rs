@@ -1,8 +1,9 @@
-//! `konkordia rashpa receiver`: a data receiver. One thread takes the packets of all links; telegrams are answered by
+//! `konkordia rashpa receiver`: a data receiver. One thread takes what comes by all links; telegrams are answered by
 //! their own threads.
 
 use super::args::ReceiverArgs;
-use super::module::{addresses, link, name};
+use super::memory::Memory;
+use super::module::{addresses, link, name, shared_link};
 use super::reception::Run;
 use super::telegrams::{lock, serve};
 use crate::console;
@@ -10,7 +11,7 @@ use crate::run::signals;
 use konkordia_core::failure::{Exit, Failure, reason};
 use konkordia_core::ports::Source;
 use konkordia_fabric::rashpa::receiver_control::ReceiverControl;
-use konkordia_fabric::rashpa::telegram::{Memory, ReceiverCapabilities};
+use konkordia_fabric::rashpa::telegram::{self, ReceiverCapabilities};
 use konkordia_fabric::rashpa::terms::{MemoryKind, ReceiverId};
 use konkordia_sources::udp::UdpReceiver;
 use std::net::SocketAddr;
@@ -21,7 +22,7 @@ use std::time::Duration;
 /// Longest wait for a datagram, shared by the links.
 const WAIT: Duration = Duration::from_millis(2);
 
-fn open(args: &ReceiverArgs) -> Result<(Vec<UdpReceiver>, ReceiverCapabilities), Failure> {
+fn open(args: &ReceiverArgs, memory: &Memory) -> Result<(Vec<UdpReceiver>, ReceiverCapabilities), Failure> {
     let (mut sources, mut links) = (Vec::new(), Vec::new());
     for (n, address) in addresses(&args.link)?.into_iter().enumerate() {
         let failed = |error: std::io::Error| {
@@ -32,7 +33,8 @@ fn open(args: &ReceiverArgs) -> Result<(Vec<UdpReceiver>, ReceiverCapabilities),
         links.push(link(n, source.local_addr().map_err(failed)?, args.mtu)?);
         sources.push(source);
     }
-    let memory = vec![Memory { kind: MemoryKind::Ram, bytes: u64::from(args.memory_mib) << 20 }];
+    links.push(shared_link(links.len(), &memory.shared().address())?);
+    let memory = vec![telegram::Memory { kind: MemoryKind::Ram, bytes: u64::from(args.memory_mib) << 20 }];
     Ok((sources, ReceiverCapabilities { receiver: ReceiverId(args.id), links, memory }))
 }
 
@@ -41,13 +43,13 @@ pub fn command(args: &ReceiverArgs) -> Result<Exit, Failure> {
     if let Some(folder) = &args.output {
         std::fs::create_dir_all(folder).map_err(|error| Failure::io("cannot make", folder, &error))?;
     }
-    let (mut sources, capabilities) = open(args)?;
+    let mut memory = Memory::new((args.memory_mib as usize) << 20)?;
+    let (mut sources, capabilities) = open(args, &memory)?;
     let member = name(&format!("receiver-{}", args.id))?;
     let control = Arc::new(Mutex::new(ReceiverControl::new(member.clone(), capabilities)));
     let interrupted = signals::stop_flag()?;
     let address = serve(args.listen, &member, &control)?;
     console::to_stderr(&format!("receiver {} takes telegrams at {address}; Ctrl-C ends it", args.id));
-    let mut memory = vec![0; (args.memory_mib as usize) << 20];
     let mut exit = Exit::Complete;
     let wait = WAIT / sources.len() as u32;
     while !interrupted.load(Ordering::Acquire) {
@@ -65,18 +67,23 @@ pub fn command(args: &ReceiverArgs) -> Result<Exit, Failure> {
         };
         let dropped_before: u64 = sources.iter_mut().map(|source| source.dropped()).sum();
         while !run.is_over(&control, interrupted.load(Ordering::Acquire)) {
-            for source in &mut sources {
-                let mut guard = None;
-                let mut take = |datagram: &[u8], from: SocketAddr| {
-                    let control = guard.get_or_insert_with(|| lock(&control));
-                    if let Some(reception) = control.running() {
-                        run.state.take(reception, datagram, from, &mut memory);
-                    }
-                };
-                receive(source, wait, &mut take)?;
+            if run.is_shared() {
+                run.take_shared(&memory);
+            } else {
+                for source in &mut sources {
+                    let mut guard = None;
+                    let mut take = |datagram: &[u8], from: SocketAddr| {
+                        let control = guard.get_or_insert_with(|| lock(&control));
+                        if let Some(reception) = control.running() {
+                            run.state.take(reception, datagram, from, memory.own());
+                        }
+                    };
+                    receive(source, wait, &mut take)?;
+                }
             }
             run.serve(&mut memory)?;
         }
+        run.close(&memory);
         run.drain(&mut memory)?;
         let dropped = sources.iter_mut().map(|source| source.dropped()).sum::<u64>() - dropped_before;
         exit = run.report(dropped, interrupted.load(Ordering::Acquire));

@@ -2,7 +2,9 @@
 
 use super::args::ReceiverArgs;
 use super::credits::CreditLine;
+use super::memory::Memory;
 use super::pixels::{self, Compared};
+use super::queues::Queues;
 use super::telegrams::lock;
 use crate::console;
 use konkordia_core::failure::{Exit, Failure, reason};
@@ -10,8 +12,11 @@ use konkordia_core::text;
 use konkordia_fabric::rashpa::assembly::Image;
 use konkordia_fabric::rashpa::receiver::Verdict;
 use konkordia_fabric::rashpa::receiver_control::{ReceiverControl, Reception};
+use konkordia_fabric::rashpa::shared;
 use konkordia_fabric::rashpa::telegram::{Name, PeerKind, ReceivedSlots};
-use konkordia_wire::rashpa_event::{Kind, Record};
+use konkordia_fabric::rashpa::terms::LinkKind;
+use konkordia_links::shm;
+use konkordia_wire::rashpa_event::{Kind, RECORD_BYTES, Record};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -21,6 +26,9 @@ use std::time::{Duration, Instant};
 
 /// When all modules have told their end, what is on its way still comes within this time.
 const BEHIND_END: Duration = Duration::from_millis(200);
+/// Looks at empty queues before the receiver sleeps, and how long it sleeps then.
+const LOOKS: u32 = 16;
+const NAP: Duration = Duration::from_micros(50);
 
 /// What is known of the packets of a run.
 pub struct State {
@@ -48,12 +56,34 @@ struct Read {
     written: u64,
 }
 
+/// What became of the images of a run so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    /// Whole ones.
+    pub whole: u64,
+    /// Those of which something or all is missing, packets that were lost, and bytes that nobody sent.
+    pub others: u64,
+    /// Bytes that were compared and are right.
+    pub equal: u64,
+}
+
+impl Tally {
+    /// How many have come to an end.
+    pub const fn taken(&self) -> u64 {
+        self.whole + self.others
+    }
+}
+
 /// A run.
 pub struct Run<'a> {
     args: &'a ReceiverArgs,
     control: &'a Mutex<ReceiverControl>,
     /// What is known of the packets.
     pub state: State,
+    /// What modules tell that have written into shared memory.
+    queues: Option<Queues>,
+    /// Looks that have found nothing.
+    looks: u32,
     lines: Vec<CreditLine>,
     reads: Vec<Read>,
 }
@@ -62,13 +92,35 @@ impl State {
     /// Takes a datagram of a link of a module.
     pub fn take(&mut self, reception: &mut Reception, datagram: &[u8], from: SocketAddr, memory: &mut [u8]) {
         let sender = self.senders.get(&from).copied().unwrap_or(usize::MAX);
+        self.count(sender, datagram.len());
+        let verdict = reception.data.receive(sender, datagram, memory, &mut |_, _| {});
+        self.judged(reception, sender, verdict);
+    }
+
+    /// Takes what a module says that it has written into shared memory.
+    fn take_entry(&mut self, reception: &mut Reception, sender: usize, entry: &shm::Entry, memory: &shm::Memory) {
+        let (header, payload_bytes) = shared::read(entry);
+        self.count(sender, payload_bytes);
+        let read = |at: u64| {
+            let mut record = [0; RECORD_BYTES];
+            memory.read(usize::try_from(at).unwrap_or(usize::MAX), &mut record);
+            record
+        };
+        let verdict = reception.data.written(sender, (&header, payload_bytes), read, &mut |_, _| {});
+        self.judged(reception, sender, verdict);
+    }
+
+    fn count(&mut self, sender: usize, bytes: usize) {
         self.packets += 1;
-        self.bytes += datagram.len() as u64;
+        self.bytes += bytes as u64;
         self.last_packet = Instant::now();
         if let Some(flow) = self.flows.get_mut(sender) {
             *flow = (self.last_packet, false);
         }
-        match reception.data.receive(sender, datagram, memory, &mut |_, _| {}) {
+    }
+
+    fn judged(&mut self, reception: &Reception, sender: usize, verdict: Verdict) {
+        match verdict {
             Verdict::Event(record) => self.note(reception, sender, &record),
             Verdict::Placed | Verdict::NoEvent(_) | Verdict::SlotNotFree | Verdict::ForeignRing | Verdict::Refused(_) => {}
         }
@@ -98,10 +150,12 @@ impl State {
 
     /// Have all modules told the end of all that they bring?
     fn is_ended(&self, reception: &Reception) -> bool {
-        reception.config.parts.iter().all(|part| {
-            let sender = reception.modules.iter().position(|module| *module == part.module);
-            sender.is_some_and(|sender| self.ends.contains_key(&(sender, part.transfer.0)))
-        })
+        (0..reception.modules.len()).all(|sender| self.has_told_end(reception, sender))
+    }
+
+    fn has_told_end(&self, reception: &Reception, sender: usize) -> bool {
+        let mut parts = reception.config.parts.iter().filter(|part| reception.modules.get(sender) == Some(&part.module));
+        parts.all(|part| self.ends.contains_key(&(sender, part.transfer.0)))
     }
 }
 
@@ -111,13 +165,13 @@ impl<'a> Run<'a> {
         args: &'a ReceiverArgs,
         name: &Name,
         control: &'a Mutex<ReceiverControl>,
-        memory: &mut [u8],
+        memory: &mut Memory,
     ) -> Result<Option<Self>, Failure> {
         let mut guard = lock(control);
-        let peers = guard.peers().to_vec();
+        let (peers, is_shared) = (guard.peers().to_vec(), guard.link_kind() == LinkKind::Shm);
         let Some(reception) = guard.running() else { return Ok(None) };
-        // What an older run left is not taken for pixels of this one.
-        memory.fill(0);
+        memory.begin(is_shared)?;
+        let queues = if is_shared { Some(Queues::new(memory.shared(), reception)?) } else { None };
         let mut senders = BTreeMap::new();
         let mut lines = Vec::new();
         for (sender, module) in reception.modules.iter().enumerate() {
@@ -142,7 +196,44 @@ impl<'a> Run<'a> {
             links_up: 0,
         };
         let reads = vec![Read::default(); reception.begins.len()];
-        Ok(Some(Self { args, control, state, lines, reads }))
+        if let Some(queues) = &queues {
+            queues.open(memory.shared());
+        }
+        Ok(Some(Self { args, control, state, queues, looks: 0, lines, reads }))
+    }
+
+    /// Do the modules write into memory that they share with this receiver?
+    pub const fn is_shared(&self) -> bool {
+        self.queues.is_some()
+    }
+
+    /// Takes some of what the modules have written; sleeps a moment if there is nothing for a while.
+    pub fn take_shared(&mut self, memory: &Memory) {
+        let Self { queues: Some(queues), state, control, looks, .. } = self else { return };
+        let memory = memory.shared();
+        let mut guard = lock(control);
+        let Some(reception) = guard.running() else { return };
+        if queues.take(memory, &mut |sender, entry| state.take_entry(reception, sender, entry, memory)) > 0 {
+            *looks = 0;
+            return;
+        }
+        for sender in queues.gone(memory, |sender| state.has_told_end(reception, sender)) {
+            reception.data.drain(sender, &mut |_, _| {});
+        }
+        drop(guard);
+        *looks += 1;
+        if *looks > LOOKS {
+            std::thread::sleep(NAP);
+        } else {
+            std::thread::yield_now();
+        }
+    }
+
+    /// No further module begins to write.
+    pub fn close(&self, memory: &Memory) {
+        if let Some(queues) = &self.queues {
+            queues.close(memory.shared());
+        }
     }
 
     /// True when the manager has stopped the run and nothing comes any more, or at Ctrl-C.
@@ -156,7 +247,7 @@ impl<'a> Run<'a> {
     }
 
     /// Ends the flows of modules that were silent, reads what is ready, and gives credits.
-    pub fn serve(&mut self, memory: &mut [u8]) -> Result<(), Failure> {
+    pub fn serve(&mut self, memory: &mut Memory) -> Result<(), Failure> {
         let mut guard = lock(self.control);
         let Some(reception) = guard.running() else { return Ok(()) };
         for (sender, (last, is_drained)) in self.state.flows.iter_mut().enumerate() {
@@ -179,8 +270,24 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
+    /// What became of the images so far.
+    pub fn tally(&self) -> Tally {
+        let mut tally = Tally::default();
+        let mut guard = lock(self.control);
+        let Some(reception) = guard.running() else { return tally };
+        for (index, read) in self.reads.iter().enumerate() {
+            let counts = reception.data.assembly_counts(index).unwrap_or_default();
+            tally.whole += counts.whole;
+            tally.others += counts.partial + counts.empty + read.compared.different;
+            tally.equal += read.compared.equal;
+        }
+        let lost = (0..reception.modules.len()).filter_map(|sender| reception.data.losses(sender));
+        tally.others += lost.map(|losses| losses.lost).sum::<u64>();
+        tally
+    }
+
     /// Takes all that did not come for lost, and reads what is left.
-    pub fn drain(&mut self, memory: &mut [u8]) -> Result<(), Failure> {
+    pub fn drain(&mut self, memory: &mut Memory) -> Result<(), Failure> {
         if let Some(reception) = lock(self.control).running() {
             (0..reception.modules.len()).for_each(|sender| reception.data.drain(sender, &mut |_, _| {}));
         }
@@ -214,13 +321,17 @@ impl Read {
         reception: &Reception,
         index: usize,
         image: &Image,
-        memory: &mut [u8],
+        memory: &mut Memory,
     ) -> Result<(), Failure> {
         let slots = &reception.config.slots[index];
         let bytes = reception.slot_bytes(index) as usize;
         let begin = reception.begins[index] as usize + (image.slot - slots.first_slot) as usize * bytes;
-        let slot = &mut memory[begin..begin + bytes];
         self.missing += image.missing_bytes;
+        if args.check.is_none() && args.output.is_none() {
+            memory.clear(begin, bytes);
+            return Ok(());
+        }
+        let slot = memory.slot(begin, bytes);
         if let Some(seed) = args.check {
             for part in reception.parts(index) {
                 let found = pixels::compare(slot, part, (seed, image.slice), slots.width, slots.pixel_bytes);
@@ -234,7 +345,7 @@ impl Read {
             write_npy(&path, slots, slot).map_err(|error| Failure::io("cannot write", &path, &error))?;
             self.written += 1;
         }
-        slot.fill(0);
+        memory.clear(begin, bytes);
         Ok(())
     }
 }
@@ -303,7 +414,7 @@ impl Account {
             flows = (flows.0 + counts.new, flows.1 + counts.duplicate, flows.2 + counts.late);
             account.modules.push(json!({
                 "module": module.0, "new": counts.new, "duplicate": counts.duplicate, "late": counts.late, "lost": counts.lost,
-                "gaps": counts.gaps,
+                "gaps": counts.gaps, "fault": run.queues.as_ref().and_then(|queues| queues.fault(sender)),
             }));
         }
         account.balances &= flows == (verdicts.placed, verdicts.duplicate, verdicts.late);

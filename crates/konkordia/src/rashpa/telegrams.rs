@@ -117,6 +117,8 @@ pub trait Answers: Send + 'static {
     fn handle(&mut self, telegram: &Telegram) -> Telegram;
     /// The connection of a sender of telegrams has ended; true if it was the master.
     fn left(&mut self, name: &Name) -> bool;
+    /// The connection of somebody who gave credits has ended; true if that is in the midst of a run.
+    fn creditor_left(&mut self, name: &Name) -> bool;
 }
 
 impl Answers for ModuleControl {
@@ -126,6 +128,9 @@ impl Answers for ModuleControl {
     fn left(&mut self, name: &Name) -> bool {
         Self::left(self, name)
     }
+    fn creditor_left(&mut self, name: &Name) -> bool {
+        Self::creditor_left(self, name)
+    }
 }
 
 impl Answers for ReceiverControl {
@@ -134,6 +139,10 @@ impl Answers for ReceiverControl {
     }
     fn left(&mut self, name: &Name) -> bool {
         Self::left(self, name)
+    }
+    /// Nobody gives credits to a receiver.
+    fn creditor_left(&mut self, _: &Name) -> bool {
+        false
     }
 }
 
@@ -170,7 +179,7 @@ pub fn serve<T: Answers>(listen: SocketAddr, name: &Name, member: &Arc<Mutex<T>>
 
 /// Answers the telegrams of one connection until it ends.
 fn converse<T: Answers>(stream: &TcpStream, name: &Name, member: &Mutex<T>) {
-    let mut master = None;
+    let (mut master, mut creditor) = (None, None);
     let mut patience = WHOLE;
     let _ = stream.set_nodelay(true);
     loop {
@@ -185,6 +194,11 @@ fn converse<T: Answers>(stream: &TcpStream, name: &Name, member: &Mutex<T>) {
                 }
                 continue;
             }
+            Err(Broken::Silent) => {
+                // Who gives no credits for a while is still there.
+                creditor = None;
+                break;
+            }
             Err(_) => break,
         };
         patience = IDLE;
@@ -192,12 +206,19 @@ fn converse<T: Answers>(stream: &TcpStream, name: &Name, member: &Mutex<T>) {
         if matches!((&telegram.body, &answer.body), (Body::CommConfig(_), Body::Ack(_))) {
             master = Some(telegram.sender.clone());
         }
+        if matches!((&telegram.body, &answer.body), (Body::Credit(_), Body::Ack(_))) {
+            creditor = Some(telegram.sender.clone());
+        }
         if matches!((&telegram.body, &answer.body), (Body::Release, Body::Ack(_))) {
             master = None;
         }
         if write(stream, &answer).is_err() {
             break;
         }
+    }
+    if let Some(creditor) = creditor.filter(|creditor| lock(member).creditor_left(creditor)) {
+        let (creditor, name) = (creditor.as_str(), name.as_str());
+        console::note(&format!("{creditor} has left {name}: its connection for credits has ended in the midst of the run"));
     }
     if master.is_some_and(|master| lock(member).left(&master)) {
         console::note(&format!("the manager of {} has left without a word; its run is ended", name.as_str()));

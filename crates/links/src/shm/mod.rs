@@ -1,8 +1,8 @@
 //! Memory of one program that others of the same host write into. The one who makes it tells its [`Memory::address`];
 //! who opens that may write everywhere in it, so its bytes are believed no more than those of a packet.
 //!
-//! The memory is a file without a name (`memfd`), which others reach by `/proc/PID/fd/NUMBER`: both programs have to run
-//! on one host and belong to one user. Its size is sealed, so that nobody can end the other program by making it
+//! The memory is a file without a name (`memfd`), which others reach by `/proc/PID/fd/NUMBER`: both programs have to
+//! run on one host and belong to one user. Its size is sealed, so that nobody can end the other program by making it
 //! shorter. Each side holds a lock of the file as long as it lives, by which the other one sees that it has gone, also
 //! when it was killed.
 //!

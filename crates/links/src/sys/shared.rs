@@ -1,5 +1,5 @@
-//! Memory that several programs of one host have mapped. There is never a reference to its bytes, only copies, and words
-//! that are read and written as a whole.
+//! Memory that several programs of one host have mapped. There is never a reference to its bytes, only copies, and
+//! words that are read and written as a whole.
 
 use std::fs::File;
 use std::io::{self, Error, ErrorKind};

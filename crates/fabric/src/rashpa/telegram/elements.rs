@@ -257,7 +257,8 @@ impl Element for RingEntry {
     fn pass(&mut self, pass: &mut impl Pass) -> Result<(), BadTelegram> {
         pass.value("receiver", &mut self.0.receiver)?;
         pass.value("local-buffer", &mut self.0.buffer)?;
-        pass.value("records", &mut self.0.records)
+        pass.value("records", &mut self.0.records)?;
+        pass.value("address", &mut self.0.address)
     }
 }
 

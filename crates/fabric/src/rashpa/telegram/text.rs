@@ -233,7 +233,7 @@ pub enum Code {
 words! {
     Dataset: Image "image", RegionOfInterest "region", Metadata "metadata";
     MemoryKind: Ram "ram", HugePages "huge-pages", Gpu "gpu";
-    LinkKind: Pcie "pcie", Roce "roce", RdmaUdp "rdma-udp", Ofi "ofi";
+    LinkKind: Pcie "pcie", Roce "roce", RdmaUdp "rdma-udp", Ofi "ofi", Shm "shm";
     Policy: Credit "credit", FreeRun "free-run";
     Transform: Region "region", Rotate "rotate", Sum "sum";
     PeerKind: Module "module", Receiver "receiver";

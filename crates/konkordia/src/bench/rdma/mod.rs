@@ -1,6 +1,6 @@
 //! `konkordia bench rdma`: what it costs to write into the memory of another host by RoCEv2 and RDMA over UDP, both in
 //! software, beside plain datagrams. The methods are those of perftest (`ib_write_bw`, `ib_write_lat`, `ib_send_bw`).
-//! No network card takes part: every table says so.
+//! No network card takes part: every table says so. Beside them, RASHPA over memory that both ends share.
 //!
 //! Operations take turns, so that what disturbs one disturbs all. A repeat comes first that does not count; over
 //! sockets it compares every byte of every message at the moment it is whole. In the others every message is counted,
@@ -10,6 +10,7 @@ mod ends;
 mod ladder;
 mod memory;
 mod protocol;
+mod rashpa;
 mod rates;
 mod shipped;
 mod sizes;
@@ -73,6 +74,7 @@ struct All {
     sizes: Vec<sizes::Row>,
     ladders: Vec<Ladder>,
     shipped: Vec<shipped::Row>,
+    rashpa: Vec<rashpa::Row>,
 }
 
 fn has(args: &BenchRdmaArgs, part: RdmaPart) -> bool {
@@ -130,6 +132,10 @@ fn measure(args: &BenchRdmaArgs, tell: &mut dyn FnMut(String)) -> Result<All, Fa
     if has(args, RdmaPart::Shipped) && args.to.is_none() {
         all.shipped = shipped::measure(count, repeats, tell)?;
     }
+    if has(args, RdmaPart::Rashpa) && args.to.is_none() {
+        tell("RASHPA over shared memory".into());
+        all.rashpa = rashpa::measure(repeats, args.quick)?;
+    }
     Ok(all)
 }
 
@@ -148,6 +154,7 @@ impl All {
             && self.sizes.iter().all(|row| row.verified)
             && self.ladders.iter().all(|ladder| ladder.verified)
             && self.shipped.iter().all(shipped::Row::verified)
+            && self.rashpa.iter().all(|row| row.verified)
     }
 
     fn to_json(&self, args: &BenchRdmaArgs, imported: &[Imported]) -> Value {
@@ -156,7 +163,9 @@ impl All {
             "bench": "rdma", "machine": machine::facts(), "label": label(args), "repeats": repeats(args),
             "memory": self.memory.iter().map(|row| row.to_json(&self.memory)).collect::<Vec<_>>(),
             "icrc": self.icrc.iter().map(memory::Icrc::to_json).collect::<Vec<_>>(),
-            "shipped": shipped::to_json(&self.shipped), "rates": rates::to_json(&self.rates), "sizes": sizes::to_json(&self.sizes),
+            "shipped": shipped::to_json(&self.shipped),
+            "rates": rates::to_json(&self.rates), "sizes": sizes::to_json(&self.sizes),
+            "rashpa": self.rashpa.iter().map(rashpa::Row::to_json).collect::<Vec<_>>(),
             "ladders": self.ladders.iter().map(Ladder::to_json).collect::<Vec<_>>(),
             "rate_ladder": ladder.iter().map(|(name, rate)| json!({ "name": name, "gigabits_per_second": rate })).collect::<Vec<_>>(),
             "imported": imported.iter().map(Imported::to_json).collect::<Vec<_>>(),
@@ -187,6 +196,7 @@ impl All {
         add(!self.sizes.is_empty(), &|| sizes::to_text(&self.sizes));
         add(!self.ladders.is_empty(), &|| ladder::to_text(&self.ladders));
         add(!self.shipped.is_empty(), &|| shipped::to_text(&self.shipped));
+        add(!self.rashpa.is_empty(), &|| rashpa::to_text(&self.rashpa));
         parts.extend(import::to_text(imported, &self.figures()));
         parts.join("\n\n")
     }
