@@ -68,6 +68,10 @@ pub fn command(args: &BenchNetArgs) -> Result<Exit, Failure> {
                 let (repeats, ways) = found.into_iter().unzip();
                 rows.push(Row { plan, repeats, ways });
             }
+            // Some kinds of links wait until the other end leaves too: both ends do so in the same order.
+            peer.tell(&json!({ "test": "close" }))?;
+            drop(link);
+            drop(more);
         }
         progress.end();
         Ok(rows)
@@ -149,11 +153,11 @@ fn measure(peer: &mut Peer, link: &mut Box<dyn Link>, plan: &Plan) -> Result<Mea
 fn serve(peer: &mut Peer) -> Result<(), Failure> {
     let mut links: Vec<Box<dyn Link>> = Vec::new();
     while let Some(order) = peer.hear()? {
+        if order["test"] == "close" {
+            links.clear();
+            continue;
+        }
         if !order["open"].is_null() {
-            // The sockets of the last transport first.
-            if order["number"] == 0 {
-                links.clear();
-            }
             links.push(open_far(peer, &order)?);
             continue;
         }
