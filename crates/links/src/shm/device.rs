@@ -1,6 +1,7 @@
 //! Shared memory as a device of links: each side has memory with the queue of its events, and one more for each region.
 
-use super::{Memory, Reader, Writer, queue_bytes};
+use super::memory::Memory;
+use super::queue::{ENTRY_BYTES, Reader, Writer, queue_bytes};
 use crate::device::{Completion, Device, Place};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -76,16 +77,16 @@ impl Device for SharedMemory {
         let (file, offset_bytes) = (to.base >> 40, (to.base & ((1 << 40) - 1)) as usize);
         let region = match theirs.entry(to.key) {
             Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(new) => {
-                let region = Memory::open(&format!("{process}/{file}/{:016x}", to.key));
-                new.insert(region.map_err(|error| error.to_string())?)
+            Entry::Vacant(place) => {
+                let region = Memory::open(&format!("{process}/{file}/{:016x}", to.key)).map_err(|error| error.to_string())?;
+                place.insert(region)
             }
         };
         if !region.write(offset_bytes, bytes) {
             return Err(format!("{} bytes at {offset_bytes} do not lie in its region", bytes.len()));
         }
         if let Some(event) = event {
-            let mut entry = [0; super::ENTRY_BYTES];
+            let mut entry = [0; ENTRY_BYTES];
             entry[..4].copy_from_slice(&event.to_le_bytes());
             queue.push(memory, &entry);
         }

@@ -12,7 +12,7 @@
 //! The writer holds byte 0 as long as it lives. Order: what was written into the memory before an entry is there when
 //! the entry is read.
 
-use super::Memory;
+use super::memory::Memory;
 use std::fmt;
 use std::io::Result;
 use std::sync::atomic::Ordering;
