@@ -134,7 +134,7 @@ def world(bench, request):
 
         def writer(self, *arguments, port=None):
             if self.kind != "tcp":
-                arguments += ("--link", self.kind, "--provider", self.provider)
+                arguments += ("--link", self.kind, *(("--provider", self.provider) if self.provider else ()))
             writer = Writer(self.folder, port or self.port, *arguments)
             self.writers.append(writer)
             return writer
@@ -142,7 +142,7 @@ def world(bench, request):
         def serve(self, images, port=None, more="", **tables):
             text = f'[[writer]]\nname = "far"\naddress = "127.0.0.1:{port or self.port}"\n{more}\n'
             if self.kind != "tcp":
-                text += f'link = "{self.kind}"\nprovider = "{self.provider}"\n'
+                text += f'link = "{self.kind}"\n' + (f'provider = "{self.provider}"\n' if self.provider else "")
             tables.setdefault("output", {})["images_per_file"] = PER_FILE
             return bench.serve(extra=text, run={"images": images, "stall_timeout_s": 5}, **tables)
 
@@ -211,7 +211,7 @@ def test_the_file_on_the_other_host_is_that_of_this_host(world, bench):
     writer, service = world.writer(), world.serve(100, output={"compression": "bslz4"})
     service.consumers_connect()
     service.command("arm")
-    bench.send(100)
+    bench.send(100, rate=100)
     service.wait()
     closed, said = writer.wait_for("closed"), account(service)
     assert closed["problem"] is None and closed["images"] == closed["images_sent"] == 100, closed

@@ -25,10 +25,10 @@ pub struct WriterArgs {
     /// Address and port at which senders connect; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS")]
     pub listen: SocketAddr,
-    /// What images come through, as `link` in [[writer]] of the senders; `konkordia links` shows what this host has
+    /// What images come through, as `link` in `[[writer]]` of the senders; `konkordia links` shows what this host has
     #[arg(long, value_enum, value_name = "KIND", default_value_t = LinkName::Tcp)]
     pub link: LinkName,
-    /// With `--link libfabric`: its provider, as in [[writer]] of the senders [default: tcp]
+    /// With `--link libfabric`: its provider, as in `[[writer]]` of the senders [default: tcp]
     #[arg(long, value_name = "NAME")]
     pub provider: Option<String>,
     /// With `--link verbs`: the RDMA device [default: the first one]
