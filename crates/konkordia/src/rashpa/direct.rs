@@ -7,6 +7,9 @@ use konkordia_fabric::rashpa::terms::BufferId;
 use konkordia_links::shm::{Memory, Writer};
 use konkordia_wire::rdma_udp::Header;
 
+/// Payloads of pixels have at least so many bytes, unless packets are very small; those of events are shorter.
+const PIXELS_BYTES_MIN: usize = 1024;
+
 /// The memory of a receiver.
 pub struct Direct {
     memory: Memory,
@@ -27,7 +30,8 @@ pub enum NotWritten {
 impl Direct {
     /// Opens the memory at `address` of the receiver of this ring.
     pub fn open(address: &str, ring: &EventRing, sender: &Sender) -> Result<Self, String> {
-        let memory = Memory::open(address).map_err(|error| format!("its memory cannot be opened: {}", reason(&error)))?;
+        let opened = Memory::open(address).and_then(|memory| memory.populate().map(|()| memory));
+        let memory = opened.map_err(|error| format!("its memory cannot be opened: {}", reason(&error)))?;
         let place = ring.address.checked_add(ring_bytes(ring.records)).and_then(|at| usize::try_from(at).ok());
         let place = place.ok_or("its queue is beyond all addresses")?;
         let queue = Writer::new(&memory, place, ring.records).map_err(|error| reason(&error))?;
@@ -53,7 +57,9 @@ impl Direct {
         if !self.queue.has_room(&self.memory) {
             return Err(NotWritten::Full);
         }
-        let is_written = self.memory.write(place, payload);
+        // The receiver looks at an image when all of it is there, which is later than a cache keeps it.
+        let write = if payload.len() < PIXELS_BYTES_MIN { Memory::write } else { Memory::write_past_caches };
+        let is_written = write(&self.memory, place, payload);
         if is_written && self.queue.push(&self.memory, &shared::entry(header, payload.len())) {
             return Ok(());
         }

@@ -180,7 +180,7 @@ impl System {
         lock(&self.module).handle(&release);
         lock(&self.receiver).handle(&release);
         let bytes = slices * self.setting.image_bytes() as u64;
-        let is_right = tally.whole == slices && tally.others == 0 && (!compares || tally.equal == bytes);
+        let is_right = tally.whole == slices && tally.wrong == 0 && (!compares || tally.equal == bytes);
         Ok(Measured { seconds: ended.saturating_duration_since(begun).as_secs_f64(), is_right })
     }
 }

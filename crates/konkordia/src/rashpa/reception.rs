@@ -61,8 +61,10 @@ struct Read {
 pub struct Tally {
     /// Whole ones.
     pub whole: u64,
-    /// Those of which something or all is missing, packets that were lost, and bytes that nobody sent.
-    pub others: u64,
+    /// Those of which something or all is missing.
+    pub incomplete: u64,
+    /// Packets that were lost, and bytes that nobody sent.
+    pub wrong: u64,
     /// Bytes that were compared and are right.
     pub equal: u64,
 }
@@ -70,7 +72,7 @@ pub struct Tally {
 impl Tally {
     /// How many have come to an end.
     pub const fn taken(&self) -> u64 {
-        self.whole + self.others
+        self.whole + self.incomplete
     }
 }
 
@@ -278,11 +280,12 @@ impl<'a> Run<'a> {
         for (index, read) in self.reads.iter().enumerate() {
             let counts = reception.data.assembly_counts(index).unwrap_or_default();
             tally.whole += counts.whole;
-            tally.others += counts.partial + counts.empty + read.compared.different;
+            tally.incomplete += counts.partial + counts.empty;
+            tally.wrong += read.compared.different;
             tally.equal += read.compared.equal;
         }
         let lost = (0..reception.modules.len()).filter_map(|sender| reception.data.losses(sender));
-        tally.others += lost.map(|losses| losses.lost).sum::<u64>();
+        tally.wrong += lost.map(|losses| losses.lost).sum::<u64>();
         tally
     }
 

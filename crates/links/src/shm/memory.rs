@@ -64,7 +64,7 @@ impl Memory {
         Ok(Self { shared, address })
     }
 
-    /// Opens the memory of another program, and takes all its pages.
+    /// Opens the memory of another program. Pages are taken when they are touched, or by [`Self::populate`].
     ///
     /// # Errors
     /// It cannot be reached, is something else, or its owner has gone.
@@ -84,7 +84,6 @@ impl Memory {
         if memory.is_owner_gone()? {
             return Err(wrong("its owner has gone"));
         }
-        memory.shared.populate()?;
         Ok(memory)
     }
 
@@ -116,6 +115,12 @@ impl Memory {
     #[inline]
     pub fn write(&self, offset_bytes: usize, bytes: &[u8]) -> bool {
         offset_bytes.checked_add(HEAD_BYTES).is_some_and(|at| self.shared.write(at, bytes))
+    }
+
+    /// As [`Self::write`], past the caches: for bytes that the other program does not read soon.
+    #[inline]
+    pub fn write_past_caches(&self, offset_bytes: usize, bytes: &[u8]) -> bool {
+        offset_bytes.checked_add(HEAD_BYTES).is_some_and(|at| self.shared.write_past_caches(at, bytes))
     }
 
     /// Writes zeros; `false` if they do not fit there.

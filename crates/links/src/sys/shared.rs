@@ -112,12 +112,23 @@ impl Shared {
         is_inside
     }
 
-    /// Writes zeros; `false` if they do not fit there.
+    /// As [`Self::write`], past the caches where the processor can: for bytes that nobody reads soon. They are in memory
+    /// when it returns.
+    pub(crate) fn write_past_caches(&self, offset_bytes: usize, bytes: &[u8]) -> bool {
+        let is_inside = self.is_inside(offset_bytes, bytes.len());
+        if is_inside {
+            // SAFETY: as in `write`.
+            unsafe { past_caches::copy(bytes, self.start.as_ptr().add(offset_bytes)) }
+        }
+        is_inside
+    }
+
+    /// Writes zeros past the caches; `false` if they do not fit there.
     pub(crate) fn clear(&self, offset_bytes: usize, bytes: usize) -> bool {
         let is_inside = self.is_inside(offset_bytes, bytes);
         if is_inside {
             // SAFETY: as in `write`.
-            unsafe { std::ptr::write_bytes(self.start.as_ptr().add(offset_bytes), 0, bytes) }
+            unsafe { past_caches::clear(self.start.as_ptr().add(offset_bytes), bytes) }
         }
         is_inside
     }
@@ -150,6 +161,81 @@ impl Shared {
         // SAFETY: `lock` is a whole structure that outlives the call, which may write it.
         done(unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) })?;
         Ok(libc::c_int::from(lock.l_type) != libc::F_UNLCK)
+    }
+}
+
+/// Stores that go to memory and take no line of a cache. A line that is written as a whole is not read before.
+mod past_caches {
+    /// Bytes of a line.
+    const LINE_BYTES: usize = 64;
+
+    /// Bytes before the first whole line, and bytes of whole lines.
+    fn lines(start: usize, bytes: usize) -> (usize, usize) {
+        let head = (start.wrapping_neg() % LINE_BYTES).min(bytes);
+        (head, (bytes - head) / LINE_BYTES * LINE_BYTES)
+    }
+
+    /// Copies `bytes` to `to`.
+    ///
+    /// # Safety
+    /// As many bytes can be written there, and they are other memory.
+    pub(super) unsafe fn copy(bytes: &[u8], to: *mut u8) {
+        let (head, body) = lines(to as usize, bytes.len());
+        let from = bytes.as_ptr();
+        // SAFETY: head, body and rest are parts of both ranges; `stream` gets whole lines that begin at one.
+        unsafe {
+            std::ptr::copy_nonoverlapping(from, to, head);
+            stream(to.add(head), body, Some(from.add(head)));
+            std::ptr::copy_nonoverlapping(from.add(head + body), to.add(head + body), bytes.len() - head - body);
+        }
+    }
+
+    /// Writes `bytes` zeros at `to`.
+    ///
+    /// # Safety
+    /// As many bytes can be written there.
+    pub(super) unsafe fn clear(to: *mut u8, bytes: usize) {
+        let (head, body) = lines(to as usize, bytes);
+        // SAFETY: as in `copy`.
+        unsafe {
+            std::ptr::write_bytes(to, 0, head);
+            stream(to.add(head), body, None);
+            std::ptr::write_bytes(to.add(head + body), 0, bytes - head - body);
+        }
+    }
+
+    /// Whole lines, from `from` or zeros.
+    ///
+    /// # Safety
+    /// `to` is the beginning of a line, `bytes` a multiple of a line, and both ranges are as in [`copy`].
+    #[cfg(target_arch = "x86_64")]
+    unsafe fn stream(to: *mut u8, bytes: usize, from: Option<*const u8>) {
+        use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_setzero_si128, _mm_sfence, _mm_stream_si128};
+        const WORD_BYTES: usize = size_of::<__m128i>();
+        // SAFETY: every x86-64 has SSE2. Each word lies in both ranges, and those that are written are aligned. The fence
+        // orders these stores before all that follow.
+        unsafe {
+            for at in (0..bytes).step_by(WORD_BYTES) {
+                let word = from.map_or(_mm_setzero_si128(), |from| _mm_loadu_si128(from.add(at).cast()));
+                _mm_stream_si128(to.add(at).cast(), word);
+            }
+            _mm_sfence();
+        }
+    }
+
+    /// As above, through the caches.
+    ///
+    /// # Safety
+    /// As above.
+    #[cfg(not(target_arch = "x86_64"))]
+    unsafe fn stream(to: *mut u8, bytes: usize, from: Option<*const u8>) {
+        // SAFETY: the ranges are those of the caller.
+        unsafe {
+            match from {
+                Some(from) => std::ptr::copy_nonoverlapping(from, to, bytes),
+                None => std::ptr::write_bytes(to, 0, bytes),
+            }
+        }
     }
 }
 
@@ -193,6 +279,30 @@ mod tests {
         there.word(8184).unwrap().store(7, Ordering::Release);
         assert_eq!(here.word(8184).unwrap().load(Ordering::Acquire), 7);
         assert!(here.word(8192).is_none() && here.word(4).is_none() && here.word(usize::MAX - 7).is_none());
+    }
+
+    #[test]
+    fn past_the_caches_the_same_bytes_are_written_and_no_others() {
+        let here = Shared::create(4096).unwrap();
+        let there = again(&here);
+        let bytes: Vec<u8> = (0..1000).map(|n| (n * 7 + 1) as u8).collect();
+        let mut all = vec![0; 4096];
+        for offset in [0, 1, 15, 16, 63, 64, 65, 100] {
+            for length in [0, 1, 15, 16, 17, 63, 64, 65, 127, 128, 129, 500, 1000] {
+                assert!(here.write(0, &[0xEE; 4096]));
+                assert!(here.write_past_caches(offset, &bytes[..length]));
+                assert!(there.read(0, &mut all));
+                let (before, rest) = all.split_at(offset);
+                let (inside, behind) = rest.split_at(length);
+                assert!(inside == &bytes[..length] && before.iter().chain(behind).all(|byte| *byte == 0xEE), "{offset} {length}");
+                assert!(here.clear(offset, length) && there.read(0, &mut all));
+                let (before, rest) = all.split_at(offset);
+                let (inside, behind) = rest.split_at(length);
+                assert!(inside.iter().all(|byte| *byte == 0), "{offset} {length}");
+                assert!(before.iter().chain(behind).all(|byte| *byte == 0xEE), "{offset} {length}");
+            }
+        }
+        assert!(!here.write_past_caches(4000, &bytes) && !here.clear(4000, 97));
     }
 
     #[test]
