@@ -348,8 +348,8 @@ def test_memory_of_another_host_is_written_by_every_operation(tmp_path):
 def test_what_the_bench_of_rdma_prints_names_its_links():
     few = ("--quick", "--packets", 598, "--sizes", 64, "--operations", "write", "rdma-udp")
     text = program("bench", "rdma", *few, check=0).stdout
-    # Of the costs, the iCRC, the rates, the ladder of the rates, the sizes, the stages, and what is shipped.
-    assert text.count("[software link, loopback, no card; host memory]") == 7
+    # Of the costs, the iCRC, the rates, the ladder of the rates, the sizes, the stages, what is shipped, and of RASHPA.
+    assert text.count("[software link, loopback, no card; host memory]") == 8
     assert "device memory: not yet" in text and "Ponsard et al. 2020, Table 2" in text and "10.3 Gb/s" in text
     with other_end("rdma") as address:
         report = quick("rdma", "--parts", "rates", "sizes", "--to", address, *few[1:])
