@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import queue
+import shutil
 import signal
 import socket
 import subprocess
@@ -179,6 +180,36 @@ def mount_small_disk(folder):
     """Mounts a tmpfs of 24 MiB over the folder; returns whether that is permitted here."""
     mount = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(folder)]
     return os.geteuid() == 0 and subprocess.run(mount, capture_output=True, check=False).returncode == 0
+
+
+@contextlib.contextmanager
+def ext4_over(folder):
+    """Mounts a file system of 128 MiB over the folder, which `frozen` can hold; skips the test where that is not possible."""
+    image, mounted = folder.with_name(folder.name + ".ext4"), False
+    try:
+        if os.geteuid() == 0 and all(shutil.which(tool) for tool in ("mkfs.ext4", "mount", "fsfreeze")):
+            with open(image, "wb") as file:
+                file.truncate(128 << 20)
+            made = subprocess.run(["mkfs.ext4", "-q", "-O", "^has_journal", image], capture_output=True, check=False)
+            mount = ["mount", "-o", "loop", image, folder]
+            mounted = made.returncode == 0 and subprocess.run(mount, capture_output=True, check=False).returncode == 0
+        if not mounted:
+            pytest.skip("needs root, mkfs.ext4, fsfreeze and a loop device")
+        yield
+    finally:
+        if mounted:
+            subprocess.run(["umount", "--lazy", folder], check=True)
+        image.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def frozen(folder):
+    """Whatever writes into the folder waits."""
+    subprocess.run(["fsfreeze", "--freeze", folder], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["fsfreeze", "--unfreeze", folder], check=True)
 
 
 def toml(value):

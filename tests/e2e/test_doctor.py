@@ -15,7 +15,7 @@ import sys
 import time
 
 import pytest
-from driving import BINARY, INTERRUPT, balanced, jungfrau_packet, program, raw_tables, simulate
+from driving import BINARY, INTERRUPT, balanced, ext4_over, frozen, jungfrau_packet, program, raw_tables, simulate
 from lanes import SLOW
 
 # Checks of the host, of each interface, of the folder.
@@ -301,32 +301,9 @@ def test_images_for_which_the_processors_were_too_slow_found_no_slot(bench):
 
 @pytest.fixture
 def small_file_system(bench):
-    """Mounts a file system of 128 MiB over the folder of the bench: a function that holds back what is written to it."""
-    image, mounted = bench.folder.with_name(bench.folder.name + ".ext4"), False
-    try:
-        if os.geteuid() == 0 and all(shutil.which(tool) for tool in ("mkfs.ext4", "mount", "fsfreeze")):
-            with open(image, "wb") as file:
-                file.truncate(128 << 20)
-            made = subprocess.run(["mkfs.ext4", "-q", "-O", "^has_journal", image], capture_output=True, check=False)
-            mount = ["mount", "-o", "loop", image, bench.folder]
-            mounted = made.returncode == 0 and subprocess.run(mount, capture_output=True, check=False).returncode == 0
-        if not mounted:
-            pytest.skip("needs root, mkfs.ext4, fsfreeze and a loop device")
+    """A file system over the folder of the bench: a function that holds back what is written to it."""
+    with ext4_over(bench.folder):
         yield lambda _: frozen(bench.folder)
-    finally:
-        if mounted:
-            subprocess.run(["umount", "--lazy", bench.folder], check=True)
-        image.unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def frozen(folder):
-    """Whatever writes into the folder waits."""
-    subprocess.run(["fsfreeze", "--freeze", folder], check=True)
-    try:
-        yield
-    finally:
-        subprocess.run(["fsfreeze", "--unfreeze", folder], check=True)
 
 
 @pytest.mark.alone

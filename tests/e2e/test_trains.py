@@ -2,11 +2,8 @@
 client of karabo-bridge make of it is in tests/peers/test_trains.py."""
 
 import json
-import os
-import shutil
 import socket
 import struct
-import subprocess
 import threading
 import time
 
@@ -16,7 +13,7 @@ import numpy as np
 import pytest
 import zmq
 
-from driving import free_ports, program
+from driving import ext4_over, free_ports, frozen, program
 from trains import DATA, END, FIRST_ID, NAMES, SHAPES, Detector, Trains
 
 MISSING, PARTIAL, HEADER_INFERRED, LISTS_INFERRED, REJECTED = 1, 2, 4, 8, 512
@@ -354,23 +351,11 @@ def test_injected_numbers_are_in_the_files(tmp_path):
 
 @pytest.fixture
 def disk_that_can_wait(tmp_path):
-    """A folder whose file system can be held: whatever writes into it waits."""
-    image, folder = tmp_path / "disk.ext4", tmp_path / "disk"
+    """A folder with a file system of its own, which can be held (`frozen`)."""
+    folder = tmp_path / "disk"
     folder.mkdir()
-    mounted = False
-    try:
-        if os.geteuid() == 0 and all(shutil.which(tool) for tool in ("mkfs.ext4", "mount", "fsfreeze")):
-            with open(image, "wb") as file:
-                file.truncate(256 << 20)
-            made = subprocess.run(["mkfs.ext4", "-q", "-O", "^has_journal", image], capture_output=True, check=False)
-            mount = ["mount", "-o", "loop", image, folder]
-            mounted = made.returncode == 0 and subprocess.run(mount, capture_output=True, check=False).returncode == 0
-        if not mounted:
-            pytest.skip("needs root, mkfs.ext4, fsfreeze and a loop device")
+    with ext4_over(folder):
         yield folder
-    finally:
-        if mounted:
-            subprocess.run(["umount", "--lazy", folder], check=True)
 
 
 def test_a_disk_that_stands_still_costs_whole_trains_which_are_counted(disk_that_can_wait):
@@ -383,13 +368,10 @@ def test_a_disk_that_stands_still_costs_whole_trains_which_are_counted(disk_that
         trains.send_train(train)
     written = folder / "RAW-R0001-LPD01-S00000.h5"
     wait_until(lambda: written.stat().st_size > 2 * 4 * 65536, "a train on the disk")
-    subprocess.run(["fsfreeze", "--freeze", folder], check=True)
-    try:
+    with frozen(folder):
         for train in range(2, 20):
             trains.send_train(train)
         time.sleep(1)
-    finally:
-        subprocess.run(["fsfreeze", "--unfreeze", folder], check=True)
     time.sleep(1)
     for train in range(20, 22):
         trains.send_train(train)

@@ -5,7 +5,8 @@
 //!
 //! The first line on stderr is the port, the last one how it ended. There are 16 slots, and one message for 16 events.
 
-use konkordia_links::{Arrival, Link, LinkError, Region, RemoteAddress, libfabric};
+use konkordia_links::kind::{Kind, Listener};
+use konkordia_links::{Arrival, Link, LinkError, Region, RemoteAddress};
 use std::io::Write;
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ fn content(n: u32) -> Vec<u8> {
 fn accept(provider: &str) -> Result<Box<dyn Link>, LinkError> {
     let any = "127.0.0.1:0".parse().expect("an address");
     let nobody = || LinkError::Refused { link: provider.into(), why: "nobody has connected".into() };
-    let listener = libfabric::Listener::bind(provider, any)?;
+    let mut listener = Listener::bind(Kind::Libfabric { provider: provider.into() }, any)?;
     eprintln!("{}", listener.local_addr()?.port());
     listener.accept(WAIT)?.ok_or_else(nobody)
 }

@@ -1,6 +1,7 @@
 //! Links of a kind that is chosen when the program runs: who uses one calls it by [`Link`] only.
 
 use crate::control::{Control, differ, same};
+use crate::verbs::Service;
 use crate::{Arrival, Link, LinkError, libfabric, shm, tcp, verbs};
 use std::net::SocketAddr;
 use std::sync::mpsc;
@@ -26,10 +27,12 @@ pub enum Kind {
         /// Its name, for example `tcp`, `shm`, `efa`.
         provider: String,
     },
-    /// Verbs, with reliable queue pairs.
+    /// Verbs.
     Verbs {
         /// The device; `None` = the first one.
         device: Option<String>,
+        /// How its queue pairs carry writes.
+        service: Service,
     },
 }
 
@@ -61,7 +64,7 @@ impl Kind {
                 });
                 Err(LinkError::Absent { link: self.name(), why })
             }
-            Self::Verbs { device } => {
+            Self::Verbs { device, .. } => {
                 let devices = verbs::devices()?;
                 match device.as_ref().filter(|device| !devices.contains(device)) {
                     None => Ok(()),
@@ -80,7 +83,7 @@ impl Kind {
             Self::Tcp => Ok(Box::new(tcp::connect(address, timeout)?)),
             Self::Shm => shm::connect(address, timeout),
             Self::Libfabric { provider } => libfabric::connect(provider, address, timeout),
-            Self::Verbs { device } => verbs::connect(device.as_deref(), verbs::Service::Reliable, address, timeout),
+            Self::Verbs { device, service } => verbs::connect(device.as_deref(), *service, address, timeout),
         }
     }
 
@@ -178,7 +181,7 @@ impl Listener {
                 Kind::Tcp => Ok(Box::new(control) as Box<dyn Link>),
                 Kind::Shm => shm::meet(control, INTRODUCTION),
                 Kind::Libfabric { provider } => libfabric::meet(provider, control, INTRODUCTION),
-                Kind::Verbs { device } => verbs::meet(device.as_deref(), verbs::Service::Reliable, control, INTRODUCTION),
+                Kind::Verbs { device, service } => verbs::meet(device.as_deref(), *service, control, INTRODUCTION),
             };
             // Nobody takes it if the listener is gone.
             drop(met.send(link));
@@ -198,7 +201,12 @@ mod tests {
         let hello = Control::Hello { kind: "libfabric shm".into(), address: vec![] }.encode();
         let shm = Kind::Libfabric { provider: "shm".into() };
         assert_eq!(shm.other(&hello), None);
-        for kind in [Kind::Tcp, Kind::Shm, Kind::Verbs { device: None }, Kind::Libfabric { provider: "tcp".into() }] {
+        for kind in [
+            Kind::Tcp,
+            Kind::Shm,
+            Kind::Verbs { device: None, service: Service::Reliable },
+            Kind::Libfabric { provider: "tcp".into() },
+        ] {
             let why = kind.other(&hello).unwrap();
             assert!(why.contains("'libfabric shm'") && why.contains(&format!("'{}'", kind.name())), "{why}");
             assert_eq!(kind.other(b"HKWRT"), None);
@@ -207,7 +215,10 @@ mod tests {
 
     #[test]
     fn a_provider_or_device_that_is_not_here_is_refused_before_anybody_connects() {
-        for kind in [Kind::Libfabric { provider: "pigeon".into() }, Kind::Verbs { device: Some("pigeon_0".into()) }] {
+        for kind in [
+            Kind::Libfabric { provider: "pigeon".into() },
+            Kind::Verbs { device: Some("pigeon_0".into()), service: Service::Reliable },
+        ] {
             let error = Listener::bind(kind, "127.0.0.1:0".parse().unwrap()).err().unwrap();
             assert!(matches!(error, LinkError::Absent { .. }), "{error}");
         }

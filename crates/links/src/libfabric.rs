@@ -39,32 +39,7 @@ pub(crate) fn kind(provider: &str) -> String {
     format!("libfabric {provider}")
 }
 
-/// Waits for other hosts to connect.
-pub struct Listener {
-    provider: String,
-    control: tcp::Listener,
-}
-
-impl Listener {
-    /// Listens at `address`, over TCP; port 0 takes a free one. Writes come by `provider`.
-    pub fn bind(provider: &str, address: SocketAddr) -> Result<Self, LinkError> {
-        version()?;
-        Ok(Self { provider: provider.into(), control: tcp::Listener::bind(address)? })
-    }
-
-    /// The address at which it listens.
-    pub fn local_addr(&self) -> Result<SocketAddr, LinkError> {
-        self.control.local_addr()
-    }
-
-    /// The next host that connects, if one does in time. An error is about that host, or about the provider.
-    pub fn accept(&self, timeout: Duration) -> Result<Option<Box<dyn Link>>, LinkError> {
-        let control = self.control.accept(timeout)?;
-        control.map(|control| meet(&self.provider, control, timeout)).transpose()
-    }
-}
-
-/// Connects to a [`Listener`], which must accept at the same time.
+/// Connects to a [`crate::kind::Listener`], which must accept at the same time.
 pub fn connect(provider: &str, address: SocketAddr, timeout: Duration) -> Result<Box<dyn Link>, LinkError> {
     version()?;
     meet(provider, tcp::connect(address, timeout)?, timeout)

@@ -28,33 +28,7 @@ pub fn devices() -> Result<Vec<String>, LinkError> {
     verbs::devices().map_err(|why| LinkError::Absent { link: "verbs".into(), why })
 }
 
-/// Waits for other hosts to connect.
-pub struct Listener {
-    device: Option<String>,
-    service: Service,
-    control: tcp::Listener,
-}
-
-impl Listener {
-    /// Listens at `address`, over TCP; port 0 takes a free one. Writes come by `device`, or by the first one.
-    pub fn bind(device: Option<&str>, service: Service, address: SocketAddr) -> Result<Self, LinkError> {
-        devices()?;
-        Ok(Self { device: device.map(Into::into), service, control: tcp::Listener::bind(address)? })
-    }
-
-    /// The address at which it listens.
-    pub fn local_addr(&self) -> Result<SocketAddr, LinkError> {
-        self.control.local_addr()
-    }
-
-    /// The next host that connects, if one does in time. An error is about that host, or about the device.
-    pub fn accept(&self, timeout: Duration) -> Result<Option<Box<dyn Link>>, LinkError> {
-        let control = self.control.accept(timeout)?;
-        control.map(|control| meet(self.device.as_deref(), self.service, control, timeout)).transpose()
-    }
-}
-
-/// Connects to a [`Listener`], which must accept at the same time.
+/// Connects to a [`crate::kind::Listener`], which must accept at the same time.
 pub fn connect(
     device: Option<&str>,
     service: Service,

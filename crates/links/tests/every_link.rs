@@ -1,6 +1,7 @@
 //! One suite for every kind of link. A kind that is not on this machine counts as skipped.
 
-use konkordia_links::{Arrival, Link, LinkError, MESSAGE_BYTES_MAX, RemoteAddress, libfabric, shm, tcp, verbs};
+use konkordia_links::kind::{Kind, Listener};
+use konkordia_links::{Arrival, Link, LinkError, MESSAGE_BYTES_MAX, RemoteAddress, libfabric, tcp, verbs};
 use std::time::{Duration, Instant};
 
 #[path = "../../../tests/skip.rs"]
@@ -18,13 +19,17 @@ fn over_tcp() -> Pair {
     Some((Box::new(listener.accept(WAIT).unwrap().unwrap()), Box::new(far)))
 }
 
-fn over_shared_memory() -> Pair {
-    let listener = shm::Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+fn over(kind: Kind, address: &str) -> Pair {
+    let mut listener = Listener::bind(kind.clone(), address.parse().unwrap()).unwrap();
     let address = listener.local_addr().unwrap();
     // Both sides introduce themselves at the same time.
-    let far = std::thread::spawn(move || shm::connect(address, WAIT).unwrap());
+    let far = std::thread::spawn(move || kind.connect(address, WAIT).unwrap());
     let near = listener.accept(WAIT).unwrap().unwrap();
     Some((near, far.join().unwrap()))
+}
+
+fn over_shared_memory() -> Pair {
+    over(Kind::Shm, "127.0.0.1:0")
 }
 
 #[track_caller]
@@ -40,12 +45,7 @@ fn over_libfabric(provider: &'static str) -> Pair {
         skip::skipped(&format!("libfabric has no provider {provider} here"));
         return None;
     }
-    let listener = libfabric::Listener::bind(provider, "127.0.0.1:0".parse().unwrap()).unwrap();
-    let address = listener.local_addr().unwrap();
-    // Both sides introduce themselves at the same time.
-    let far = std::thread::spawn(move || libfabric::connect(provider, address, WAIT).unwrap());
-    let near = listener.accept(WAIT).unwrap().unwrap();
-    Some((near, far.join().unwrap()))
+    over(Kind::Libfabric { provider: provider.into() }, "127.0.0.1:0")
 }
 
 /// Runs `far` in a thread of its own beside `near`, because links may make progress only while both look.
@@ -360,7 +360,8 @@ fn what_breaks_the_rules_of_the_connection_ends_the_link() {
         return skip::skipped(&absent.to_string());
     }
     for (hello, then, why) in breaks {
-        let listener = libfabric::Listener::bind("tcp", "127.0.0.1:0".parse().unwrap()).unwrap();
+        let libfabric_tcp = Kind::Libfabric { provider: "tcp".into() };
+        let mut listener = Listener::bind(libfabric_tcp, "127.0.0.1:0".parse().unwrap()).unwrap();
         let mut far = tcp::connect(listener.local_addr().unwrap(), WAIT).unwrap();
         let accepted = std::thread::scope(|scope| {
             let near = scope.spawn(|| listener.accept(WAIT));
@@ -390,13 +391,7 @@ fn verbs_on_a_card() {
         return skip::skipped("there is an RDMA device: say its IP address in KONKORDIA_VERBS_ADDRESS");
     };
     for service in [verbs::Service::Reliable, verbs::Service::Unreliable] {
-        let open = || {
-            let listener = verbs::Listener::bind(None, service, format!("{host}:0").parse().unwrap()).unwrap();
-            let address = listener.local_addr().unwrap();
-            let far = std::thread::spawn(move || verbs::connect(None, service, address, WAIT).unwrap());
-            let near = listener.accept(WAIT).unwrap().unwrap();
-            Some((near, far.join().unwrap()))
-        };
+        let open = || over(Kind::Verbs { device: None, service }, &format!("{host}:0"));
         bytes_are_there_before_their_event(open());
         everything_keeps_its_order(open());
         both_sides_write_at_once(open());

@@ -1,6 +1,7 @@
 //! Libraries that are opened at run time leave the signals of the program alone. A program of its own, because what is
 //! opened stays open.
 
+use konkordia_links::kind::{Kind, Listener};
 use konkordia_links::{libfabric, verbs};
 
 #[path = "../../../tests/skip.rs"]
@@ -25,10 +26,11 @@ fn libraries_leave_signals_alone() {
         Err(absent) => skip::skipped(&absent.to_string()),
         // Providers are opened when an endpoint is.
         Ok(_) => {
-            let listener = libfabric::Listener::bind("shm", "127.0.0.1:0".parse().unwrap()).unwrap();
+            let kind = Kind::Libfabric { provider: "shm".into() };
+            let mut listener = Listener::bind(kind.clone(), "127.0.0.1:0".parse().unwrap()).unwrap();
             let address = listener.local_addr().unwrap();
             let wait = std::time::Duration::from_secs(60);
-            let far = std::thread::spawn(move || drop(libfabric::connect("shm", address, wait).unwrap()));
+            let far = std::thread::spawn(move || drop(kind.connect(address, wait).unwrap()));
             drop(listener.accept(wait).unwrap().unwrap());
             far.join().unwrap();
             assert_eq!(signals(), before);

@@ -253,6 +253,36 @@ pub fn datagram(first: &[u8], arrival: Arrival, to: SocketAddr) -> Result<Datagr
     Ok(Datagram { sender, payload: start + UDP_BYTES..end, packet: ip_at..end, sums })
 }
 
+/// A frame that lies in one piece.
+pub(crate) struct Lent<'a> {
+    /// Its bytes.
+    pub frame: &'a [u8],
+    /// What is known of them.
+    pub arrival: Arrival,
+    /// The address of the stream.
+    pub to: SocketAddr,
+    /// The IP packet is lent, and not only the payload.
+    pub is_packet: bool,
+}
+
+impl Lent<'_> {
+    /// Lends its datagram to `take`, or counts why it must not be used; true if it was lent.
+    pub fn hand_over(&self, refusals: &Refusals, take: &mut dyn FnMut(&[u8], Sender)) -> bool {
+        let found = datagram(self.frame, self.arrival, self.to).and_then(|found| {
+            found.check(&self.frame[found.payload.clone()])?;
+            Ok(found)
+        });
+        match found {
+            Ok(found) => take(&self.frame[if self.is_packet { found.packet } else { found.payload }], found.sender),
+            Err(why) => {
+                refusals.count(why);
+                return false;
+            }
+        }
+        true
+    }
+}
+
 /// What the checksum of a datagram of `bytes` is compared with.
 fn sums(packet: &IpPacket, header: &[u8], bytes: usize, known: Checksum) -> Result<Option<Sums>, Refused> {
     let field = u16::from_ne_bytes([header[field::UDP_CHECKSUM.start], header[field::UDP_CHECKSUM.start + 1]]);

@@ -6,10 +6,9 @@
 //! port) is the code of [`crate::packet`], and structures and rules of the card are compared with the headers of
 //! rdma-core (`crates/links`).
 
-use crate::frame::{Arrival, Checksum, Refusals, datagram};
-use crate::packet;
+use crate::frame::{Arrival, Checksum, Lent, Refusals};
+use crate::packet::keep_port;
 use crate::sys::interfaces::{self, Interface};
-use crate::sys::options::attach_filter;
 use konkordia_core::ports::Source;
 use konkordia_core::sender::Sender;
 use konkordia_links::verbs::{FrameQueue, FrameQueueSpec, devices};
@@ -138,10 +137,7 @@ pub fn open(addresses: &[SocketAddr], buffer_bytes: usize) -> Result<(Vec<VerbsR
     };
     let drops = Arc::new(Mutex::new(drops));
     let open = |(stream, address): (usize, &SocketAddr)| {
-        let no_port = |error| NoQueue::Port(stream, error);
-        let socket = UdpSocket::bind(address).map_err(no_port)?;
-        let address = socket.local_addr().map_err(no_port)?;
-        attach_filter(&socket, &packet::filter::nothing()).map_err(no_port)?;
+        let (socket, address) = keep_port(*address).map_err(|error| NoQueue::Port(stream, error))?;
         let frame_bytes_max = HEADER_BYTES + interface.mtu.min(PACKET_BYTES_MAX);
         let queue = FrameQueue::open(&FrameQueueSpec {
             device: port.device.clone(),
@@ -192,17 +188,8 @@ impl VerbsReceiver {
         let frames = self.queue.take(&mut |frame| {
             let checksum = if frame.is_verified { Checksum::Verified } else { Checksum::Unknown };
             let arrival = Arrival { checksum, ..Arrival::whole(frame.bytes.len()) };
-            let found = datagram(frame.bytes, arrival, address).and_then(|found| {
-                let payload = &frame.bytes[found.payload.clone()];
-                found.check(payload).map(|()| (payload, found.sender))
-            });
-            match found {
-                Ok((payload, sender)) => {
-                    take(payload, sender);
-                    datagrams += 1;
-                }
-                Err(why) => refusals.count(why),
-            }
+            let lent = Lent { frame: frame.bytes, arrival, to: address, is_packet: false };
+            datagrams += usize::from(lent.hand_over(refusals, take));
         });
         Ok((frames.map_err(io::Error::other)?, datagrams))
     }

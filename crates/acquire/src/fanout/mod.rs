@@ -22,6 +22,7 @@ use konkordia_engine::output_queue::{OutputQueue, OutputQueueReader, OutputQueue
 use konkordia_engine::series::protocols;
 use konkordia_fabric::remote::Kept;
 use konkordia_links::kind::Kind;
+use konkordia_links::verbs::Service;
 use konkordia_sinks::zmq::{Context, StreamSink, StreamStats, ZmqOut, ZmqOutKind, ZmqOutSpec};
 use std::collections::BTreeMap;
 use std::io;
@@ -363,7 +364,7 @@ fn kind_of(link: &WriterLink) -> Kind {
         WriterLink::Tcp => Kind::Tcp,
         WriterLink::Shm => Kind::Shm,
         WriterLink::Libfabric(provider) => Kind::Libfabric { provider: provider.clone() },
-        WriterLink::Verbs(device) => Kind::Verbs { device: device.clone() },
+        WriterLink::Verbs(device) => Kind::Verbs { device: device.clone(), service: Service::Reliable },
     }
 }
 

@@ -5,6 +5,7 @@ use super::peer::{Peer, failed};
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::ports::Source;
 use konkordia_links::kind::{Kind, Listener};
+use konkordia_links::verbs::Service;
 use konkordia_links::{Arrival, LinkError, Region, RemoteAddress};
 use konkordia_sources::udp::{UdpReceiver, UdpSender};
 use serde_json::{Value, json};
@@ -253,7 +254,7 @@ impl NetTransport {
             Self::LinkShm => Some(Kind::Shm),
             Self::LinkLibfabricTcp => libfabric("tcp"),
             Self::LinkLibfabricShm => libfabric("shm"),
-            Self::LinkVerbs => Some(Kind::Verbs { device: None }),
+            Self::LinkVerbs => Some(Kind::Verbs { device: None, service: Service::Reliable }),
             Self::Tcp | Self::Udp | Self::ZmqReq | Self::ZmqPush | Self::ZmqPub => None,
         }
     }

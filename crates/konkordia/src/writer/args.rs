@@ -3,6 +3,7 @@
 use clap::{Args, ValueEnum};
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_links::kind::Kind;
+use konkordia_links::verbs::Service;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -75,7 +76,7 @@ impl WriterArgs {
             LinkName::Tcp => Kind::Tcp,
             LinkName::Shm => Kind::Shm,
             LinkName::Libfabric => Kind::Libfabric { provider: self.provider.clone().unwrap_or_else(|| "tcp".into()) },
-            LinkName::Verbs => Kind::Verbs { device: self.device.clone() },
+            LinkName::Verbs => Kind::Verbs { device: self.device.clone(), service: Service::Reliable },
         })
     }
 }

@@ -6,8 +6,8 @@
 //! shorter. Each side holds a lock of the file as long as it lives, by which the other one sees that it has gone, also
 //! when it was killed.
 //!
-//! [`Writer`] and [`Reader`] are the ends of a queue in such memory: what was written is told there. [`Listener`] and
-//! [`connect`] make a [`Link`] of both.
+//! [`Writer`] and [`Reader`] are the ends of a queue in such memory: what was written is told there. A [`Link`]
+//! of both is made by [`crate::kind`].
 
 mod device;
 mod memory;
@@ -25,29 +25,7 @@ use std::time::Duration;
 /// Name of the kind of link.
 pub(crate) const KIND: &str = "shm";
 
-/// Waits for other programs of this host to connect.
-pub struct Listener {
-    control: tcp::Listener,
-}
-
-impl Listener {
-    /// Listens at `address`, over TCP; port 0 takes a free one. Writes come by shared memory.
-    pub fn bind(address: SocketAddr) -> Result<Self, LinkError> {
-        Ok(Self { control: tcp::Listener::bind(address)? })
-    }
-
-    /// The address at which it listens.
-    pub fn local_addr(&self) -> Result<SocketAddr, LinkError> {
-        self.control.local_addr()
-    }
-
-    /// The next program that connects, if one does in time. An error is about that program, or about the memory.
-    pub fn accept(&self, timeout: Duration) -> Result<Option<Box<dyn Link>>, LinkError> {
-        self.control.accept(timeout)?.map(|control| meet(control, timeout)).transpose()
-    }
-}
-
-/// Connects to a [`Listener`], which must accept at the same time.
+/// Connects to a [`crate::kind::Listener`], which must accept at the same time.
 pub fn connect(address: SocketAddr, timeout: Duration) -> Result<Box<dyn Link>, LinkError> {
     meet(tcp::connect(address, timeout)?, timeout)
 }

@@ -112,8 +112,8 @@ impl Shared {
         is_inside
     }
 
-    /// As [`Self::write`], past the caches where the processor can: for bytes that nobody reads soon. They are in memory
-    /// when it returns.
+    /// As [`Self::write`], past the caches where the processor can: for bytes that nobody reads soon. They are in
+    /// memory when it returns.
     pub(crate) fn write_past_caches(&self, offset_bytes: usize, bytes: &[u8]) -> bool {
         let is_inside = self.is_inside(offset_bytes, bytes.len());
         if is_inside {
@@ -212,8 +212,8 @@ mod past_caches {
     unsafe fn stream(to: *mut u8, bytes: usize, from: Option<*const u8>) {
         use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_setzero_si128, _mm_sfence, _mm_stream_si128};
         const WORD_BYTES: usize = size_of::<__m128i>();
-        // SAFETY: every x86-64 has SSE2. Each word lies in both ranges, and those that are written are aligned. The fence
-        // orders these stores before all that follow.
+        // SAFETY: every x86-64 has SSE2. Each word lies in both ranges, and those that are written are aligned. The
+        // fence orders these stores before all that follow.
         unsafe {
             for at in (0..bytes).step_by(WORD_BYTES) {
                 let word = from.map_or(_mm_setzero_si128(), |from| _mm_loadu_si128(from.add(at).cast()));

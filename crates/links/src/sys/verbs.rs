@@ -230,9 +230,7 @@ impl QueuePair {
     /// What a completion of the card means.
     fn completion(&self, entry: &ibv_wc) -> Result<Completion, String> {
         if entry.status != IBV_WC_SUCCESS {
-            // SAFETY: the function takes any number, and returns a C string of the library.
-            let why = unsafe { CStr::from_ptr((self.functions.ibv_wc_status_str)(entry.status)) }.to_string_lossy();
-            return Ok(Completion::Failed(format!("the card reports: {why} (vendor's code {:#x})", entry.vendor_err)));
+            return Ok(Completion::Failed(refused(self.functions, entry)));
         }
         match entry.opcode {
             IBV_WC_RECV_RDMA_WITH_IMM => {
@@ -302,6 +300,25 @@ fn registered(functions: &Functions, domain: &Object<ibv_pd>, length_bytes: usiz
     Ok(Registered { registration, memory })
 }
 
+/// Takes what a queue tells to be done, at most a batch: the entries, and how many of them are used.
+fn completed(context: &Object<ibv_context>, queue: &Object<ibv_cq>) -> Result<([ibv_wc; BATCH], usize), String> {
+    // SAFETY: zeros are valid; queue and table are there, and at most `BATCH` entries are written.
+    let (entries, count) = unsafe {
+        let mut entries: [ibv_wc; BATCH] = std::mem::zeroed();
+        let poll = (*context.at()).ops.poll_cq.ok_or("the device has no ibv_poll_cq")?;
+        let count = poll(queue.at(), BATCH as c_int, entries.as_mut_ptr());
+        (entries, count)
+    };
+    Ok((entries, usize::try_from(count).map_err(|_| said("ibv_poll_cq", count))?))
+}
+
+/// Why something is not done, as the card says it.
+fn refused(functions: &Functions, entry: &ibv_wc) -> String {
+    // SAFETY: the function takes any number, and returns a C string of the library.
+    let why = unsafe { CStr::from_ptr((functions.ibv_wc_status_str)(entry.status)) }.to_string_lossy();
+    format!("the card reports: {why} (vendor's code {:#x})", entry.vendor_err)
+}
+
 impl Device for QueuePair {
     const SLOTS: usize = 16;
     const SLOT_BYTES: usize = 512 << 10;
@@ -363,14 +380,7 @@ impl Device for QueuePair {
     }
 
     fn completions(&mut self, happened: &mut Vec<Completion>) -> Result<(), String> {
-        // SAFETY: zeros are valid; queue and table are there, and at most `BATCH` entries are written.
-        let (entries, count) = unsafe {
-            let mut entries: [ibv_wc; BATCH] = std::mem::zeroed();
-            let poll = (*self.context.at()).ops.poll_cq.ok_or("the device has no ibv_poll_cq")?;
-            let count = poll(self.queue.at(), BATCH as c_int, entries.as_mut_ptr());
-            (entries, count)
-        };
-        let count = usize::try_from(count).map_err(|_| said("ibv_poll_cq", count))?;
+        let (entries, count) = completed(&self.context, &self.queue)?;
         for entry in &entries[..count] {
             happened.push(self.completion(entry)?);
         }

@@ -9,9 +9,9 @@
 //! Each stream has its own ring with its own filter (docs/decisions/0025-receive-backends.md). Streams that share a
 //! port lend whole IP packets, because their checksum covers the headers (docs/decisions/0051-icrc-behind-rings.md).
 
-pub(crate) mod filter;
+mod filter;
 
-use crate::frame::{Arrival, Checksum, Refusals, datagram};
+use crate::frame::{Arrival, Checksum, Lent, Refusals};
 use crate::shared_port::{SharedPort, SharingStream};
 use crate::sys;
 use crate::sys::interfaces::{self, Interface};
@@ -88,8 +88,8 @@ impl PacketReceiver {
     /// See [`NoRing`].
     pub fn open(address: SocketAddr, ring_bytes: usize) -> Result<Self, NoRing> {
         let interface = interface_of(address)?;
-        let (socket, address) = keep_port(address)?;
-        Self::with(interface, socket, address, None, ring_bytes)
+        let (socket, address) = keep_port(address).map_err(NoRing::Port)?;
+        Self::with(interface, socket.into(), address, None, ring_bytes)
     }
 
     /// Opens a ring of `ring_bytes` for each of the streams that share the port of `address`. They lend whole IP
@@ -99,7 +99,8 @@ impl PacketReceiver {
     /// As [`PacketReceiver::open`].
     pub fn open_shared(shared: SharedPort, address: SocketAddr, streams: usize, ring_bytes: usize) -> Result<Vec<Self>, NoRing> {
         let interface = interface_of(address)?;
-        let (socket, address) = keep_port(address)?;
+        let (socket, address) = keep_port(address).map_err(NoRing::Port)?;
+        let socket = Arc::new(socket);
         let open = |stream: usize| {
             let sharing = SharingStream { shared, stream: stream as u32, streams: streams as u32 };
             Self::with(interface.clone(), Arc::clone(&socket), address, Some(sharing), ring_bytes)
@@ -169,18 +170,8 @@ impl PacketReceiver {
                     (false, false) => Checksum::Unknown,
                 };
                 let arrival = Arrival { frame_bytes: frame.frame_bytes, here_bytes: frame.bytes.len(), checksum };
-                let found = datagram(frame.bytes, arrival, address).and_then(|found| {
-                    let payload = &frame.bytes[found.payload.clone()];
-                    let lent = if lends_packets { &frame.bytes[found.packet.clone()] } else { payload };
-                    found.check(payload).map(|()| (lent, found.sender))
-                });
-                match found {
-                    Ok((lent, sender)) => {
-                        take(lent, sender);
-                        datagrams += 1;
-                    }
-                    Err(why) => refusals.count(why),
-                }
+                let lent = Lent { frame: frame.bytes, arrival, to: address, is_packet: lends_packets };
+                datagrams += usize::from(lent.hand_over(refusals, take));
             });
             if !lent {
                 break;
@@ -226,11 +217,11 @@ fn interface_of(address: SocketAddr) -> Result<Interface, NoRing> {
 }
 
 /// A socket that keeps the port and throws all its datagrams away; with the address that was bound.
-fn keep_port(address: SocketAddr) -> Result<(Arc<UdpSocket>, SocketAddr), NoRing> {
-    let socket = UdpSocket::bind(address).map_err(NoRing::Port)?;
-    let address = socket.local_addr().map_err(NoRing::Port)?;
-    sys::options::attach_filter(&socket, &filter::nothing()).map_err(NoRing::Port)?;
-    Ok((Arc::new(socket), address))
+pub(crate) fn keep_port(address: SocketAddr) -> io::Result<(UdpSocket, SocketAddr)> {
+    let socket = UdpSocket::bind(address)?;
+    let address = socket.local_addr()?;
+    sys::options::attach_filter(&socket, &filter::nothing())?;
+    Ok((socket, address))
 }
 
 impl Source for PacketReceiver {

@@ -3,9 +3,9 @@
 //!
 //! **None of this has ever run on a card.**
 
-use super::{BATCH, Object, Registered, devices, each_device, failed, registered, said};
+use super::{BATCH, Object, Registered, completed, devices, each_device, failed, refused, registered, said};
 use crate::sys::verbs_abi::*;
-use std::ffi::{CStr, c_int};
+use std::ffi::c_int;
 use std::net::{IpAddr, SocketAddr};
 use std::ptr::null_mut;
 use std::time::Duration;
@@ -133,20 +133,10 @@ impl FrameQueue {
 
     /// Lends the frames that are there, at most one batch; returns their number.
     pub fn take(&mut self, take: &mut dyn FnMut(ReceivedFrame<'_>)) -> Result<usize, String> {
-        // SAFETY: zeros are valid; queue and table are there, and at most `BATCH` entries are written.
-        let (entries, count) = unsafe {
-            let mut entries: [ibv_wc; BATCH] = std::mem::zeroed();
-            let poll = (*self.context.at()).ops.poll_cq.ok_or("the device has no ibv_poll_cq")?;
-            let count = poll(self.queue.at(), BATCH as c_int, entries.as_mut_ptr());
-            (entries, count)
-        };
-        let count = usize::try_from(count).map_err(|_| said("ibv_poll_cq", count))?;
+        let (entries, count) = completed(&self.context, &self.queue)?;
         for entry in &entries[..count] {
             if entry.status != IBV_WC_SUCCESS {
-                let functions = super::functions()?;
-                // SAFETY: the function takes any number, and returns a C string of the library.
-                let why = unsafe { CStr::from_ptr((functions.ibv_wc_status_str)(entry.status)) }.to_string_lossy();
-                return Err(format!("the card reports: {why} (vendor's code {:#x})", entry.vendor_err));
+                return Err(refused(super::functions()?, entry));
             }
             let (slot, bytes) = (entry.wr_id as usize, entry.byte_len as usize);
             if slot >= self.slots || bytes > self.slot_bytes {
