@@ -281,6 +281,10 @@ impl Zmq {
         let socket = context.socket(kind)?;
         socket.set_ipv6(ip.is_ipv6())?;
         socket.set_linger(0)?;
+        // Windows bound what is on its way. The bound of libzmq hears late of what was read, and a publisher throws
+        // away what is beyond it.
+        socket.set_sndhwm(0)?;
+        socket.set_rcvhwm(0)?;
         socket.set_rcvtimeo(patience_ms)?;
         socket.set_sndtimeo(patience_ms)?;
         if kind == zmq::SUB {
