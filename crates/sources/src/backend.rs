@@ -293,8 +293,8 @@ fn no_ring(stream: usize, address: SocketAddr, why: &NoRing) -> Failure {
     or_sockets(Failure::new(Exit::Io, what, why.to_string(), fix))
 }
 
-/// AF_XDP that cannot be opened.
-fn no_sockets(addresses: &[SocketAddr], why: NoSockets) -> Failure {
+/// AF_XDP that cannot be opened at these addresses, for people.
+pub fn no_sockets(addresses: &[SocketAddr], why: NoSockets) -> Failure {
     match why {
         NoSockets::Port(stream, error) => no_port(stream, addresses[stream], &error),
         NoSockets::NoInterface(why) => {

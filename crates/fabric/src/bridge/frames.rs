@@ -7,6 +7,7 @@
 //! and what is late decides `konkordia_core::assembler`, as in a run over UDP; whether a stream has moved far ahead
 //! decides `konkordia_core::far_ahead`.
 
+use super::packet_filter::Metadata;
 use super::table::{Address, AddressTable, Refusal};
 use konkordia_core::IMAGES_MAX;
 use konkordia_core::assembler::{AssemblerSpec, JUMP_IMAGES_LIMIT, PacketBitmap, TileAssembler, Verdict as TileVerdict};
@@ -314,6 +315,17 @@ impl Bridge {
         };
         self.account.packets[verdict as usize] += 1;
         Outcome { verdict, interrupt: self.interrupt() }
+    }
+
+    /// Takes a datagram whose address a [`LookUp`](super::LookUp) in the kernel has found. Only the number of its frame
+    /// is read here. `None` if the datagram does not suit the metadata, which is then not counted:
+    /// [`Self::on_packet`] takes it.
+    #[inline]
+    pub fn on_metadata(&mut self, metadata: &Metadata, datagram: &[u8], store: &mut Store<'_>) -> Option<Outcome> {
+        let address = metadata.address(&self.table, datagram)?;
+        let verdict = self.judge(&address, datagram, store);
+        self.account.packets[verdict as usize] += 1;
+        Some(Outcome { verdict, interrupt: self.interrupt() })
     }
 
     fn judge(&mut self, address: &Address, datagram: &[u8], store: &mut Store<'_>) -> Verdict {

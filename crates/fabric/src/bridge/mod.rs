@@ -26,7 +26,7 @@ mod written;
 
 pub use frames::{Account, Bridge, Closed, FrameState, Interrupt, Missing, Options, Outcome, Store, Verdict};
 pub use generate::{Streams, of_geometry};
-pub use packet_filter::{METADATA_BYTES, Metadata, instructions};
+pub use packet_filter::{LookUp, METADATA_BYTES, Metadata, instructions};
 pub use problem::{Problem, Problems};
 pub use program::{
     Endian, HEADER_BYTES_MAX, Header, Key, PATTERNS_MAX, Places, Program, REQUIRED_MAX, Require, SEGMENTS_MAX, SLOT_BYTES_MAX,

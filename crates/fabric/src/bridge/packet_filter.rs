@@ -4,14 +4,14 @@
 //! The frame is not changed. A datagram that has an address gets 16 bytes of metadata in front ([`Metadata`]); whoever
 //! takes the frame from a socket of AF_XDP then knows where it belongs without looking at it. All other frames go on
 //! without metadata, so that nothing is lost where nobody counts. Matches, keys, terms, offsets and masks of the
-//! program
-//! become constants of the instructions; only segments stay a table, which the copying side has
+//! program become constants of the instructions; only segments stay a table, which the copying side has
 //! ([`AddressTable::segments`]): a metadata of 16 bytes has room for one address.
 //!
-//! Not connected to `konkordia_sources::xdp` yet: its filter looks at ports only (docs/bridge.md).
+//! [`LookUp`] is the part that the XDP program of `konkordia_sources::xdp` takes in; [`instructions`] is a program of
+//! its own, to be looked at and tried.
 
 use super::program::Endian;
-use super::table::{AddressTable, ReadyHeader, ReadyKey, ReadyPort};
+use super::table::{Address, AddressTable, ReadyHeader, ReadyKey, ReadyPort};
 use konkordia_core::ebpf::{Assembler, If, Instruction, JUMP_MAX, Register, Register::*, Size};
 
 /// Bytes in front of a frame that has an address.
@@ -42,6 +42,18 @@ impl Metadata {
             destination: u64::from_ne_bytes([a, b, c, d, e, f, g, h]),
         }
     }
+
+    /// The address of the datagram behind it; `None` unless all of both fits together, so that nothing is believed of
+    /// memory that somebody else has written.
+    #[inline]
+    pub fn address(&self, table: &AddressTable, datagram: &[u8]) -> Option<Address> {
+        let Self { packet, tile, slot, destination } = *self;
+        let header = table.header_of(tile.into()).filter(|header| datagram.len() == header.datagram_bytes)?;
+        let origin = table.origin(tile.into(), packet)?;
+        let frame = header.frame.read(datagram);
+        let is_right = slot == table.slot_of(frame) && destination == table.slot_start(slot).wrapping_add_signed(origin);
+        is_right.then_some(Address { tile, packet, frame })
+    }
 }
 
 // Result of XDP programs, and helper functions of the kernel (`enum xdp_action`, `enum bpf_func_id`).
@@ -58,19 +70,66 @@ const UDP_BYTES: i32 = 8;
 const UDP_PORT: i16 = 2;
 const UDP_LENGTH: i16 = 4;
 
+/// Instructions that another program may have beside those of a look-up: the filter of AF_XDP has fewer than 300 for
+/// its first port, and at most 6 for each further one.
+const OTHER_INSTRUCTIONS: usize = 512;
+const PORT_INSTRUCTIONS: usize = 6;
+
+/// The look-up as a part of another XDP program, short enough for its jumps.
+#[derive(Clone, Copy, Debug)]
+pub struct LookUp<'a> {
+    table: &'a AddressTable,
+}
+
+impl<'a> LookUp<'a> {
+    /// # Errors
+    /// The program has too many tiles for the jumps of the machine.
+    pub fn new(table: &'a AddressTable) -> Result<Self, String> {
+        let mut a = Assembler::default();
+        look_up(&mut a, table, 0);
+        let instructions = a.len() + OTHER_INSTRUCTIONS + PORT_INSTRUCTIONS * table.ports.len();
+        if instructions >= JUMP_MAX {
+            return Err(format!(
+                "{} tiles make {instructions} instructions, and a jump reaches {JUMP_MAX}; divide the program by ports",
+                table.tiles()
+            ));
+        }
+        Ok(Self { table })
+    }
+
+    /// Puts the look-up here. Before: R6 is the context, R8 the header of UDP. Frames without address jump to "pass";
+    /// those with one have their metadata and go on behind. Only R6 and the stack stay as they are.
+    pub fn put(&self, a: &mut Assembler) {
+        a.copy(R2, R8);
+        a.load(Size::Bits32, R3, R6, DATA_END);
+        look_up(a, self.table, 0);
+    }
+}
+
 /// The instructions for frames whose UDP header begins at byte `udp_offset`: 42 - 8 = 34 for Ethernet without tags and
 /// IPv4 without options. Whoever loads them has made sure that the frames are such.
-///
-/// Registers: R6 context, R2 start and R3 end of the first buffer, R7 packet, R8 frame and later slot, R9 destination.
 ///
 /// # Errors
 /// The program has too many tiles for the jumps of the machine.
 pub fn instructions(table: &AddressTable, udp_offset: i16) -> Result<Vec<Instruction>, String> {
+    LookUp::new(table)?;
     let mut a = Assembler::default();
     a.copy(R6, R1);
     a.load(Size::Bits32, R2, R6, DATA);
     a.load(Size::Bits32, R3, R6, DATA_END);
-    require_bytes(&mut a, i32::from(udp_offset) + UDP_BYTES);
+    look_up(&mut a, table, udp_offset);
+    a.label("pass");
+    a.set(R0, XDP_PASS);
+    a.exit();
+    Ok(a.finish())
+}
+
+/// Address and metadata of the frame; without an address to "pass".
+///
+/// Registers: R6 context, R2 the place behind which the UDP header lies by `udp_offset`, R3 end of the first buffer, R7
+/// packet, R8 frame and later slot, R9 destination.
+fn look_up(a: &mut Assembler, table: &AddressTable, udp_offset: i16) {
+    require_bytes(a, i32::from(udp_offset) + UDP_BYTES);
     a.load(Size::Bits16, R1, R2, udp_offset + UDP_PORT);
     a.u16_from_network(R1);
     // The ports that are named come first, then the tiles of every other port.
@@ -86,17 +145,9 @@ pub fn instructions(table: &AddressTable, udp_offset: i16) -> Result<Vec<Instruc
     }
     for (n, entry) in table.ports.iter().enumerate() {
         a.label(format!("port {n}"));
-        of_port(&mut a, table, n, entry, udp_offset);
+        of_port(a, table, n, entry, udp_offset);
     }
-    accept(&mut a);
-    if a.len() >= JUMP_MAX {
-        return Err(format!(
-            "{} tiles make {} instructions, and a jump reaches {JUMP_MAX}; divide the program by ports",
-            table.tiles(),
-            a.len()
-        ));
-    }
-    Ok(a.finish())
+    accept(a);
 }
 
 /// To "pass" unless so many bytes lie in the first buffer. Without this the kernel refuses the loads that follow.
@@ -228,9 +279,6 @@ fn accept(a: &mut Assembler) {
     a.store(Size::Bits32, R1, 0, R7);
     a.store(Size::Bits32, R1, 4, R8);
     a.store(Size::Bits64, R1, 8, R9);
-    a.label("pass");
-    a.set(R0, XDP_PASS);
-    a.exit();
 }
 
 #[cfg(test)]

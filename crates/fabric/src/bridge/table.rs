@@ -42,7 +42,7 @@ pub(super) struct ReadyKey {
 impl ReadyKey {
     /// The number; 0 where the header is too short, which the length check excludes.
     #[inline]
-    fn read(&self, datagram: &[u8]) -> u64 {
+    pub(super) fn read(&self, datagram: &[u8]) -> u64 {
         // As a rule 8 bytes can be read at once: the payload follows.
         let Some(bytes) = datagram.get(self.offset..).and_then(|rest| rest.first_chunk::<8>()) else {
             return self.read_short(datagram);
@@ -235,7 +235,7 @@ impl AddressTable {
         self.coverage
     }
 
-    fn header_of(&self, tile: usize) -> Option<&ReadyHeader> {
+    pub(super) fn header_of(&self, tile: usize) -> Option<&ReadyHeader> {
         self.tiles.get(tile).and_then(|tile| self.headers.get(tile.header))
     }
 

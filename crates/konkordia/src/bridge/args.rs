@@ -31,7 +31,8 @@ pub enum BridgeCommand {
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia bridge run jungfrau-1 --store /dev/shm/frames --frames 100
   konkordia bridge run eiger-16bit --store frames.bin --missing pad --interrupt 8
-  konkordia bridge run mine.toml --store frames.bin --address 0.0.0.0 --json")]
+  konkordia bridge run mine.toml --store frames.bin --address 0.0.0.0 --json
+  konkordia bridge run jungfrau-1 --store frames.bin --receive xdp --address 10.1.2.3")]
     Run(RunArgs),
 }
 
@@ -96,6 +97,15 @@ pub enum MissingArg {
     Pad,
 }
 
+/// `--receive`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ReceiveArg {
+    /// Ordinary sockets; this program looks up the address of each packet
+    Socket,
+    /// AF_XDP; the kernel looks up the addresses, before its network stack (docs/bridge.md, In the kernel)
+    Xdp,
+}
+
 /// `konkordia bridge run`
 #[derive(Debug, Args)]
 pub struct RunArgs {
@@ -109,6 +119,9 @@ pub struct RunArgs {
     /// Address at which packets arrive
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     pub address: IpAddr,
+    /// How packets are received
+    #[arg(long, value_enum, default_value_t = ReceiveArg::Socket)]
+    pub receive: ReceiveArg,
     /// End when so many frames are finished [default: at Ctrl-C]
     #[arg(long, value_name = "N")]
     pub frames: Option<u64>,
@@ -124,7 +137,7 @@ pub struct RunArgs {
     /// Number of the first frame [default: that of the first packet]
     #[arg(long, value_name = "N")]
     pub first_frame: Option<u64>,
-    /// Receive buffer to ask of the kernel, per port
+    /// Receive buffer to ask of the kernel, per port; with xdp also for each queue of the interface, and locked
     #[arg(long, value_name = "MIB", default_value_t = 64)]
     pub receive_buffer_mib: usize,
     /// For programs: the result as JSON on stdout

@@ -2,6 +2,7 @@
 
 pub mod args;
 mod programs;
+mod receivers;
 mod run;
 
 use crate::console;

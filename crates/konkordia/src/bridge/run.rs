@@ -3,17 +3,15 @@
 
 use super::args::{MissingArg, RunArgs};
 use super::programs::table_of;
+use super::receivers::{Received, Receivers};
 use crate::console;
 use crate::run::signals;
 use konkordia_core::failure::{Exit, Failure};
-use konkordia_core::ports::Source;
 use konkordia_core::text;
 use konkordia_fabric::bridge::{Account, AddressTable, Bridge, FrameState, Missing, Options, Store, Verdict};
 use konkordia_memory::pages::Pages;
-use konkordia_sources::udp::UdpReceiver;
 use serde_json::{Value, json};
 use std::fs::File;
-use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -69,8 +67,8 @@ impl Files {
 pub fn command(args: &RunArgs) -> Result<Exit, Failure> {
     let table = table_of(&args.program)?;
     let interrupted = signals::stop_flag()?;
-    let mut sources = open(args, table.ports())?;
-    if sources.is_empty() {
+    let mut receivers = Receivers::open(args, &table)?;
+    if receivers.count() == 0 {
         let why = "its tiles have no ports";
         return Err(Failure::new(Exit::Usage, format!("{} names no port", args.program), why, "give its tiles ports"));
     }
@@ -86,18 +84,22 @@ pub fn command(args: &RunArgs) -> Result<Exit, Failure> {
     let options = Options { missing, interrupt_frames: args.interrupt, first_frame: args.first_frame };
     let mut bridge = Bridge::new(table, options);
     bridge.prepare(&mut store);
-    console::to_stderr(&format!("{} ports of {}; Ctrl-C ends it", sources.len(), args.address));
+    for note in receivers.notes() {
+        console::note(note);
+    }
+    console::to_stderr(&format!("{} ports of {}; Ctrl-C ends it", receivers.count(), args.address));
+    let (mut has_interrupt, mut addressed_by_kernel) = (false, 0);
     let mut last_packet: Option<Instant> = None;
-    let wait = WAIT / sources.len() as u32;
+    let wait = WAIT / receivers.count() as u32;
     loop {
-        let mut has_interrupt = false;
-        for (port, source) in &mut sources {
-            let received = source.receive(wait, &mut |datagram, _| {
-                has_interrupt |= bridge.on_packet(*port, datagram, &mut store).interrupt.is_some();
-            });
-            let received = received.map_err(|error| {
-                let fix = "look at the network interface";
-                Failure::new(Exit::Io, format!("port {port} failed"), konkordia_core::failure::reason(&error), fix)
+        for index in 0..receivers.count() {
+            let received = receivers.receive(index, wait, &mut |port, metadata, datagram| {
+                let outcome = metadata.and_then(|metadata| bridge.on_metadata(&metadata, datagram, &mut store));
+                has_interrupt |= match outcome {
+                    Some(outcome) => outcome.interrupt.is_some(),
+                    None => bridge.on_packet(port, datagram, &mut store).interrupt.is_some(),
+                };
+                addressed_by_kernel += u64::from(outcome.is_some());
             })?;
             if received > 0 {
                 last_packet = Some(Instant::now());
@@ -114,27 +116,14 @@ pub fn command(args: &RunArgs) -> Result<Exit, Failure> {
     }
     bridge.end(&mut store);
     files.write_finished(&mut bridge, &mut store)?;
-    let dropped: u64 = sources.iter_mut().map(|(_, source)| source.dropped()).sum();
-    Ok(report(args, bridge.account(), dropped))
-}
-
-fn open(args: &RunArgs, ports: impl Iterator<Item = u16>) -> Result<Vec<(u16, UdpReceiver)>, Failure> {
-    let open = |port: u16| {
-        let address = SocketAddr::new(args.address, port);
-        let source = UdpReceiver::bind(address, args.receive_buffer_mib << 20).map_err(|error| {
-            let fix = "give an address of this machine, or end the program that has the port";
-            let why = konkordia_core::failure::reason(&error);
-            Failure::new(Exit::Io, format!("cannot receive at {address}"), why, fix)
-        })?;
-        Ok((port, source))
-    };
-    ports.map(open).collect()
+    Ok(report(args, bridge.account(), &receivers.account(addressed_by_kernel)))
 }
 
 /// Prints the account; complete only if nothing is missing.
-fn report(args: &RunArgs, account: &Account, dropped: u64) -> Exit {
+fn report(args: &RunArgs, account: &Account, received: &Received) -> Exit {
     let packets: serde_json::Map<String, Value> =
         Verdict::ALL.into_iter().map(|verdict| (verdict.name().to_string(), account.of(verdict).into())).collect();
+    let dropped = received.dropped;
     let is_whole = account.complete == account.frames() && dropped == 0;
     if args.json {
         let frames = json!({
@@ -144,13 +133,14 @@ fn report(args: &RunArgs, account: &Account, dropped: u64) -> Exit {
         let report = json!({
             "event": "bridge", "store": args.store, "frames": frames, "packets": packets,
             "packets_received": account.received(), "kernel_dropped": dropped,
+            "addressed_by_kernel": received.addressed_by_kernel, "refused": received.refused_json(),
         });
         console::json(&report, false);
     } else {
         let named = Verdict::ALL.into_iter().filter(|verdict| account.of(*verdict) > 0);
         let packets: Vec<String> = named.map(|v| format!("{} {}", text::count(account.of(v)), v.name())).collect();
         console::to_stdout(&format!(
-            "frames   {}: {} complete, {} partial, {} discarded, {} refused, {} lost\npackets  {}: {}; the kernel dropped {}\nstore    {} and its .masks",
+            "frames   {}: {} complete, {} partial, {} discarded, {} refused, {} lost\npackets  {}: {}; the kernel dropped {}{}\nstore    {} and its .masks",
             text::count(account.frames()),
             text::count(account.complete),
             text::count(account.partial),
@@ -160,6 +150,7 @@ fn report(args: &RunArgs, account: &Account, dropped: u64) -> Exit {
             text::count(account.received()),
             packets.join(", "),
             text::count(dropped),
+            received.text(),
             args.store.display(),
         ));
     }

@@ -91,15 +91,20 @@ const FRAGMENT: i32 = 0x3fff_u16.to_be() as i32;
 /// Bits of a tag that are 0 if it only gives a priority: the number of the VLAN.
 const VLAN_NUMBER: i32 = 0x0fff_u16.to_be() as i32;
 
-/// Where on the stack the program keeps the index of the counter, as an offset from R10.
+/// Where on the stack the program keeps the index of the counter and the stream, as offsets from R10.
 const COUNTER: i16 = -4;
+const STREAM: i16 = -16;
+
+/// Instructions that put metadata in front of a frame of a stream, or jump to "pass". Before: R6 is the context, R8 the
+/// UDP header. R6 and the stack must stay as they are.
+pub type PutMetadata<'a> = &'a dyn Fn(&mut Assembler);
 
 /// The program. Its registers: R6 context, R7 start of the IP header, R8 start of the UDP header, R9 stream; before the
 /// first call R2 start and R3 end of the frame's first buffer, R5 the EtherType in network order.
 ///
 /// # Panics
 /// If there are no streams.
-pub(crate) fn program(filter: &Filter, maps: MapFds) -> Vec<Instruction> {
+pub(crate) fn program(filter: &Filter, maps: MapFds, metadata: Option<PutMetadata<'_>>) -> Vec<Instruction> {
     assert!(filter.streams.count() > 0, "a filter without streams");
     let mut a = Assembler::default();
     ethernet(&mut a, filter.mac);
@@ -115,6 +120,11 @@ pub(crate) fn program(filter: &Filter, maps: MapFds) -> Vec<Instruction> {
         }
     }
     joined(&mut a, filter.frame_bytes_max);
+    if let Some(put) = metadata {
+        a.store(Size::Bits64, R10, STREAM, R9);
+        put(&mut a);
+        a.load(Size::Bits64, R9, R10, STREAM);
+    }
     redirect(&mut a, filter.streams.count(), maps);
     a.finish()
 }

@@ -37,7 +37,7 @@ impl Loaded {
         };
         let counters = sys::create_map(MapKind::PerCpuArray, 4, 8, COUNTERS as u32).unwrap();
         let maps = MapFds { sockets: sockets.as_raw_fd(), counters: counters.as_raw_fd() };
-        let program = sys::load_program(&program(filter, maps)).unwrap_or_else(|(error, log)| panic!("{error}\n{log}"));
+        let program = sys::load_program(&program(filter, maps, None)).unwrap_or_else(|(error, log)| panic!("{error}\n{log}"));
         Some(Self { program, counters, _sockets: sockets })
     }
 
@@ -61,7 +61,7 @@ const TAKEN: usize = WITHOUT_SOCKET;
 #[test]
 fn programs_are_short_and_end() {
     for address in ["10.7.0.1", "fd07::1"] {
-        let made = program(&filter(address, &[50_000, 50_001, 60_000]), MapFds { sockets: 3, counters: 4 });
+        let made = program(&filter(address, &[50_000, 50_001, 60_000]), MapFds { sockets: 3, counters: 4 }, None);
         println!("{address}: {} instructions", made.len());
         assert!((80..200).contains(&made.len()), "{address}: {} instructions", made.len());
         assert_eq!(made.last().unwrap().code, 0x95);

@@ -26,9 +26,11 @@ mod receiver;
 mod rings;
 mod sys;
 
+pub use filter::PutMetadata;
 pub use losses::Losses;
-pub use opening::{NoSockets, Options, Ways, memory_bytes, open, open_shared};
+pub use opening::{NoSockets, Options, Ways, memory_bytes, open, open_shared, open_with_metadata};
 pub use receiver::{Report, Traffic, XdpReceiver};
+pub use rings::METADATA_BYTES;
 
 #[cfg(test)]
 #[path = "veth_tests.rs"]

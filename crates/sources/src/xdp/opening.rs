@@ -1,7 +1,7 @@
 //! Opens the receivers of the streams of one interface, in the best way that the kernel allows.
 
 use super::errors::{Refusal, Step};
-use super::filter::{COUNTERS, Filter, MapFds, Streams, program};
+use super::filter::{COUNTERS, Filter, MapFds, PutMetadata, Streams, program};
 use super::receiver::{Attached, Queue, Report, StreamQueue, XdpReceiver};
 use super::rings::{FillRing, PacketMemory, ReceiveRing};
 use super::sys::{self, Hook, MapKind};
@@ -143,13 +143,37 @@ pub fn memory_bytes(address: IpAddr, streams: usize, buffer_bytes: usize) -> u64
 /// # Panics
 /// If the addresses differ in more than their ports.
 pub fn open(addresses: &[SocketAddr], options: &Options) -> Result<Vec<XdpReceiver>, NoSockets> {
+    open_ports(addresses, None, options)
+}
+
+/// As [`open`], for receivers of [`XdpReceiver::receive_with_metadata`]. Frames that `metadata` lets pass come through
+/// the ordinary sockets, without metadata.
+///
+/// # Errors
+/// As [`open`].
+///
+/// # Panics
+/// As [`open`].
+pub fn open_with_metadata(
+    addresses: &[SocketAddr],
+    metadata: PutMetadata<'_>,
+    options: &Options,
+) -> Result<Vec<XdpReceiver>, NoSockets> {
+    open_ports(addresses, Some(metadata), options)
+}
+
+fn open_ports(
+    addresses: &[SocketAddr],
+    metadata: Option<PutMetadata<'_>>,
+    options: &Options,
+) -> Result<Vec<XdpReceiver>, NoSockets> {
     let Some(first) = addresses.first() else { return Ok(Vec::new()) };
     assert!(addresses.iter().all(|address| address.ip() == first.ip()), "one address: {addresses:?}");
     let bind = |(stream, address): (usize, &SocketAddr)| {
         UdpReceiver::bind_without_gro(*address, options.buffer_bytes).map_err(|error| NoSockets::Port(stream, error))
     };
     let bind_all = || addresses.iter().enumerate().map(bind).collect();
-    open_with(first.ip(), None, options, bind_all)
+    open_with(first.ip(), Filtering { shared: None, metadata }, options, bind_all)
 }
 
 /// As [`open`], for streams that share a port: a number in their datagrams tells them apart. They lend whole IP
@@ -168,13 +192,22 @@ pub fn open_shared(
         return Ok(Vec::new());
     }
     let bind_all = || shared.bind(address, streams, options.buffer_bytes).map_err(|error| NoSockets::Port(0, error));
-    open_with(address.ip(), Some(shared), options, bind_all)
+    open_with(address.ip(), Filtering { shared: Some(shared), metadata: None }, options, bind_all)
+}
+
+/// What the program does beside looking at ports.
+#[derive(Clone, Copy)]
+struct Filtering<'a> {
+    /// Streams are told apart by a number in their datagrams.
+    shared: Option<SharedPort>,
+    /// Metadata are put in front of frames.
+    metadata: Option<PutMetadata<'a>>,
 }
 
 /// Opens the receivers. `bind` = makes the ordinary sockets of the streams.
 fn open_with(
     address: IpAddr,
-    shared: Option<SharedPort>,
+    filtering: Filtering<'_>,
     options: &Options,
     bind: impl FnOnce() -> Result<Vec<UdpReceiver>, NoSockets>,
 ) -> Result<Vec<XdpReceiver>, NoSockets> {
@@ -192,7 +225,7 @@ fn open_with(
         Err(error) => Err(NoSockets::Port(stream, error)),
     };
     let rest = bind()?.into_iter().enumerate().map(with_address).collect::<Result<Vec<_>, _>>()?;
-    let streams = match shared {
+    let streams = match filtering.shared {
         None => Streams::Ports(rest.iter().map(|(address, _)| address.port()).collect()),
         Some(shared) => Streams::Numbers(rest[0].0.port(), shared, rest.len()),
     };
@@ -200,11 +233,11 @@ fn open_with(
     let frame_bytes_max = (interface.mtu + OVERHEAD_BYTES) as u32;
     let sizes = Sizes::of(interface.mtu, rest.len(), options.buffer_bytes);
     let filter = Filter { mac: interface.mac, address, streams, frame_bytes_max };
-    let opening = Opening { filter, sizes, interface: &interface, queues, options };
+    let opening = Opening { filter, sizes, interface: &interface, queues, metadata: filtering.metadata, options };
     let mut notes = Vec::new();
     for (number, way) in options.ways.list().iter().enumerate() {
         match opening.try_way(*way) {
-            Ok(opened) => return Ok(opened.finish(*way, notes, rest, shared.is_some(), options)),
+            Ok(opened) => return Ok(opened.finish(*way, notes, rest, filtering, options)),
             Err(refusal) if refusal.leaves_other_ways() && number + 1 < options.ways.list().len() => {
                 notes.push(format!("not {}: {}: {}", way.name, refusal.failure(&interface.name).what, refusal.error));
             }
@@ -236,6 +269,7 @@ struct Opening<'a> {
     sizes: Sizes,
     filter: Filter,
     queues: Vec<u32>,
+    metadata: Option<PutMetadata<'a>>,
     options: &'a Options,
 }
 
@@ -261,8 +295,11 @@ impl Opening<'_> {
         let sockets = sys::create_map(MapKind::Sockets, 4, 4, keys).map_err(Refusal::of(Step::Maps))?;
         let counters = sys::create_map(MapKind::PerCpuArray, 4, 8, COUNTERS as u32).map_err(Refusal::of(Step::Maps))?;
         let maps = MapFds { sockets: sockets.as_raw_fd(), counters: counters.as_raw_fd() };
-        let program =
-            sys::load_program(&program(&self.filter, maps)).map_err(|(error, log)| Refusal { step: Step::Load, error, log })?;
+        let program = sys::load_program(&program(&self.filter, maps, self.metadata)).map_err(|(error, log)| Refusal {
+            step: Step::Load,
+            error,
+            log,
+        })?;
         let mut of_streams: Vec<Vec<StreamQueue>> = (0..streams).map(|_| Vec::new()).collect();
         for &queue in &self.queues {
             for (stream, opened) in self.open_queue(queue, way)?.into_iter().enumerate() {
@@ -358,7 +395,7 @@ impl Opened {
         way: Way,
         mut notes: Vec<String>,
         rest: Vec<(SocketAddr, UdpReceiver)>,
-        lends_packets: bool,
+        filtering: Filtering<'_>,
         options: &Options,
     ) -> Vec<XdpReceiver> {
         let memory_bytes = self.queues.len() * self.sizes.bytes();
@@ -387,7 +424,8 @@ impl Opened {
             counters: self.counters,
             streams: rest.len() as u32,
             busy_poll: options.busy_poll_us.is_some(),
-            lends_packets,
+            lends_packets: filtering.shared.is_some(),
+            has_metadata: filtering.metadata.is_some(),
             report,
         });
         let streams = (0..).zip(self.streams).zip(rest);

@@ -3,7 +3,7 @@
 
 use super::filter;
 use super::losses::Losses;
-use super::rings::{Chunk, FillRing, PacketMemory, ReceiveRing};
+use super::rings::{Chunk, FillRing, METADATA_BYTES, PacketMemory, ReceiveRing};
 use super::sys;
 use crate::frame::{Arrival, Checksum, Refusals, Refused, datagram, gather};
 use crate::sys::options;
@@ -97,6 +97,8 @@ pub(crate) struct Attached {
     pub busy_poll: bool,
     /// IP packets are lent, and not only payloads.
     pub lends_packets: bool,
+    /// The program puts metadata in front of the frames that it redirects.
+    pub has_metadata: bool,
     pub report: Report,
 }
 
@@ -118,14 +120,18 @@ pub struct XdpReceiver {
     refusals: Arc<Refusals>,
 }
 
+/// Takes a datagram, with what the program has put in front of its frame.
+type TakeWithMetadata<'a> = dyn FnMut(Option<&[u8; METADATA_BYTES]>, &[u8], Sender) + 'a;
+
 /// What happens to datagrams, apart from rings and sockets.
 struct Reader<'a> {
     joined: &'a mut [u8],
     /// Where the stream is received.
     to: SocketAddr,
     lends_packets: bool,
+    has_metadata: bool,
     refusals: &'a Refusals,
-    take: &'a mut dyn FnMut(&[u8], Sender),
+    take: &'a mut TakeWithMetadata<'a>,
 }
 
 impl Reader<'_> {
@@ -146,7 +152,8 @@ impl Reader<'_> {
                 }
             };
             found.check(&lent[found.payload.start - range.start..])?;
-            (self.take)(lent, found.sender);
+            let metadata = if self.has_metadata { chunks.first().and_then(|chunk| memory.metadata(chunk)) } else { None };
+            (self.take)(metadata, lent, found.sender);
             Ok(())
         });
         taken.map_err(|why| self.refusals.count(why)).is_ok()
@@ -320,13 +327,18 @@ impl XdpReceiver {
     }
 }
 
-impl Source for XdpReceiver {
-    fn receive(&mut self, timeout: Duration, take: &mut dyn FnMut(&[u8], Sender)) -> io::Result<usize> {
+impl XdpReceiver {
+    /// As [`Source::receive`], with the metadata that the program has put in front of the frame, if it did.
+    ///
+    /// # Errors
+    /// The interface is gone.
+    pub fn receive_with_metadata(&mut self, timeout: Duration, take: &mut TakeWithMetadata<'_>) -> io::Result<usize> {
         loop {
             let (mut frames, mut datagrams) = (0, 0);
             for queue in &mut self.queues {
-                let (to, refusals, lends_packets) = (self.address, &*self.refusals, self.attached.lends_packets);
-                let mut reader = Reader { joined: &mut self.joined, to, lends_packets, refusals, take: &mut *take };
+                let (lends_packets, has_metadata) = (self.attached.lends_packets, self.attached.has_metadata);
+                let (joined, to, refusals) = (&mut *self.joined, self.address, &*self.refusals);
+                let mut reader = Reader { joined, to, lends_packets, has_metadata, refusals, take: &mut *take };
                 let (of_queue, good) = queue.receive(&mut reader);
                 frames += of_queue;
                 datagrams += good;
@@ -336,7 +348,7 @@ impl Source for XdpReceiver {
                 if self.attached.lends_packets {
                     frames += self.rest.receive(Duration::ZERO, &mut |_, _| self.refusals.count(Refused::Headerless))?;
                 } else {
-                    datagrams += self.rest.receive(Duration::ZERO, take)?;
+                    datagrams += self.rest.receive(Duration::ZERO, &mut |datagram, sender| take(None, datagram, sender))?;
                 }
             }
             if datagrams > 0 {
@@ -352,6 +364,12 @@ impl Source for XdpReceiver {
             self.wait(timeout)?;
         }
         Ok(0)
+    }
+}
+
+impl Source for XdpReceiver {
+    fn receive(&mut self, timeout: Duration, take: &mut dyn FnMut(&[u8], Sender)) -> io::Result<usize> {
+        self.receive_with_metadata(timeout, &mut |_, datagram, sender| take(datagram, sender))
     }
 
     /// Datagrams that found no room in the ring or in the memory, or that the ordinary socket of the port dropped; each

@@ -18,6 +18,9 @@ use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+/// Bytes of metadata in front of a frame, where the program puts some.
+pub const METADATA_BYTES: usize = 16;
+
 /// Memory for the packets of one queue, divided into chunks.
 pub(crate) struct PacketMemory {
     mapping: Mapping,
@@ -74,6 +77,29 @@ impl PacketMemory {
         // right to use it, so nobody writes to it while the chunk is borrowed; the memory is zeroed or written by the
         // kernel before the entry was published, which `begin` has seen with Acquire.
         unsafe { std::slice::from_raw_parts(self.mapping.start().as_ptr().add(chunk.address as usize), chunk.bytes()) }
+    }
+}
+
+impl PacketMemory {
+    /// What the program has put in front of a frame whose first chunk this is; `None` if there is no room for it in the
+    /// chunk. Whether there is any, only the program knows.
+    ///
+    /// # Panics
+    /// If the chunk is of another memory.
+    pub(crate) fn metadata<'a>(&'a self, chunk: &'a Chunk) -> Option<&'a [u8; METADATA_BYTES]> {
+        assert_eq!(chunk.memory, self.id, "a chunk of another queue");
+        let before = chunk.address & u64::from(self.chunk_bytes - 1);
+        if before < METADATA_BYTES as u64 {
+            return None;
+        }
+        // SAFETY: the bytes lie in the same chunk as the data (compared above), which lies in the memory (`data`); the
+        // right to the chunk is the right to them, and they are zeroed or written by the kernel before the entry was
+        // published.
+        let bytes = unsafe {
+            let data = self.mapping.start().as_ptr().add(chunk.address as usize);
+            std::slice::from_raw_parts(data.sub(METADATA_BYTES), METADATA_BYTES)
+        };
+        bytes.first_chunk()
     }
 }
 
