@@ -6,7 +6,7 @@
 //! root at the same moment; such a person can do worse directly.
 
 use crate::run::raw_copy;
-use konkordia_config::service::DetectorConfig;
+use konkordia_config::service::{DetectorConfig, DetectorKindConfig};
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_sinks::hdf5::{Overwrite, data_file_name, master_file_name};
 use std::path::{Component, Path, PathBuf};
@@ -26,6 +26,8 @@ pub struct Place {
     pub base: PathBuf,
     /// What becomes of folders that a name has and that are not there.
     pub missing_folders: MissingFolders,
+    /// What stands behind the prefix of every run: that of the part of the image, or nothing.
+    pub suffix: String,
 }
 
 /// What to do about folders that are not there.
@@ -65,7 +67,11 @@ impl Place {
     /// Of a detector with this output folder; without a data root, no file lies outside of that folder.
     pub fn of(detector: &DetectorConfig, directory: &Path, data_root: Option<&PathBuf>) -> Self {
         let root = data_root.map_or(directory, PathBuf::as_path).to_path_buf();
-        Self { root, base: directory.to_path_buf(), missing_folders: MissingFolders::of(detector.create_folders) }
+        let suffix = match &detector.kind {
+            DetectorKindConfig::Udp(config) => config.part.map(|part| part.suffix()).unwrap_or_default(),
+            DetectorKindConfig::Stream(_) => String::new(),
+        };
+        Self { root, base: directory.to_path_buf(), missing_folders: MissingFolders::of(detector.create_folders), suffix }
     }
 
     /// Where a run with this name writes its files.
@@ -102,7 +108,7 @@ impl Place {
         if !at.is_dir() && (self.missing_folders != MissingFolders::Imagine || at.exists()) {
             return Err(refuse(format!("{} is not a folder", at.display()), "give another name"));
         }
-        Ok(Target { directory: at, prefix })
+        Ok(Target { directory: at, prefix: format!("{prefix}{}", self.suffix) })
     }
 
     /// The same place for somebody who only asks: no folder is created.
@@ -240,7 +246,12 @@ mod tests {
     }
 
     fn place(folder: &Folder, create_folders: bool) -> Place {
-        Place { root: folder.root.clone(), base: folder.root.join("beam"), missing_folders: MissingFolders::of(create_folders) }
+        Place {
+            root: folder.root.clone(),
+            base: folder.root.join("beam"),
+            missing_folders: MissingFolders::of(create_folders),
+            suffix: String::new(),
+        }
     }
 
     #[test]

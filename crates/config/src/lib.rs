@@ -25,6 +25,7 @@ pub mod live_analysis;
 pub mod model;
 mod not_sls;
 pub mod overrides;
+mod part;
 pub mod plan;
 pub mod processing;
 mod read;

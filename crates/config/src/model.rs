@@ -20,7 +20,7 @@ use konkordia_core::backend::Receive;
 use konkordia_core::experiment::{Experiment, Metadata};
 use konkordia_core::geometry::{DoublePixels, GeometryError, ImageGeometry, Placement};
 use konkordia_core::ledger::MissingPolicy;
-use konkordia_core::output::{Layout, Overwrite};
+use konkordia_core::output::{Layout, Overwrite, PartOfImage};
 use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::{Compression, FirstFrame, Recipe};
 use konkordia_core::setup::{Ports, SetupRules};
@@ -98,6 +98,9 @@ pub struct Config {
     pub each_module: bool,
     /// Whether XDS is to read the files; `None` = not configured.
     pub xds: Option<bool>,
+    /// The part of the image that these images are; `None` = they are whole. Then the names of files have its suffix
+    /// behind the prefix of the run.
+    pub part: Option<PartOfImage>,
     /// Lossy archive copy, if wanted.
     pub archive_copy: Option<ArchiveCopy>,
     /// Analysis of the images, if wanted.
@@ -177,6 +180,13 @@ struct Reader<'a> {
     file: &'a Path,
 }
 
+fn first_frame(run: &Table) -> FirstFrame {
+    match (run.integer("first_frame"), run.text("first_frame")) {
+        (Some(number), None) => FirstFrame::Number(number as u64),
+        _ => FirstFrame::Auto,
+    }
+}
+
 impl Reader<'_> {
     fn config(&mut self, text: &str) -> Option<Config> {
         let detector = self.detector();
@@ -199,6 +209,7 @@ impl Reader<'_> {
         let ports = if geometry.format().remote.is_some() { 1 } else { geometry.placements().len() };
         self.check_ports(first_port, ports);
         let (directory, prefix) = (self.resolve(&names.0?), names.1?);
+        let part = super::part::read(self.document, self.d, &geometry);
         let (file, asked, compression) = (self.file, (recipe, pixel), self.compression());
         let spool = spool::read(output, self.d, &|path| resolve(file, path), &directory, Some(compression));
         let archive_copy = archive_copy::read(self.document, self.d, &|path| resolve(file, path), asked, (&directory, &prefix));
@@ -228,6 +239,7 @@ impl Reader<'_> {
             pin_workers: self.processors("pin_workers"),
             priority: self.priority(),
             reserved_pages: run.text("huge_pages") == Some("reserved"),
+            part,
             directory,
             prefix,
             archive_copy,
@@ -240,10 +252,7 @@ impl Reader<'_> {
             each_module: output.text("modules") != Some("one"),
             xds: super::xds_key::of_run(output, self.d, asked, compression),
             images: run.integer("images").map(|n| n as u64),
-            first_frame: match (run.integer("first_frame"), run.text("first_frame")) {
-                (Some(number), None) => FirstFrame::Number(number as u64),
-                _ => FirstFrame::Auto,
-            },
+            first_frame: first_frame(run),
             start_timeout_ns: start_timeout_ns(run),
             stall_timeout_ns: (run.number("stall_timeout_s").unwrap_or(5.0) * 1e9) as u64,
             buffer_bytes: (run.integer("buffer_mib").unwrap_or(512) as u64) << 20,

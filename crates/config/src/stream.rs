@@ -201,7 +201,7 @@ fn refuse_others(document: &Document, d: &mut Diagnostics) {
     for (table, values) in document.tables() {
         let allowed = match KEYS.iter().find(|(name, _)| *name == table) {
             Some((_, keys)) => *keys,
-            None if ["calibration", "frames", "tracking", "travel"].contains(&table) => {
+            None if ["calibration", "frames", "tracking", "part", "travel"].contains(&table) => {
                 let why = "it is for packets of a JUNGFRAU or EIGER; a stream sends whole images";
                 d.add(values.span.clone(), format!("[{table}] with type = \"stream\""), why, "remove the table");
                 continue;

@@ -53,6 +53,7 @@ fn the_example_is_valid() {
         "detectors",
         "goniometer",
         "experiment",
+        "part",
     ];
     let shown = |k: &&super::schema::Key| {
         let of_streams = k.table == "source"

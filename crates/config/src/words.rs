@@ -4,7 +4,7 @@ use super::Config;
 use konkordia_core::failure::{Exit, Failure};
 
 /// Tables that say what becomes of the words, or who gets the images.
-const NOT_OF_WORDS: [&str; 14] = [
+const NOT_OF_WORDS: [&str; 15] = [
     "processing",
     "frames",
     "calibration",
@@ -19,6 +19,7 @@ const NOT_OF_WORDS: [&str; 14] = [
     "alarms",
     "control",
     "travel",
+    "part",
 ];
 /// Keys of `[output]` that do not go with words.
 const NOT_OF_OUTPUT: [&str; 7] =

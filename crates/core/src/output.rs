@@ -49,3 +49,65 @@ impl Layout {
         [Self::Both, Self::Virtual, Self::Links].into_iter().find(|layout| layout.name() == name)
     }
 }
+/// The part of a detector's image that one host receives and writes, with files of its own. The master of the whole
+/// image is made of the files of all parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartOfImage {
+    /// Number of the part, from 1.
+    pub number: u32,
+    /// Number of parts.
+    pub of: u32,
+    /// Row of the whole image in which the part begins.
+    pub row: u32,
+    /// Column of the whole image in which the part begins.
+    pub column: u32,
+    /// Rows of the whole image.
+    pub image_rows: u32,
+    /// Columns of the whole image.
+    pub image_columns: u32,
+}
+
+impl PartOfImage {
+    /// Most parts of one image.
+    pub const PARTS_MAX: u32 = 256;
+
+    /// What stands behind the prefix of the run in the names of the files of the part.
+    pub fn suffix(&self) -> String {
+        Self::suffix_of(self.number)
+    }
+
+    /// The suffix of part `number`.
+    pub fn suffix_of(number: u32) -> String {
+        format!("_part{number}")
+    }
+
+    /// As text, for [`Self::from_text`].
+    pub fn to_text(&self) -> String {
+        let Self { number, of, row, column, image_rows, image_columns } = self;
+        format!("{number} {of} {row} {column} {image_rows} {image_columns}")
+    }
+
+    /// The inverse of [`Self::to_text`]; `None` if it is no part.
+    pub fn from_text(text: &str) -> Option<Self> {
+        let numbers: Vec<u32> = text.split(' ').map(str::parse).collect::<Result<_, _>>().ok()?;
+        let [number, of, row, column, image_rows, image_columns] = numbers[..] else { return None };
+        let part = Self { number, of, row, column, image_rows, image_columns };
+        (part.problem(1, 1).is_none()).then_some(part)
+    }
+
+    /// Why a part of so many rows and columns is impossible, in words.
+    pub fn problem(&self, rows: u32, columns: u32) -> Option<String> {
+        let Self { number, of, row, column, image_rows, image_columns } = *self;
+        if !(2..=Self::PARTS_MAX).contains(&of) || !(1..=of).contains(&number) {
+            return Some(format!(
+                "there is no part {number} of {of}; parts are numbered from 1, and there are 2 to {}",
+                Self::PARTS_MAX
+            ));
+        }
+        let ends = [(row, rows, image_rows, "rows"), (column, columns, image_columns, "columns")];
+        let wrong = ends.into_iter().find(|(first, size, whole, _)| first.checked_add(*size).is_none_or(|end| end > *whole));
+        wrong.map(|(first, size, whole, name)| {
+            format!("its {size} {name} from {first} on do not lie in an image of {whole} {name}")
+        })
+    }
+}

@@ -164,6 +164,8 @@ impl Conversion {
         let mut spec = arm::file_spec(self.config(), &run_inputs.plan, &run_inputs.loaded);
         // Only values that are the same in each conversion of this input: a resumed conversion must match its files.
         let times = info.times();
+        // The names of conversions are the user's, so no master of a whole image is made of them.
+        spec.part = None;
         spec.metadata.start_time = times.start.cloned();
         spec.metadata.end_time_estimated = times.end_estimated.cloned();
         if kept::has_gaps(info) {

@@ -157,7 +157,8 @@ mod tests {
         symlink(outside.join("there.h5"), root.join("out.h5")).unwrap();
         symlink(outside.join("new.h5"), root.join("broken.h5")).unwrap();
         symlink("real.h5", root.join("in.h5")).unwrap();
-        let place = Place { root: root.clone(), base: root.clone(), missing_folders: MissingFolders::Refuse };
+        let place =
+            Place { root: root.clone(), base: root.clone(), missing_folders: MissingFolders::Refuse, suffix: String::new() };
         let at = |name: &str| named(&place, name);
         let absolute = root.join("scan-7.hdf5").display().to_string();
         assert_eq!(at(&absolute).unwrap(), root.join("scan-7.hdf5"));

@@ -21,6 +21,7 @@ use crate::handle::{ArmRequest, FileEntry, PedestalRequest, Severity};
 use crate::hooks::About;
 use crate::paths::Place;
 use crate::run::arm::Prepared;
+use crate::run::report;
 use crate::run::report::stream_name;
 use crate::run::setup::SetupReporter;
 use konkordia_calibration::guard::Note;
@@ -37,6 +38,7 @@ use konkordia_engine::contain::contain;
 use konkordia_engine::control::Control;
 use konkordia_repack::archive_copy;
 use konkordia_sinks::hdf5::RunFiles;
+use konkordia_sinks::hdf5::whole::Whole;
 use konkordia_sources::backend::Receiving;
 use serde_json::{Value, json};
 use std::ops::Range;
@@ -202,6 +204,9 @@ impl Driver for Udp {
             let finished = contain(to_its_end).unwrap_or_else(|panic| broken_off(&closing, live.look(), &panic));
             output_queues.end(&finished.end);
             let master = finished.file.as_ref().map(|file| PathBuf::from(&file.master));
+            if let Some(whole) = &finished.whole {
+                report_of_whole(whole, &detector, &events);
+            }
             outbox.report(Report::Closed(run, Box::new(finished)));
             // The copy is made of the files where they belong. What stays in a spool gets none.
             let is_there = || closing.opened.spooled.as_ref().is_none_or(|run| run.wait_till_moved());
@@ -378,6 +383,14 @@ fn announce(base: &mut Base, current: &Current, notes: &[String], (early, is_app
     machine.apply(Event::Arm, Some(StatusMessage::info(format!("armed for {images}{through}"))));
 }
 
+/// Says what became of the master of the whole image, of which this detector is a part.
+fn report_of_whole(whole: &Result<Whole, String>, detector: &str, events: &EventLog) {
+    let is_made = whole.as_ref().is_ok_and(|whole| whole.lacks().is_empty());
+    let severity = if is_made { Severity::Info } else { Severity::Warning };
+    let message = format!("the whole image: {}", report::whole_text(whole));
+    events.add(Some(detector), "file", severity, message, report::whole_json(whole));
+}
+
 /// Closes a file that stayed open behind its runs.
 fn close_and_report(open: &OpenFile, shared: &Shared, events: &EventLog) {
     let (report, failure) = match open.finish() {
@@ -385,6 +398,9 @@ fn close_and_report(open: &OpenFile, shared: &Shared, events: &EventLog) {
         Some(Ok(report)) => (Some(report), None),
         Some(Err(error)) => (None, Some(Failure::from(error))),
     };
+    if let Some(whole) = report.as_ref().and_then(|report| report.whole.as_ref()) {
+        report_of_whole(whole, &shared.name, events);
+    }
     let entry = open.entry(&shared.name, report.as_ref(), failure.is_some());
     shared.enter_closed(&entry);
     let name = Some(shared.name.as_str());

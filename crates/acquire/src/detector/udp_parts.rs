@@ -35,6 +35,7 @@ use konkordia_engine::contain::Panic;
 use konkordia_engine::control::Control;
 use konkordia_engine::run::{Consumers, RunOutcome, Wakeups, end_of_run};
 use konkordia_sinks::clock;
+use konkordia_sinks::hdf5::whole::Whole;
 use konkordia_sinks::hdf5::{FileReport, LedgerRecord, Metadata, RunFiles, master_path};
 use std::collections::BTreeMap;
 use std::io;
@@ -408,6 +409,8 @@ pub struct Finished {
     pub failed: bool,
     /// The closed files of this run, or of several runs.
     pub file: Option<FileEntry>,
+    /// Of a part of the image: the master of the whole image, or why there is none.
+    pub whole: Option<Result<Whole, String>>,
     /// What was wrong with the set-up.
     pub findings: Vec<Finding>,
     /// What should be known of the analysis of its images.
@@ -513,6 +516,7 @@ pub fn finish(closing: &mut Closing, outcome: &RunOutcome, images_seen: u64, rea
         ended,
         status_message: sum_up(closing.run, outcome, ended, &report, failure.as_ref(), reason),
         failed: failure.is_some(),
+        whole: report.file().filter(|_| !is_nothing).and_then(|file| file.whole.clone()),
         file: kept,
         open_file: open_file.filter(|_| stays_open),
         findings: outcome.findings.clone(),
@@ -537,6 +541,7 @@ pub fn broken_off(closing: &Closing, mut look: Look, panic: &Panic) -> Finished 
     let master = master_path(&closing.config.directory, &closing.config.prefix);
     look.totals.push(("runs_program_error".into(), 1));
     Finished {
+        whole: None,
         ended: "program error",
         status_message: StatusMessage::failure(&panic.into()),
         failed: true,

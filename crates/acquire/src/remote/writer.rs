@@ -1,6 +1,7 @@
 //! `konkordia writer`: takes runs from senders on other hosts, one at a time, and writes their files.
 
 use super::text::{self, End};
+use crate::run::report;
 use bytes::Bytes;
 use konkordia_core::assembler::BITMAP_WORDS;
 use konkordia_core::failure::{Exit, Failure};
@@ -459,8 +460,12 @@ impl Program<'_> {
         };
         let record = ledger(run, end.as_ref(), written, ended);
         let done = files.files.finish(&record);
+        let mut whole = None;
         let account = match done {
-            Some(Ok(report)) => Account { images: report.images_with_pixels, bytes: report.chunk_bytes },
+            Some(Ok(report)) => {
+                whole = report.whole;
+                Account { images: report.images_with_pixels, bytes: report.chunk_bytes }
+            }
             Some(Err(error)) => {
                 run.receiver.failed(&error.to_string());
                 written
@@ -475,7 +480,7 @@ impl Program<'_> {
             "from": run.from, "file": main.display().to_string(), "ended": record.ended, "images": account.images,
             "bytes": account.bytes, "positions": run.receiver.taken_end(), "images_sent": end.as_ref().map(|(_, sent)| sent.images),
             "bytes_sent": end.as_ref().map(|(_, sent)| sent.bytes), "duplicates": run.receiver.duplicates(), "damaged": run.damaged,
-            "continued_images": files.before.positions, "problem": problem,
+            "continued_images": files.before.positions, "problem": problem, "whole": whole.as_ref().map(report::whole_json),
             "sender": end.as_ref().map(|(end, _)| end.counts.iter().map(|(name, n)| ((*name).to_string(), json!(n))).collect::<serde_json::Map<_, _>>()),
         });
         self.runs += 1;
@@ -483,7 +488,8 @@ impl Program<'_> {
         let words =
             problem.map_or_else(|| "the accounts of both hosts agree".to_string(), |problem| format!("NOT WHOLE: {problem}"));
         let message = format!("{} images in {}; {words}", account.images, main.display());
-        self.say("closed", message, data);
+        let whole = whole.map(|whole| format!("; the whole image: {}", report::whole_text(&whole))).unwrap_or_default();
+        self.say("closed", format!("{message}{whole}"), data);
         let limits = Limits { memory_bytes: self.options.memory_bytes, slots: SLOTS, text_bytes: TEXT_BYTES_MAX };
         self.send(run);
         self.last = Some(std::mem::replace(&mut run.receiver, Receiver::new(limits)));

@@ -513,6 +513,8 @@ pub fn file_spec(config: &Config, plan: &Plan, loaded: &Loaded) -> FileSpec {
         underload: recorded::underload(plan),
         saturation: None,
         xds: config.xds,
+        part: config.part,
+        parts: 0,
         pedestal_snapshots: plan.processing.tracking.is_some_and(|t| t.snapshot_images > 0),
     }
 }

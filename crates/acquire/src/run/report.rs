@@ -16,6 +16,7 @@ use konkordia_core::setup::{Port, Seen, WRONG_SETUP, What, wrong_setup};
 use konkordia_core::text;
 use konkordia_doctor::lost::RECEIVE_MS;
 use konkordia_engine::run::RunOutcome;
+use konkordia_sinks::hdf5::whole::Whole;
 use konkordia_sinks::hdf5::{FileReport, LedgerRecord, StreamRecord};
 use konkordia_sources::backend::Receiving;
 use konkordia_sources::frame::Refused;
@@ -317,6 +318,7 @@ impl Report {
                 )
             });
             out.push_str(&format!("\nfile      {} and {} data file(s){packed}", file.master.display(), file.data_files.len()));
+            out.extend(file.whole.as_ref().map(|whole| format!("\nwhole     {}", whole_text(whole))));
         }
         if let Some(raw) = &self.raw {
             let (frames, bytes) = (text::count(raw.frames), text::bytes(raw.bytes));
@@ -443,6 +445,7 @@ impl Report {
             "latency": latency::by_name(&self.latency),
             "gigabytes_per_second": self.gigabytes_per_second(), "bits_per_pixel": self.bits_per_pixel(), "unit": self.unit,
             "master": self.file.as_ref().map(|f| &f.master), "data_files": self.file.as_ref().map(|f| &f.data_files),
+            "whole": self.file.as_ref().and_then(|f| f.whole.as_ref()).map(whole_json),
             "raw_master": self.raw.as_ref().map(|r| &r.master), "raw_frames": self.raw.as_ref().map(|r| r.frames),
             "raw_bytes": self.raw.as_ref().map(|r| r.bytes),
             "chunk_bytes": self.file.as_ref().map(|f| f.chunk_bytes), "advice": self.advice, "notes": self.notes,
@@ -537,6 +540,26 @@ fn lost_on_the_wire(outcome: &RunOutcome) -> Option<String> {
             text::count(lost)
         )
     })
+}
+
+/// The master of a whole image, in words.
+pub fn whole_text(whole: &Result<Whole, String>) -> String {
+    match whole {
+        Ok(whole) if whole.lacks().is_empty() => format!("{}, of all parts", whole.master.display()),
+        Ok(whole) => format!("{}; {}", whole.master.display(), whole.lacks()),
+        Err(why) => format!("its master was not made: {why}"),
+    }
+}
+
+/// The same for programs.
+pub fn whole_json(whole: &Result<Whole, String>) -> Value {
+    match whole {
+        Ok(whole) => json!({
+            "master": whole.master, "images": whole.images, "parts_absent": whole.absent, "parts_open": whole.open,
+            "notes": whole.notes,
+        }),
+        Err(why) => json!({ "failure": why }),
+    }
 }
 
 #[cfg(test)]

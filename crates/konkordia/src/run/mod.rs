@@ -152,8 +152,13 @@ fn apply(args: &ReceiveArgs, config: &mut Config) -> Result<(), Failure> {
     if let Some(images) = args.images {
         config.images = (images > 0).then_some(images);
     }
-    let Some(name) = &args.prefix else { return Ok(()) };
-    let place = Place { root: config.directory.clone(), base: config.directory.clone(), missing_folders: MissingFolders::Refuse };
+    let suffix = config.part.map(|part| part.suffix()).unwrap_or_default();
+    let Some(name) = &args.prefix else {
+        config.prefix.push_str(&suffix);
+        return Ok(());
+    };
+    let (root, base) = (config.directory.clone(), config.directory.clone());
+    let place = Place { root, base, missing_folders: MissingFolders::Refuse, suffix };
     let target = place.target(name)?;
     if let Some(archive_copy) = &mut config.archive_copy {
         archive_copy.prefix = format!("{}_travel", target.prefix);

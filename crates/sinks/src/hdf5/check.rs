@@ -110,7 +110,38 @@ impl Report<'_> {
                 self.same_columns(reader, file, first, images, path);
             }
         }
-        self.chunks(reader, decode);
+        if reader.is_of_parts() {
+            self.parts_of_image(reader, decode);
+        } else {
+            self.chunks(reader, decode);
+        }
+    }
+
+    /// Checks the parts of a whole image, and names those that are not there.
+    fn parts_of_image(&mut self, reader: &Reader, decode: &Decode<'_>) {
+        let count = reader.summary().spec.as_ref().map_or(0, |spec| spec.parts);
+        let found: Vec<u32> =
+            reader.parts_of_image().filter_map(|part| Some(part.summary().spec.as_ref()?.part?.number)).collect();
+        for number in (1..=count).filter(|number| !found.contains(number)) {
+            let state = read_text(reader.file(), &format!("{OWN}/parts/part_{number}/state")).unwrap_or_default();
+            let place = format!("/entry/konkordia/parts/part_{number}");
+            if state == "absent" {
+                let what = format!("part {number} of the image is absent: its pixels are missing and masked");
+                self.push(
+                    Severity::Warning,
+                    what,
+                    &place,
+                    "bring its files here, and make this master again: konkordia repair FILE",
+                );
+            } else {
+                self.error(format!("the files of part {number} cannot be read"), &place, "bring them back to this folder");
+            }
+        }
+        for part in reader.parts_of_image() {
+            // What is wrong with all parts is said of the whole.
+            let findings = check(&part.summary().path, decode);
+            self.findings.extend(findings.into_iter().filter(|finding| finding.severity == Severity::Error));
+        }
     }
 
     /// Checks what the master says of itself and of its data files: everything that a new master would correct.
@@ -331,7 +362,7 @@ impl Report<'_> {
 
     /// Checks that position in the file = image number: every data file but the last is full.
     fn positions(&mut self, reader: &Reader) {
-        let Some(spec) = &reader.summary().spec else { return };
+        let Some(spec) = reader.summary().spec.as_ref().filter(|spec| spec.parts == 0) else { return };
         let ipf = u64::from(spec.images_per_file);
         let files = &reader.summary().data_files;
         for (i, file) in files.iter().enumerate() {

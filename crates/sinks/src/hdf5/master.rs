@@ -56,6 +56,28 @@ impl State {
     }
 }
 
+/// A rectangle of images that a file holds, and where it lies in the whole images.
+#[derive(Clone, Debug)]
+pub(crate) struct Rectangle {
+    /// Name of the file, beside the master.
+    pub file: String,
+    /// Its first image that is taken, their number, and the position of the first of them.
+    pub from: u64,
+    pub images: u64,
+    pub to: u64,
+    /// First row and column in the whole image.
+    pub at: [u32; 2],
+    /// Rows and columns.
+    pub size: [u32; 2],
+}
+
+/// What a master shows instead of data files of its own: the files of parts of the image.
+pub(crate) struct Parts<'a> {
+    pub rectangles: &'a [Rectangle],
+    /// Writes what is known of the parts into a group.
+    pub write: &'a dyn Fn(&Group) -> Result<()>,
+}
+
 /// Builds and publishes the master; returns its path.
 pub(crate) fn publish(
     spec: &FileSpec,
@@ -63,6 +85,28 @@ pub(crate) fn publish(
     files: &[Closed],
     ledger: Option<&LedgerRecord>,
     state: State,
+) -> std::result::Result<PathBuf, Error> {
+    publish_with(spec, columns, files, ledger, state, None)
+}
+
+/// Builds and publishes the master of a whole image. `files` have its columns and nothing else.
+pub(crate) fn publish_whole(
+    spec: &FileSpec,
+    columns: &Columns,
+    files: &[Closed],
+    ledger: &LedgerRecord,
+    parts: &Parts<'_>,
+) -> std::result::Result<PathBuf, Error> {
+    publish_with(spec, columns, files, Some(ledger), State::Closed, Some(parts))
+}
+
+fn publish_with(
+    spec: &FileSpec,
+    columns: &Columns,
+    files: &[Closed],
+    ledger: Option<&LedgerRecord>,
+    state: State,
+    parts: Option<&Parts<'_>>,
 ) -> std::result::Result<PathBuf, Error> {
     let path = master_path(&spec.directory, &spec.prefix);
     let part = temporary_path(&path);
@@ -74,7 +118,8 @@ pub(crate) fn publish(
     // of which it knows that they are absent; these keep their links, because they may come back.
     let files: Vec<&Closed> =
         files.iter().filter(|file| file.images > 0 && (!file.is_readable() || file.path.exists())).collect();
-    let built = build(&part, spec, columns, &files, ledger, state).context(doing, &part);
+    let content = Content { spec, columns, files: &files, ledger, state, parts };
+    let built = build(&part, &content).context(doing, &part);
     let published = built.and_then(|()| {
         let file = std::fs::File::open(&part).context(doing, &part)?;
         file.sync_all().context(doing, &part)?;
@@ -94,14 +139,18 @@ fn sync_directory(directory: &Path) {
     let _ = std::fs::File::open(directory).and_then(|d| d.sync_all());
 }
 
-fn build(
-    path: &Path,
-    spec: &FileSpec,
-    columns: &Columns,
-    files: &[&Closed],
-    ledger: Option<&LedgerRecord>,
+/// What a master is made of.
+struct Content<'a> {
+    spec: &'a FileSpec,
+    columns: &'a Columns,
+    files: &'a [&'a Closed],
+    ledger: Option<&'a LedgerRecord>,
     state: State,
-) -> Result<()> {
+    parts: Option<&'a Parts<'a>>,
+}
+
+fn build(path: &Path, content: &Content<'_>) -> Result<()> {
+    let &Content { spec, columns, files, ledger, state, parts } = content;
     let file = low::create_file(path, Format::V18WithVirtual)?;
     attribute_text(&file, "NX_class", "NXroot")?;
     attribute_text(&file, "default", "entry")?;
@@ -113,9 +162,15 @@ fn build(
     write_entry(&entry, spec, ledger, images)?;
     write_sample(&entry, spec, frames.as_ref(), images)?;
     write_instrument(&entry, spec, frames.as_ref(), images)?;
-    write_data(&entry, spec, files, images)?;
+    match parts {
+        None => write_data(&entry, spec, files, images)?,
+        Some(parts) => write_whole(&entry, spec, parts.rectangles, images)?,
+    }
     let own = group(&entry, "konkordia", "NXcollection")?;
     write_own(&own, spec, state)?;
+    if let Some(parts) = parts {
+        (parts.write)(&group(&own, "parts", "NXcollection")?)?;
+    }
     // While the run goes on its writer must not stop for long, and the columns of all files so far would be copied
     // again and again.
     let copied = if state == State::Writing { &[] } else { files };
@@ -306,7 +361,67 @@ fn file_name(file: &Closed) -> String {
     file.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
+/// The images of data files, one after the other.
 fn write_virtual(data: &Group, name: &str, spec: &FileSpec, files: &[&Closed], images: u64) -> Result<()> {
+    let image = spec.image_shape();
+    let mapping = |file: &&Closed| {
+        let to = (file.number - 1) * u64::from(spec.images_per_file);
+        // Of a shorter copy only what is there; the rest reads as missing.
+        let count = if file.is_readable() { file.stored } else { file.images };
+        let source = Slab { first: 0, images: count, of: count, image: image.iter().map(|&size| 0..size).collect() };
+        Mapping { file: file_name(file), target: Slab { first: to, of: images, ..source.clone() }, source }
+    };
+    write_mappings(data, name, spec, files.iter().map(mapping).collect(), images)
+}
+
+/// Whole images of the files of parts.
+fn write_whole(entry: &Group, spec: &FileSpec, rectangles: &[Rectangle], images: u64) -> Result<()> {
+    let data = group(entry, "data", "NXdata")?;
+    let mapping = |part: &Rectangle| {
+        let [rows, columns] = part.size.map(|size| size as usize);
+        let [row, column] = part.at.map(|at| at as usize);
+        let source =
+            Slab { first: part.from, images: part.images, of: part.from + part.images, image: vec![0..rows, 0..columns] };
+        let image = vec![row..row + rows, column..column + columns];
+        Mapping { file: part.file.clone(), target: Slab { first: part.to, images: part.images, of: images, image }, source }
+    };
+    if images > 0 {
+        write_mappings(&data, "data", spec, rectangles.iter().map(mapping).collect(), images)?;
+        attribute_text(&data, "signal", "data")?;
+    }
+    write_scale(&data, spec)
+}
+
+/// Some of the images of a stack, and some of the pixels of each.
+#[derive(Clone)]
+struct Slab {
+    first: u64,
+    images: u64,
+    /// Images of the stack.
+    of: u64,
+    image: Vec<std::ops::Range<usize>>,
+}
+
+impl Slab {
+    fn selection(&self) -> Hyperslab {
+        let images = self.first as usize..(self.first + self.images) as usize;
+        Hyperslab::new(std::iter::once(images).chain(self.image.iter().cloned()).map(SliceOrIndex::from).collect::<Vec<_>>())
+    }
+
+    /// The shape of a stack whose images end where the pixels end.
+    fn shape(&self) -> Vec<usize> {
+        std::iter::once(self.of as usize).chain(self.image.iter().map(|range| range.end)).collect()
+    }
+}
+
+/// Where images of a virtual data set are.
+struct Mapping {
+    file: String,
+    source: Slab,
+    target: Slab,
+}
+
+fn write_mappings(data: &Group, name: &str, spec: &FileSpec, mappings: Vec<Mapping>, images: u64) -> Result<()> {
     let image = spec.image_shape();
     let kind = match spec.pixel {
         PixelType::Int16 => TypeDescriptor::Integer(IntSize::U2),
@@ -320,12 +435,7 @@ fn write_virtual(data: &Group, name: &str, spec: &FileSpec, files: &[&Closed], i
         PixelType::Uint64 => TypeDescriptor::Unsigned(IntSize::U8),
         PixelType::Float64 => TypeDescriptor::Float(FloatSize::U8),
     };
-    let stack = |images: usize| [&[images], &image[..]].concat();
-    let all = |range: std::ops::Range<usize>| {
-        let images = std::iter::once(SliceOrIndex::from(range));
-        Hyperslab::new(images.chain(image.iter().map(|&size| SliceOrIndex::from(0..size))).collect::<Vec<_>>())
-    };
-    let whole = stack(images as usize);
+    let whole = [&[images as usize], &image[..]].concat();
     let builder = data.new_dataset_builder();
     let mut builder = match (spec.pixel, spec.pixel.missing()) {
         (PixelType::Int8, Number::Signed(value)) => builder.fill_value(value as i8),
@@ -339,12 +449,8 @@ fn write_virtual(data: &Group, name: &str, spec: &FileSpec, files: &[&Closed], i
         (PixelType::Float32, Number::Float(value)) => builder.fill_value(value as f32),
         (_, Number::Float(value)) => builder.fill_value(value),
     };
-    for file in files {
-        let start = ((file.number - 1) * u64::from(spec.images_per_file)) as usize;
-        // Of a shorter copy only what is there; the rest reads as missing.
-        let count = if file.is_readable() { file.stored } else { file.images } as usize;
-        let (source, target) = (all(0..count), all(start..start + count));
-        builder = builder.virtual_map(file_name(file), STACK, stack(count), source, whole.clone(), target);
+    for Mapping { file, source, target } in mappings {
+        builder = builder.virtual_map(file, STACK, source.shape(), source.selection(), whole.clone(), target.selection());
     }
     let dataset = builder.empty_as(&kind).shape(whole).create(name)?;
     attribute_text(&dataset, "units", &spec.unit)

@@ -76,6 +76,7 @@ mod stored_results;
 mod text;
 pub mod tree;
 pub mod unknown;
+pub mod whole;
 mod writer;
 mod xds;
 

@@ -66,6 +66,11 @@ impl OldMaster {
         })
     }
 
+    /// Whether it shows the files of parts, and has none of its own.
+    pub(super) fn is_of_parts(&self) -> bool {
+        self.description.as_ref().and_then(|text| FileSpec::from_text(text).ok()).is_some_and(|spec| spec.parts > 0)
+    }
+
     /// Whether the run had ended when the master was written, so that it has the columns of all data files.
     pub(super) fn is_final(&self) -> bool {
         self.state != State::Writing.name()

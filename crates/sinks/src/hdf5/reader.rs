@@ -14,14 +14,14 @@ use super::decode::Decode;
 use super::error::{Context, Error, ErrorKind};
 use super::ledger::{NOT_RECEIVED, REFUSED, UNWRITTEN, read_ledger, totals};
 use super::low;
-use super::names::{data_file_name, parse};
+use super::names::{data_file_name, master_path, parse};
 use super::nexus::{read_number, read_text};
 use super::packing;
-use super::paths::{COLUMNS, DESCRIPTION, MASK, MASK_OF_DATA, STACK};
+use super::paths::{COLUMNS, DESCRIPTION, MASK, MASK_OF_DATA, OWN, STACK};
 use super::pedestals::Snapshots;
 use super::repack_losses::losses_of_files;
 use super::series_info::{DIMENSIONS_MAX, PIECES_MAX, chunk_shape, chunk_start};
-use super::spec::{Compression, FileSpec, IMAGES_PER_FILE_MAX, LedgerRecord, PIXELS_MAX};
+use super::spec::{Compression, FileSpec, IMAGES_PER_FILE_MAX, LedgerRecord, PIXELS_MAX, PartOfImage};
 
 /// A master that names more data files than this is damaged.
 const DATA_FILES_MAX: u64 = 1 << 20;
@@ -130,7 +130,19 @@ pub struct Reader {
     path: PathBuf,
     file: File,
     parts: Vec<Part>,
+    /// Of a master of a whole image: the parts that can be read.
+    of_image: Vec<PartOfWhole>,
     summary: Summary,
+}
+
+/// A part of a whole image.
+struct PartOfWhole {
+    reader: Reader,
+    /// Position in the whole of its first image.
+    first: u64,
+    /// Where it lies in the whole image.
+    row: usize,
+    column: usize,
 }
 
 struct Part {
@@ -178,6 +190,8 @@ impl Reader {
         let file = low::open_file(path).map_err(|error| damaged(Error::hdf5(doing, path, error)))?;
         let spec = read_text(&file, DESCRIPTION).and_then(|text| FileSpec::from_text(&text).ok());
         let is_data = path.file_name().and_then(|n| n.to_str()).and_then(parse).is_some_and(|(_, number)| number.is_some());
+        let of_image =
+            spec.as_ref().filter(|spec| spec.parts > 0).map_or_else(Vec::new, |spec| parts_of_whole(path, &file, spec));
         let listed = if is_data { own_part(path) } else { linked_parts(path, &file, spec.as_ref()) };
         let mut parts = Vec::new();
         let mut data_files = Vec::new();
@@ -193,7 +207,7 @@ impl Reader {
             parts.extend(part);
         }
         let summary = summarise(path, &file, spec, &parts, data_files, is_data)?;
-        Ok(Self { path: path.to_owned(), file, parts, summary })
+        Ok(Self { path: path.to_owned(), file, parts, of_image, summary })
     }
 
     /// What is in the run.
@@ -226,6 +240,10 @@ impl Reader {
     /// If the image or the chunk does not exist, or its data file cannot be read.
     pub fn read_piece(&self, image: u64, piece: usize, out: &mut Vec<u8>) -> Result<bool, Error> {
         let doing = "read an image";
+        if self.is_of_parts() {
+            let cause = "its images are put together of parts, so they have no chunks of their own";
+            return Err(Error::new(ErrorKind::Invalid, doing, &self.path, cause).with_hint("read its pixels, or the parts"));
+        }
         let Some(part) = self.parts.iter().find(|part| image.checked_sub(part.first).is_some_and(|local| local < part.images))
         else {
             let cause = format!("image {image} of {} (counted from 0) is in no readable data file", self.summary.images);
@@ -248,6 +266,9 @@ impl Reader {
     /// # Errors
     /// As [`Self::read_chunk`], and [`ErrorKind::Damaged`] if the chunk does not decode.
     pub fn read_image(&self, image: u64, decode: &Decode<'_>) -> Result<Vec<u8>, Error> {
+        if self.is_of_parts() {
+            return self.read_whole(image, decode);
+        }
         let element = self.summary.pixel.bytes();
         let piece_bytes = self.image_bytes() / self.summary.pieces.max(1);
         if self.image_bytes() > BYTES_MAX {
@@ -262,6 +283,42 @@ impl Reader {
             match pixels {
                 Some(pixels) => out.extend(pixels),
                 None => out.extend(self.summary.pixel.missing_le_bytes().repeat(piece_bytes / element)),
+            }
+        }
+        Ok(out)
+    }
+
+    /// Whether this is the master of a whole image, whose pixels are in the files of its parts.
+    pub(crate) fn is_of_parts(&self) -> bool {
+        self.summary.spec.as_ref().is_some_and(|spec| spec.parts > 0)
+    }
+
+    /// The parts of a whole image that can be read.
+    pub(crate) fn parts_of_image(&self) -> impl Iterator<Item = &Self> {
+        self.of_image.iter().map(|part| &part.reader)
+    }
+
+    /// An image whose pixels are in the files of its parts; what a part lacks is missing.
+    fn read_whole(&self, image: u64, decode: &Decode<'_>) -> Result<Vec<u8>, Error> {
+        let (columns, element) = (self.summary.columns as usize, self.summary.pixel.bytes());
+        if image >= self.summary.images {
+            let cause = format!("there is no image {image} (counted from 0) of {}", self.summary.images);
+            return Err(Error::new(ErrorKind::Invalid, "read an image", &self.path, cause));
+        }
+        let mut out = self.summary.pixel.missing_le_bytes().repeat(self.image_bytes() / element);
+        for part in &self.of_image {
+            let own = part.reader.summary();
+            let is_inside =
+                part.row + own.rows as usize <= self.summary.rows as usize && part.column + own.columns as usize <= columns;
+            let Some(number) = image.checked_sub(part.first).filter(|number| *number < own.images && is_inside) else { continue };
+            // A data file that is gone is named by `check`; here its images are missing.
+            if !part.reader.parts.iter().any(|file| number.checked_sub(file.first).is_some_and(|local| local < file.images)) {
+                continue;
+            }
+            let pixels = part.reader.read_image(number, decode)?;
+            for (line, from) in pixels.chunks_exact(own.columns as usize * element).enumerate() {
+                let at = ((part.row + line) * columns + part.column) * element;
+                out[at..at + from.len()].copy_from_slice(from);
             }
         }
         Ok(out)
@@ -363,6 +420,19 @@ fn own_part(path: &Path) -> Vec<(u64, u64, PathBuf)> {
     vec![(number, 0, path.to_owned())]
 }
 
+/// The parts of a whole image that can be read, as its master places them.
+fn parts_of_whole(path: &Path, file: &File, spec: &FileSpec) -> Vec<PartOfWhole> {
+    let directory = path.parent().unwrap_or(Path::new("."));
+    let open = |number: u32| {
+        let place = |name: &str| read_number(file, &format!("{OWN}/parts/part_{number}/{name}")).map(|value| value as u64);
+        let (first, row, column) = (place("first_image")?, place("row")? as usize, place("column")? as usize);
+        let own = master_path(directory, &format!("{}{}", spec.prefix, PartOfImage::suffix_of(number)));
+        let reader = Reader::open(&own).ok().filter(|reader| !reader.is_of_parts())?;
+        (reader.summary.pixel == spec.pixel).then_some(PartOfWhole { reader, first, row, column })
+    };
+    (1..=spec.parts.min(PartOfImage::PARTS_MAX)).filter_map(open).collect()
+}
+
 /// Data files from the run description and the links: (number, first image, path).
 fn linked_parts(path: &Path, file: &File, spec: Option<&FileSpec>) -> Vec<(u64, u64, PathBuf)> {
     let directory = path.parent().unwrap_or(Path::new("."));
@@ -370,7 +440,7 @@ fn linked_parts(path: &Path, file: &File, spec: Option<&FileSpec>) -> Vec<(u64, 
     let mut numbers: Vec<u64> =
         links.iter().filter_map(|name| name.strip_prefix("data_")).filter_map(|digits| digits.parse().ok()).collect();
     let prefix = path.file_name().and_then(|n| n.to_str()).and_then(parse).map_or("", |(prefix, _)| prefix);
-    let Some(spec) = spec else { return Vec::new() };
+    let Some(spec) = spec.filter(|spec| spec.parts == 0) else { return Vec::new() };
     if numbers.is_empty() {
         // A virtual data set has no links: all data files from 1 to the last one belong to it, absent ones included.
         let images = read_number(file, "/entry/instrument/detector/detectorSpecific/nimages").unwrap_or(0.0) as u64;
@@ -436,6 +506,8 @@ fn summarise(
     let status = file.dataset(&format!("{COLUMNS}/status")).and_then(|d| d.read_all::<u8>()).unwrap_or_default();
     let range = |part: &Part| part.first as usize..part.first.saturating_add(part.images).min(status.len() as u64) as usize;
     let readable = parts.iter().filter_map(|part| status.get(range(part))).flatten();
+    let of_parts = spec.as_ref().is_some_and(|spec| spec.parts > 0);
+    let readable = readable.chain(status.iter().filter(|_| of_parts));
     readable.filter(|&&s| usize::from(s) < ImageStatus::COUNT).for_each(|&s| by_status[usize::from(s)] += 1);
     let ipf = spec.as_ref().map_or(0, |spec| u64::from(spec.images_per_file));
     let in_file = |part: &DataFileSummary| images.saturating_sub(part.first_image).min(ipf);

@@ -27,7 +27,8 @@ use super::paths::MASK;
 use super::pedestals::Snapshots;
 use super::rescue::{self, Damaged, Rescued};
 use super::rows::Rows;
-use super::spec::{FileSpec, LedgerRecord};
+use super::spec::{FileSpec, LedgerRecord, PartOfImage};
+use super::whole;
 use super::xds::readable_mask;
 
 /// What [`repair`] did.
@@ -95,7 +96,8 @@ fn repair_with(path: &Path, lost_budget: LostBudget) -> Result<RepairReport, Err
     };
     let files = existing(directory, prefix).context(doing, directory)?;
     let master = master_path(directory, prefix);
-    if files.is_empty() && !master.exists() {
+    let has_parts = files.is_empty() && part_master(directory, prefix).is_some();
+    if files.is_empty() && !master.exists() && !has_parts {
         return Err(Error::new(ErrorKind::NotFound, doing, path, "no file of this run exists").with_hint("correct the path"));
     }
     for (_, data, _, has_journal) in &files {
@@ -104,6 +106,9 @@ fn repair_with(path: &Path, lost_budget: LostBudget) -> Result<RepairReport, Err
         }
     }
     let old = OldMaster::read(&master);
+    if old.as_ref().map_or(has_parts, |old| files.is_empty() && old.is_of_parts()) {
+        return repair_whole(directory, prefix, master);
+    }
     let (rebuilt, rescued, gone, lost, mask_missing, differ, undecided, notes, journaled) = Default::default();
     let run = Run {
         directory,
@@ -122,6 +127,37 @@ fn repair_with(path: &Path, lost_budget: LostBudget) -> Result<RepairReport, Err
         lost_budget,
     };
     run.repair(&files)
+}
+
+/// The master of some part of the whole image with this prefix.
+fn part_master(directory: &Path, prefix: &str) -> Option<PathBuf> {
+    let masters =
+        (1..=PartOfImage::PARTS_MAX).map(|number| master_path(directory, &format!("{prefix}{}", PartOfImage::suffix_of(number))));
+    masters.into_iter().find(|part| part.exists())
+}
+
+/// Makes the master of a whole image again, of the files of its parts.
+fn repair_whole(directory: &Path, prefix: &str, master: PathBuf) -> Result<RepairReport, Error> {
+    let Some(part) = part_master(directory, prefix) else {
+        let cause = format!("none of its parts is in {}", directory.display());
+        return Err(Error::new(ErrorKind::NotFound, "repair the run", &master, cause).with_hint("bring back their files"));
+    };
+    let made = whole::compose(&part)?;
+    let absent = made.absent.iter().map(|number| format!("part {number} is absent"));
+    let open = made.open.iter().map(|number| {
+        let part = master_path(directory, &format!("{prefix}{}", PartOfImage::suffix_of(*number)));
+        format!("part {number} is not closed: if nothing writes it any more, `konkordia repair {}` closes it", part.display())
+    });
+    Ok(RepairReport {
+        master,
+        rebuilt: Vec::new(),
+        rescued: Vec::new(),
+        master_written: true,
+        images: made.images,
+        missing: Vec::new(),
+        mask_missing: false,
+        notes: made.notes.iter().cloned().chain(absent).chain(open).collect(),
+    })
 }
 
 /// A run that is being repaired.
@@ -217,6 +253,7 @@ impl Run<'_> {
                 self.notes.push(format!("{what}: those of the data file were taken, the old master is kept as {kept}"));
             }
             master::publish(spec, columns, closed, Some(&ledger), state)?;
+            self.compose(spec);
         }
         if was_cut {
             let why = "the machine was rebooted while this run was being written (a power cut?), or its files were written on another machine: images after the last one here, if there were any, did not reach the disk".into();
@@ -231,6 +268,15 @@ impl Run<'_> {
         let Self { master, rebuilt, rescued, gone, lost, mask_missing, notes, .. } = self;
         let missing = [gone, lost].concat();
         Ok(RepairReport { master, rebuilt, rescued, master_written: !right, images, missing, mask_missing, notes })
+    }
+
+    /// Of a part of an image: the master of the whole image shows what is there now.
+    fn compose(&mut self, spec: &FileSpec) {
+        match spec.part.map(|_| whole::compose(&self.master)) {
+            Some(Ok(whole)) => self.notes.push(format!("{} is made anew, with this part as it is now", whole.master.display())),
+            Some(Err(error)) => self.notes.push(format!("the master of the whole image was not made: {error}")),
+            None => {}
+        }
     }
 
     /// Links the snapshots of the pedestals if their file can be read. Each snapshot was flushed, so a kill loses at

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 pub use konkordia_core::experiment::Metadata;
 use konkordia_core::frame_header::FrameColumn;
 use konkordia_core::latency::StageLatency;
-pub use konkordia_core::output::{Layout, Overwrite};
+pub use konkordia_core::output::{Layout, Overwrite, PartOfImage};
 use konkordia_core::pixel::PixelType;
 pub use konkordia_core::plan::{Compression, ErrorBound};
 use konkordia_core::sls_header;
@@ -107,6 +107,10 @@ pub struct FileSpec {
     pub xds: Option<bool>,
     /// A file of pedestals is written beside the images, see [`super::Writer::write_pedestals`].
     pub pedestal_snapshots: bool,
+    /// These files hold a part of the image; their prefix ends with [`PartOfImage::suffix`].
+    pub part: Option<PartOfImage>,
+    /// The master has no data files of its own: it shows those of so many parts. 0 = it has its own.
+    pub parts: u32,
     /// Hash of the calibration in use, empty when there is none.
     pub calibration_hash: String,
     /// Name and version of the program, for example "konkordia 0.1.0".
@@ -148,6 +152,8 @@ impl Default for FileSpec {
             saturation: None,
             xds: None,
             pedestal_snapshots: false,
+            part: None,
+            parts: 0,
             calibration_hash: String::new(),
             software: konkordia_core::SOFTWARE.into(),
             configuration: String::new(),
@@ -289,6 +295,12 @@ impl FileSpec {
         if limits.clone().any(|v| !v.is_finite()) || !limits.is_sorted() {
             return wrong(format!("valid pixel values cannot range from {:?} to {:?}", self.underload, self.saturation));
         }
+        if let Some(problem) = self.part.and_then(|part| part.problem(self.rows, self.columns)) {
+            return wrong(problem);
+        }
+        if self.part.is_some_and(|part| !self.prefix.ends_with(&part.suffix())) {
+            return wrong(format!("the prefix '{}' does not say which part of the image it is", self.prefix));
+        }
         let taken = |name: &str| is_reserved(name) || self.frame_columns.iter().any(|column| column.name == name);
         if let Some(problem) = column_names::problem(&self.frame_columns) {
             return wrong(problem);
@@ -340,6 +352,12 @@ impl FileSpec {
         }
         if self.pedestal_snapshots {
             put("pedestal_snapshots", "true");
+        }
+        if let Some(part) = self.part {
+            put("part", &part.to_text());
+        }
+        if self.parts > 0 {
+            put("parts", &self.parts.to_string());
         }
         put("calibration_hash", &self.calibration_hash);
         put("software", &self.software);
@@ -425,6 +443,8 @@ impl FileSpec {
             "saturation" => self.saturation = Some(number(value)?),
             "xds" => self.xds = Some(value == "true"),
             "pedestal_snapshots" => self.pedestal_snapshots = value == "true",
+            "part" => self.part = Some(PartOfImage::from_text(value).ok_or("no part of an image")?),
+            "parts" => self.parts = number(value)?,
             "calibration_hash" => self.calibration_hash = value.into(),
             "software" => self.software = value.into(),
             "configuration" => self.configuration = value.into(),
@@ -545,6 +565,8 @@ mod tests {
                 saturation: limits.1,
                 xds: scale.map(|_| flip),
                 pedestal_snapshots: flip,
+                part: flip.then_some(PartOfImage { number: 2, of: 3, row: 4, column: 5, image_rows: 60, image_columns: 70 }),
+                parts: rows - 1,
                 ..FileSpec::default()
             };
             prop_assert_eq!(FileSpec::from_text(&spec.to_text()).unwrap(), spec);

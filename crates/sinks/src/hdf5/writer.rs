@@ -21,6 +21,7 @@ use super::reader::inspect;
 use super::repair::{MissingImages, repair};
 use super::resume;
 use super::spec::{FileSpec, LedgerRecord, Overwrite};
+use super::whole::{self, Whole};
 use super::xds::readable_mask;
 use crate::durable::{DiskSync, Durable, SyncFailed, ToDisk, while_out_of_files};
 use crate::sys::space;
@@ -70,6 +71,8 @@ pub struct FileReport {
     pub pedestal_snapshots: u64,
     /// Bytes of all chunks given to `write`.
     pub chunk_bytes: u64,
+    /// Of a part of an image: the master of the whole image, or why there is none.
+    pub whole: Option<Result<Whole, String>>,
 }
 
 /// Writes the files of one run: [`Writer::create`] at arm, [`Writer::write`] per image and [`Writer::tick`] at least
@@ -614,8 +617,10 @@ impl Writer {
                 format!("{}; the data files are closed: `konkordia repair {}` makes the master", error.hint, master.display());
             error.with_hint(hint)
         })?;
+        let whole = self.spec.part.map(|_| whole::compose(&master).map_err(|error| error.to_string()));
         Ok(FileReport {
             master,
+            whole,
             data_files: self.closed.iter().map(|closed| closed.path.clone()).collect(),
             images: total,
             images_with_pixels: self.images_with_pixels,
