@@ -34,6 +34,7 @@ class Hosts:
     """Two receivers and a writer, each in a namespace of its own, joined by wires."""
 
     def __init__(self):
+        self.programs = []
         self.writer, *self.receivers = self.all = [Namespace() for _ in range(3)]
         for n, receiver in enumerate(self.receivers, 1):
             self.writer.ip(f"link add w{n} type veth peer name r{n}")
@@ -44,7 +45,16 @@ class Hosts:
         for host in self.all:
             host.ip("link set lo up")
 
+    def start(self, host, command):
+        """A program on this host, which ends with the hosts at the latest."""
+        with host.entered():
+            self.programs.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        return self.programs[-1]
+
     def end(self):
+        for program in self.programs:
+            program.kill()
+            program.communicate()
         for host in self.all:
             host.end()
 
@@ -82,9 +92,8 @@ def test_a_killed_receiver_is_masked_in_dials(hosts, tmp_path):
     writers, receivers, ports = [], [], []
     for n, host in enumerate(hosts.receivers, 1):
         address = f"10.9.{n}.1:940{n}"
-        with hosts.writer.entered():
-            command = [BINARY, "writer", "--listen", address, "--folder", str(far), "--json", "--sync-ms", "100", "--patience", "4"]
-            writers.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        options = ["--folder", str(far), "--json", "--sync-ms", "100", "--patience", "4"]
+        writers.append(hosts.start(hosts.writer, [BINARY, "writer", "--listen", address, *options]))
         assert json.loads(writers[-1].stdout.readline())["event"] == "listening"
         near = tmp_path / f"near{n}"
         near.mkdir()

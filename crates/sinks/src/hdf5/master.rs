@@ -109,7 +109,9 @@ fn publish_with(
     parts: Option<&Parts<'_>>,
 ) -> std::result::Result<PathBuf, Error> {
     let path = master_path(&spec.directory, &spec.prefix);
-    let part = temporary_path(&path);
+    // Several programs may make the master of a whole image at a time; the last one to rename its own has the newest.
+    let part =
+        temporary_path(&if parts.is_some() { path.with_added_extension(std::process::id().to_string()) } else { path.clone() });
     let doing = "write the master file";
     if part.exists() {
         remove(&part)?;

@@ -101,6 +101,10 @@ pub fn compose(part_master: &Path) -> Result<Whole, Error> {
         return Err(wrong(format!("its name does not end with {}_master.h5", part.suffix())));
     };
     let directory = part_master.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // One after the other, so that nobody renames an older state over a newer one. Where the file system has no locks, the
+    // names of temporary files are still different.
+    let lock = std::fs::File::open(directory).context(DOING, directory)?;
+    let _ = lock.lock();
     let (mut sources, mut notes) = (Vec::new(), Vec::new());
     for number in 1..=part.of {
         let other = format!("{prefix}{}", PartOfImage::suffix_of(number));
@@ -366,7 +370,7 @@ fn publish(spec: &FileSpec, sources: &[Source], images: u64, absent: &[u32]) -> 
     let (ipf, mut files, mut by_status) = (u64::from(spec.images_per_file), Vec::new(), [0; ImageStatus::COUNT]);
     let mut made = Ok(());
     for n in 0..images.div_ceil(ipf) {
-        let path = temporary_path(&spec.directory.join(format!("{}_columns_{n}", spec.prefix)));
+        let path = temporary_path(&spec.directory.join(format!("{}_columns_{n}.{}", spec.prefix, std::process::id())));
         let count = ipf.min(images - n * ipf);
         files.push(Closed::whole(n + 1, path.clone(), count));
         made = write_columns(&path, &columns, sources, (n * ipf, count), &mut by_status);
