@@ -20,6 +20,7 @@ pub fn allowed(krate: &str) -> Option<&'static [&'static str]> {
             "doctor",
             "engine",
             "fabric",
+            "graph",
             "input",
             "kernels",
             "links",
@@ -30,6 +31,7 @@ pub fn allowed(krate: &str) -> Option<&'static [&'static str]> {
             "sinks",
             "sources",
             "wire",
+            "zeromq",
         ],
         "api" => &["acquire", "analysis", "config", "core", "kernels", "picture", "wire"],
         "acquire" => &[
@@ -57,7 +59,7 @@ pub fn allowed(krate: &str) -> Option<&'static [&'static str]> {
         "fabric" => &["core", "kernels", "wire"],
         "sinks" => &["core", "zeromq"],
         "sources" => &["core", "links", "zeromq"],
-        "config" | "doctor" | "kernels" | "memory" | "picture" | "wire" | "zeromq" => &["core"],
+        "config" | "doctor" | "graph" | "kernels" | "memory" | "picture" | "wire" | "zeromq" => &["core"],
         // A reference must not share the code that it checks; it may use only the types and the special pixel values.
         "sim" => &["core"],
         "core" | "links" => &[],

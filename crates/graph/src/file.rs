@@ -1,0 +1,440 @@
+//! The file that describes a graph (docs/graph.md).
+
+use crate::message::NAME_BYTES_MAX;
+use crate::producer::{Limits, Policy};
+use konkordia_core::failure::{Exit, Failure};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Largest graph file, in bytes.
+pub const FILE_BYTES_MAX: usize = 1 << 20;
+/// Stages of a graph.
+const STAGES_MAX: usize = 256;
+/// Processes of a stage.
+const WORKERS_MAX: u32 = 256;
+/// Most images that a stage keeps.
+const RING_MAX: u64 = 1 << 16;
+
+/// What a stage does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Reads the images of files.
+    Files,
+    /// Calls a function of a user in Python.
+    Python,
+    /// Writes the images into a file.
+    Write,
+}
+
+/// How images get from stage to stage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Transport {
+    /// ZeroMQ over TCP.
+    #[default]
+    Tcp,
+    /// ZeroMQ over sockets of one host.
+    Ipc,
+}
+
+/// A stage.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stage {
+    /// Its name.
+    pub name: String,
+    /// What it does.
+    pub kind: Kind,
+    /// The host on which it runs; empty: this one.
+    #[serde(default)]
+    pub host: String,
+    /// Processes.
+    #[serde(default = "one")]
+    pub workers: u32,
+    /// Of a stage that reads: images that it keeps until the stages behind have finished them, and so the most that are
+    /// in the whole graph.
+    #[serde(default = "default_ring")]
+    pub queue: u64,
+    /// Longest time of one of its processes for an image, in ms; then another one gets it.
+    #[serde(default = "default_response")]
+    pub response_ms_max: u64,
+    /// Files to read.
+    #[serde(default)]
+    pub files: Vec<String>,
+    /// `module:name` of a function in Python.
+    #[serde(default)]
+    pub function: String,
+    /// Most memory of the program of a user, in MiB.
+    #[serde(default)]
+    pub memory_mb_max: Option<u64>,
+    /// File to write.
+    #[serde(default)]
+    pub file: String,
+}
+
+/// An edge.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Edge {
+    /// The stage before it.
+    pub from: String,
+    /// The stage behind it.
+    pub to: String,
+    /// Who gets an image.
+    #[serde(default = "default_policy")]
+    pub policy: Policy,
+    /// How it gets there.
+    #[serde(default)]
+    pub transport: Transport,
+    /// The first port on the host of `from`; each of its processes has one. 0: `transport` needs none.
+    #[serde(default)]
+    pub port: u16,
+    /// Images that a process may have at once.
+    #[serde(default = "default_window")]
+    pub window: u32,
+}
+
+/// A host.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Host {
+    /// Its name in the graph.
+    pub name: String,
+    /// Its IP address or name in the network.
+    pub address: String,
+}
+
+/// A graph that was checked: a tree of stages whose roots read files.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Graph {
+    /// The stages.
+    #[serde(rename = "stage", default)]
+    pub stages: Vec<Stage>,
+    /// The edges.
+    #[serde(rename = "edge", default)]
+    pub edges: Vec<Edge>,
+    /// The hosts.
+    #[serde(rename = "host", default)]
+    pub hosts: Vec<Host>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn default_ring() -> u64 {
+    256
+}
+
+fn default_response() -> u64 {
+    10_000
+}
+
+fn default_window() -> u32 {
+    8
+}
+
+fn default_policy() -> Policy {
+    Policy::LeastWorkload
+}
+
+impl Stage {
+    /// The names of its processes.
+    pub fn members(&self) -> impl Iterator<Item = String> + '_ {
+        (0..self.workers).map(|index| format!("{}-{index}", self.name))
+    }
+
+    fn mistakes(&self, out: &mut Vec<String>) {
+        let name = &self.name;
+        let mut say = |what: &str| out.push(format!("stage '{name}': {what}"));
+        let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+        if name.is_empty() || name.len() > NAME_BYTES_MAX - 8 || !name.chars().all(is_name) {
+            say("its name must be of letters, digits and '_', at most 56");
+        }
+        if !(1..=WORKERS_MAX).contains(&self.workers) {
+            say(&format!("workers = {} is not from 1 to {WORKERS_MAX}", self.workers));
+        }
+        if !(1..=RING_MAX).contains(&self.queue) {
+            say(&format!("queue = {} is not from 1 to {RING_MAX}", self.queue));
+        }
+        if self.response_ms_max < 100 {
+            say("response_ms_max is below 100 ms, the time between two heartbeats");
+        }
+        let given = [
+            ("files", !self.files.is_empty(), Kind::Files),
+            ("function", !self.function.is_empty(), Kind::Python),
+            ("file", !self.file.is_empty(), Kind::Write),
+        ];
+        for (key, is_given, kind) in given {
+            let of = match kind {
+                Kind::Files => "files",
+                Kind::Python => "python",
+                Kind::Write => "write",
+            };
+            match (is_given, kind == self.kind) {
+                (true, false) => say(&format!("'{key}' belongs to kind = \"{of}\"; remove it")),
+                (false, true) => say(&format!("kind = \"{of}\" needs '{key}'")),
+                _ => (),
+            }
+        }
+        if self.memory_mb_max.is_some() && self.kind != Kind::Python {
+            say("'memory_mb_max' belongs to kind = \"python\"; remove it");
+        }
+        let is_function = self.function.split(':').filter(|part| !part.is_empty()).count() == 2;
+        if self.kind == Kind::Python && !self.function.is_empty() && !is_function {
+            say(&format!("function = \"{}\" is not of the form \"module:name\"", self.function));
+        }
+        if self.kind != Kind::Python && self.workers != 1 {
+            let why = match self.kind {
+                Kind::Write => "an image is in the file once only if one process writes it; set workers = 1",
+                _ => "each would read all images; set workers = 1",
+            };
+            say(why);
+        }
+    }
+}
+
+impl Graph {
+    /// The graph in this text; `name` is that of its file.
+    ///
+    /// # Errors
+    /// All mistakes of the file.
+    pub fn parse(name: &str, text: &str) -> Result<Self, Failure> {
+        let wrong = |why: String| {
+            let fix = "correct the graph file; docs/graph.md lists its keys";
+            Failure::new(Exit::Configuration, format!("{name} is no valid graph"), why, fix)
+        };
+        if text.len() > FILE_BYTES_MAX {
+            return Err(wrong(format!("it has {} bytes, and {FILE_BYTES_MAX} are possible", text.len())));
+        }
+        let graph: Self = toml::from_str(text).map_err(|error| wrong(explain(&error)))?;
+        let mistakes = graph.mistakes();
+        if mistakes.is_empty() { Ok(graph) } else { Err(wrong(mistakes.join("\n"))) }
+    }
+
+    fn mistakes(&self) -> Vec<String> {
+        let mut out = Vec::new();
+        if self.stages.is_empty() || self.stages.len() > STAGES_MAX {
+            out.push(format!("it has {} [[stage]], and 1 to {STAGES_MAX} are possible", self.stages.len()));
+        }
+        let mut names = BTreeSet::new();
+        for stage in &self.stages {
+            stage.mistakes(&mut out);
+            if !names.insert(&stage.name) {
+                out.push(format!("two stages have the name '{}'", stage.name));
+            }
+            if !stage.host.is_empty() && !self.hosts.iter().any(|host| host.name == stage.host) {
+                out.push(format!("stage '{}': there is no [[host]] with the name '{}'", stage.name, stage.host));
+            }
+        }
+        for host in self.hosts.iter().filter(|host| host.address.is_empty()) {
+            out.push(format!("host '{}' has no address", host.name));
+        }
+        self.edges.iter().for_each(|edge| self.edge_mistakes(edge, &mut out));
+        if out.is_empty() {
+            self.shape_mistakes(&mut out);
+            self.port_mistakes(&mut out);
+        }
+        out
+    }
+
+    fn edge_mistakes(&self, edge: &Edge, out: &mut Vec<String>) {
+        let mut say = |what: String| out.push(format!("edge '{}' -> '{}': {what}", edge.from, edge.to));
+        for name in [&edge.from, &edge.to] {
+            if self.stage(name).is_none() {
+                say(format!("there is no stage '{name}'"));
+            }
+        }
+        if !(1..=4096).contains(&edge.window) {
+            say(format!("window = {} is not from 1 to 4096", edge.window));
+        }
+        match edge.transport {
+            Transport::Tcp if edge.port == 0 => say("transport = \"tcp\" needs 'port'".into()),
+            Transport::Ipc if edge.port != 0 => say("'port' belongs to transport = \"tcp\"; remove it".into()),
+            Transport::Ipc if self.stage(&edge.from).map(|s| &s.host) != self.stage(&edge.to).map(|s| &s.host) => {
+                say("transport = \"ipc\" is for stages of one host; use \"tcp\"".into());
+            }
+            _ => (),
+        }
+    }
+
+    fn shape_mistakes(&self, out: &mut Vec<String>) {
+        let mut reached = BTreeSet::new();
+        let mut next: Vec<&str> = self.stages.iter().filter(|stage| stage.kind == Kind::Files).map(|s| s.name.as_str()).collect();
+        while let Some(name) = next.pop() {
+            if reached.insert(name) {
+                next.extend(self.behind(name).map(|edge| edge.to.as_str()));
+            }
+        }
+        for stage in &self.stages {
+            let (name, into) = (&stage.name, self.edges.iter().filter(|edge| edge.to == stage.name).count());
+            let mut say = |what: &str| out.push(format!("stage '{name}': {what}"));
+            match (stage.kind, into) {
+                (Kind::Files, 0) | (Kind::Python | Kind::Write, 1) => (),
+                (Kind::Files, _) => say("it reads files, so no edge may lead to it"),
+                (_, 0) => say("no edge leads to it, so it would get no images"),
+                _ => say("several edges lead to it; joining is not possible, because an image has one number in the graph"),
+            }
+            if into > 0 && !reached.contains(name.as_str()) {
+                say("no stage that reads files leads to it: its edges form a circle, or begin at such a stage");
+            }
+            if stage.kind == Kind::Write && self.behind(name).count() > 0 {
+                say("it writes a file, so no edge may begin at it");
+            }
+            if stage.kind == Kind::Files && self.behind(name).count() == 0 {
+                say("no edge begins at it, so nobody would get its images");
+            }
+        }
+    }
+
+    fn port_mistakes(&self, out: &mut Vec<String>) {
+        let mut taken = BTreeMap::new();
+        for edge in self.edges.iter().filter(|edge| edge.transport == Transport::Tcp) {
+            let Some(stage) = self.stage(&edge.from) else { continue };
+            for index in 0..stage.workers {
+                let Some(port) = u16::try_from(index).ok().and_then(|index| edge.port.checked_add(index)) else {
+                    out.push(format!("edge '{}' -> '{}': its ports go beyond 65535", edge.from, edge.to));
+                    break;
+                };
+                if let Some(other) = taken.insert((&stage.host, port), &edge.to) {
+                    out.push(format!("the edges to '{other}' and '{}' both use port {port} of one host", edge.to));
+                    break;
+                }
+            }
+        }
+    }
+
+    /// The stage of this name.
+    pub fn stage(&self, name: &str) -> Option<&Stage> {
+        self.stages.iter().find(|stage| stage.name == name)
+    }
+
+    /// What the processes at the beginning of an edge keep, and how long one at its end may take. All keep as many as
+    /// those that read: a process that kept fewer could be full of images that wait for an older one, which it could
+    /// not take.
+    pub fn limits(&self, edge: &Edge) -> Limits {
+        let ring = self.stages.iter().filter(|stage| stage.kind == Kind::Files).map(|stage| stage.queue).max().unwrap_or(1);
+        let one_ms = self.stage(&edge.to).map_or_else(default_response, |stage| stage.response_ms_max);
+        let response_ms_max = one_ms.saturating_mul(u64::from(edge.window) + 1).saturating_add(1000);
+        Limits { ring, response_ms_max, refusals_max: 3 }
+    }
+
+    /// The edges that begin at a stage.
+    pub fn behind<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Edge> {
+        self.edges.iter().filter(move |edge| edge.from == name)
+    }
+
+    /// The edge that leads to a stage.
+    pub fn before(&self, name: &str) -> Option<&Edge> {
+        self.edges.iter().find(|edge| edge.to == name)
+    }
+
+    /// Where a process of the stage before an edge listens, or is found: `tcp://HOST:PORT`, or a file in `folder`.
+    pub fn address(&self, edge: &Edge, index: u32, folder: &str) -> String {
+        match edge.transport {
+            Transport::Ipc => format!("ipc://{folder}/{}-{index}-{}", edge.from, edge.to),
+            Transport::Tcp => {
+                let host = self.stage(&edge.from).and_then(|stage| self.hosts.iter().find(|host| host.name == stage.host));
+                let address = host.map_or("127.0.0.1", |host| host.address.as_str());
+                let address = if address.contains(':') { format!("[{address}]") } else { address.to_owned() };
+                format!("tcp://{address}:{}", u32::from(edge.port) + index)
+            }
+        }
+    }
+}
+
+/// An error of the reader, and what is not possible yet.
+fn explain(error: &toml::de::Error) -> String {
+    let text = error.to_string();
+    let later = [
+        ("`broadcast`", "policy = \"broadcast\" is not possible yet; give each receiver a stage and an edge of its own"),
+        ("`udp`", "transport = \"udp\" is not possible yet; use \"tcp\""),
+        ("`mpi`", "transport = \"mpi\" is not possible yet; use \"tcp\""),
+        ("`inproc`", "transport = \"inproc\" is not possible, because stages are processes; use \"ipc\""),
+    ];
+    let hint = later.iter().find(|(word, _)| text.contains(&format!("unknown variant {word}")));
+    hint.map_or_else(|| text.clone(), |(_, hint)| format!("{text}{hint}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"
+[[host]]
+name = "a"
+address = "10.0.0.1"
+
+[[host]]
+name = "b"
+address = "fd00::2"
+
+[[stage]]
+name = "read"
+kind = "files"
+files = ["run.h5"]
+host = "a"
+
+[[stage]]
+name = "correct"
+kind = "python"
+function = "beamline:correct"
+workers = 4
+host = "b"
+
+[[stage]]
+name = "write"
+kind = "write"
+file = "out.h5"
+host = "b"
+
+[[edge]]
+from = "read"
+to = "correct"
+port = 9000
+
+[[edge]]
+from = "correct"
+to = "write"
+transport = "ipc"
+policy = "by-key"
+"#;
+
+    #[test]
+    fn a_good_file_is_understood() {
+        let graph = Graph::parse("graph.toml", GOOD).unwrap();
+        assert_eq!(graph.address(&graph.edges[0], 0, "/x"), "tcp://10.0.0.1:9000");
+        assert_eq!(graph.address(&graph.edges[1], 2, "/x"), "ipc:///x/correct-2-write");
+        assert_eq!(graph.edges[0].policy, Policy::LeastWorkload);
+        assert_eq!(graph.stages[1].members().last().unwrap(), "correct-3");
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let cases = [
+            ("workers = 4", "workerz = 4", "unknown field `workerz`"),
+            ("workers = 4", "workers = 0", "workers = 0 is not from 1 to 256"),
+            ("host = \"a\"", "host = \"c\"", "there is no [[host]] with the name 'c'"),
+            ("address = \"10.0.0.1\"", "address = \"\"", "host 'a' has no address"),
+            ("port = 9000", "", "transport = \"tcp\" needs 'port'"),
+            ("to = \"correct\"", "to = \"corect\"", "there is no stage 'corect'"),
+            ("from = \"correct\"", "from = \"read\"", "is for stages of one host"),
+            ("from = \"read\"", "from = \"correct\"", "form a circle"),
+            ("name = \"write\"", "name = \"correct\"", "two stages have the name 'correct'"),
+            ("policy = \"by-key\"", "policy = \"broadcast\"", "is not possible yet"),
+            ("transport = \"ipc\"", "transport = \"mpi\"", "is not possible yet; use \"tcp\""),
+            ("file = \"out.h5\"", "file = \"out.h5\"\nworkers = 2", "in the file once only if one process writes"),
+            ("file = \"out.h5\"", "", "kind = \"write\" needs 'file'"),
+            ("beamline:correct", "beamline", "is not of the form \"module:name\""),
+            ("files = [\"run.h5\"]", "files = [\"run.h5\"]\nqueue = 0", "queue = 0 is not from 1 to"),
+            ("to = \"correct\"", "to = \"read\"", "no edge may lead to it"),
+        ];
+        for (old, new, expected) in cases {
+            let failure = Graph::parse("graph.toml", &GOOD.replacen(old, new, 1)).unwrap_err();
+            assert!(failure.why.contains(expected), "{old} -> {new}: {}", failure.why);
+            assert_eq!((failure.exit, failure.what.as_str()), (Exit::Configuration, "graph.toml is no valid graph"));
+        }
+    }
+}

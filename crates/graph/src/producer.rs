@@ -1,0 +1,516 @@
+//! The side that has images: it keeps each until it is finished, and decides who gets it.
+
+use crate::account::Account;
+use crate::message::{Message, VERSION};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Time between two messages that say that a partner is still there.
+pub const HEARTBEAT_MS: u64 = 100;
+/// After so long without a message a partner is dead: three heartbeats are missing.
+pub const SILENCE_MS_MAX: u64 = 3 * HEARTBEAT_MS;
+/// Partners of a producer; more are refused.
+pub const MEMBERS_MAX: usize = 1024;
+/// Weight of the newest response time in the mean.
+const NEWEST: f64 = 0.2;
+/// Messages that wait to be sent; more are left out, and are said again with the next heartbeat.
+const OUTBOX_MAX: usize = 1 << 14;
+
+/// Who gets an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Policy {
+    /// One after the other.
+    RoundRobin,
+    /// The one with the smallest penalty: images in hand over those that it can take, and its mean response time.
+    LeastWorkload,
+    /// Images with the same key go to the same member, while it lives.
+    ByKey,
+}
+
+/// How well a member suits a key; the member with the greatest weight gets it, so that the death of one moves only its
+/// own keys (FNV-1a, then a mixer).
+fn weight(key: u64, name: &str) -> u64 {
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    let hash = key.to_le_bytes().into_iter().chain(name.bytes()).fold(0xcbf2_9ce4_8422_2325, step);
+    let mixed = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    mixed ^ (mixed >> 33)
+}
+
+/// What a producer keeps, and how long it waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Images from the oldest that is not finished to the newest.
+    pub ring: u64,
+    /// Longest time of a member for an image; then others get it.
+    pub response_ms_max: u64,
+    /// An image that was refused so often is given up.
+    pub refusals_max: u32,
+}
+
+/// An image to be sent to a member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Send<P> {
+    /// The name of the member.
+    pub to: String,
+    /// Its [`Message::Work`].
+    pub message: Message,
+    /// What follows it.
+    pub payload: P,
+}
+
+/// What is known of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// It gets images.
+    Ready,
+    /// It had an image for too long, and gets nothing until it finishes one.
+    Hanging,
+    /// It is silent, and gets nothing until it greets again.
+    Dead,
+    /// It has left.
+    Left,
+}
+
+/// A member as the status shows it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MemberStatus {
+    /// Its name.
+    pub name: String,
+    /// What is known of it.
+    pub state: State,
+    /// Images on which it works.
+    pub in_hand: usize,
+    /// Images that it can take at once.
+    pub window: u32,
+    /// Mean time from sending to the end of its work, in ms.
+    pub response_ms: f64,
+    /// Images that it has worked on.
+    pub worked: u64,
+}
+
+struct Member {
+    state: State,
+    epoch: u64,
+    window: u32,
+    credits: u32,
+    /// Sent, and not said to be passed: when it was sent.
+    in_hand: BTreeMap<u64, u64>,
+    heard_ms: u64,
+    response_ms: f64,
+    worked: u64,
+    /// It was asked who it is, and has not answered.
+    asked_ms: Option<u64>,
+}
+
+impl Member {
+    fn penalty(&self, slowest_ms: f64) -> f64 {
+        self.in_hand.len() as f64 / f64::from(self.window.max(1)) + self.response_ms / slowest_ms.max(1e-3)
+    }
+
+    fn is_free(&self) -> bool {
+        self.state == State::Ready && self.credits > 0
+    }
+}
+
+struct Entry<P> {
+    payload: P,
+    key: u64,
+    attempts: u32,
+    refusals: u32,
+    /// Who has it and is not known to have finished it.
+    holders: BTreeSet<String>,
+    /// When it was sent, or when its holders were asked what became of it.
+    asked_ms: u64,
+}
+
+/// Gives the images of one edge to the members of the stage behind it.
+pub struct Producer<P> {
+    stage: String,
+    policy: Policy,
+    limits: Limits,
+    entries: BTreeMap<u64, Entry<P>>,
+    /// Images that nobody has. The oldest go first, so that what is sent again overtakes the rest.
+    waiting: BTreeSet<u64>,
+    members: BTreeMap<String, Member>,
+    last_served: String,
+    floor: u64,
+    has_ended: bool,
+    account: Account,
+    /// The reason of the newest image that was given up.
+    reason: Option<(u64, String)>,
+    outbox: VecDeque<(String, Message)>,
+    looked_ms: u64,
+}
+
+impl<P: Clone> Producer<P> {
+    /// A producer for the members of this stage.
+    pub fn new(stage: &str, policy: Policy, limits: Limits) -> Self {
+        assert!(limits.ring > 0, "at least one image is kept");
+        Self {
+            stage: stage.to_owned(),
+            policy,
+            limits,
+            entries: BTreeMap::new(),
+            waiting: BTreeSet::new(),
+            members: BTreeMap::new(),
+            last_served: String::new(),
+            floor: 0,
+            has_ended: false,
+            account: Account::default(),
+            reason: None,
+            outbox: VecDeque::new(),
+            looked_ms: 0,
+        }
+    }
+
+    /// The stage behind the edge.
+    pub fn stage(&self) -> &str {
+        &self.stage
+    }
+
+    /// True if this image can be kept too.
+    pub fn has_room(&self, id: u64) -> bool {
+        self.entries.len() < self.limits.ring as usize
+            && self.entries.first_key_value().is_none_or(|(oldest, _)| id < oldest.saturating_add(self.limits.ring))
+    }
+
+    /// Hands over an image. False, and nothing happens, if it is open already.
+    ///
+    /// # Panics
+    /// There is no room for it, or the end was said.
+    pub fn offer(&mut self, id: u64, key: u64, payload: P) -> bool {
+        assert!(!self.has_ended && self.entries.len() < self.limits.ring as usize, "has_room was asked before");
+        if self.entries.contains_key(&id) {
+            return false;
+        }
+        self.account.produced += 1;
+        self.waiting.insert(id);
+        self.entries.insert(id, Entry { payload, key, attempts: 0, refusals: 0, holders: BTreeSet::new(), asked_ms: 0 });
+        true
+    }
+
+    /// No further images are handed over.
+    pub fn end(&mut self) {
+        self.has_ended = true;
+    }
+
+    /// All images with smaller numbers are finished in the whole graph.
+    pub fn set_floor(&mut self, floor: u64) {
+        self.floor = self.floor.max(floor);
+    }
+
+    /// The oldest image that is not finished.
+    pub fn oldest(&self) -> Option<u64> {
+        self.entries.first_key_value().map(|(id, _)| *id)
+    }
+
+    /// A member has sent this message. Returns an image that is finished now, and whether it was given up.
+    pub fn arrived(&mut self, from: &str, message: Message, now_ms: u64) -> Option<(u64, bool)> {
+        if let Message::Hello { version, stage, member, epoch, credits, pending } = message {
+            if let Err(why) = self.check_hello(from, version, &stage, &member) {
+                self.say(from, Message::Refused { why });
+                return None;
+            }
+            self.hello(from, epoch, credits, pending, now_ms);
+            return None;
+        }
+        let Some(member) = self.members.get_mut(from) else {
+            self.say(from, Message::Ask);
+            return None;
+        };
+        member.heard_ms = now_ms;
+        match message {
+            Message::Heartbeat { is_blocked, .. } => self.heartbeat(from, is_blocked, now_ms),
+            Message::Passed { id } => self.passed(from, id, now_ms),
+            Message::Done { id } => {
+                self.passed(from, id, now_ms);
+                return self.done(id);
+            }
+            Message::Nack { id, why } => {
+                self.passed(from, id, now_ms);
+                return self.nack(from, id, why);
+            }
+            Message::Bye => {
+                member.state = State::Left;
+                self.take_back(from);
+            }
+            _ => self.account.dropped += 1,
+        }
+        None
+    }
+
+    fn check_hello(&self, from: &str, version: u16, stage: &str, member: &str) -> Result<(), String> {
+        if version != VERSION {
+            return Err(format!(
+                "this host speaks version {VERSION} of the messages of a graph, the stage at '{from}' version {version}; \
+                 install the same version of Konkordia on all hosts"
+            ));
+        }
+        if stage != self.stage || member != from {
+            return Err(format!("the edge leads to stage '{}', and this is '{member}' of '{stage}'", self.stage));
+        }
+        if !self.members.contains_key(from) && self.members.len() >= MEMBERS_MAX {
+            return Err(format!("the edge has {MEMBERS_MAX} members, and takes no more"));
+        }
+        Ok(())
+    }
+
+    fn hello(&mut self, from: &str, epoch: u64, credits: u32, pending: u32, now_ms: u64) {
+        let known = self.members.get(from);
+        if known.is_some_and(|member| member.epoch > epoch) {
+            self.account.dropped += 1;
+            return;
+        }
+        let is_new = known.is_none_or(|member| member.epoch < epoch);
+        if is_new {
+            self.take_back(from);
+        }
+        let window = credits.saturating_add(pending);
+        let member = self.members.entry(from.to_owned()).or_insert_with(|| Member {
+            state: State::Dead,
+            epoch,
+            window,
+            credits: 0,
+            in_hand: BTreeMap::new(),
+            heard_ms: now_ms,
+            response_ms: 0.0,
+            worked: 0,
+            asked_ms: None,
+        });
+        let is_hanging = member.state == State::Hanging && !is_new && pending > 0;
+        member.state = if is_hanging { State::Hanging } else { State::Ready };
+        (member.epoch, member.window, member.heard_ms, member.asked_ms) = (epoch, window, now_ms, None);
+        // What was sent and is not among its pending ones is still under way, or lost: then it comes back by its age.
+        member.credits = credits.min(window.saturating_sub(member.in_hand.len() as u32));
+    }
+
+    fn heartbeat(&mut self, from: &str, is_blocked: bool, now_ms: u64) {
+        let Some(member) = self.members.get_mut(from) else { return };
+        if is_blocked {
+            member.in_hand.values_mut().for_each(|sent_ms| *sent_ms = now_ms);
+        }
+        let is_away = member.state != State::Ready || (member.credits == 0 && member.in_hand.is_empty());
+        if is_away && member.asked_ms.is_none_or(|asked| now_ms >= asked + SILENCE_MS_MAX) {
+            member.asked_ms = Some(now_ms);
+            self.say(from, Message::Ask);
+        }
+        self.say(from, Message::Heartbeat { is_blocked: false, floor: self.floor });
+        if self.is_finished() {
+            self.say(from, Message::End);
+        }
+    }
+
+    fn passed(&mut self, from: &str, id: u64, now_ms: u64) {
+        let Some(member) = self.members.get_mut(from) else { return };
+        if member.state == State::Hanging {
+            member.state = State::Ready;
+        }
+        let Some(sent_ms) = member.in_hand.remove(&id) else { return };
+        let took_ms = now_ms.saturating_sub(sent_ms) as f64;
+        let is_first = member.worked == 0;
+        member.response_ms = if is_first { took_ms } else { (1.0 - NEWEST) * member.response_ms + NEWEST * took_ms };
+        member.worked += 1;
+        member.credits = (member.credits + 1).min(member.window.saturating_sub(member.in_hand.len() as u32));
+    }
+
+    fn done(&mut self, id: u64) -> Option<(u64, bool)> {
+        if !self.entries.contains_key(&id) {
+            self.account.late += 1;
+            return None;
+        }
+        self.account.done += 1;
+        self.forget(id);
+        Some((id, false))
+    }
+
+    fn nack(&mut self, from: &str, id: u64, why: String) -> Option<(u64, bool)> {
+        let Some(entry) = self.entries.get_mut(&id) else {
+            self.account.late += 1;
+            return None;
+        };
+        self.account.refused += 1;
+        entry.refusals += 1;
+        entry.holders.remove(from);
+        if entry.refusals >= self.limits.refusals_max {
+            self.account.given_up += 1;
+            self.reason = Some((id, why));
+            self.forget(id);
+            return Some((id, true));
+        }
+        if entry.holders.is_empty() {
+            self.waiting.insert(id);
+        }
+        None
+    }
+
+    fn forget(&mut self, id: u64) {
+        self.entries.remove(&id);
+        self.waiting.remove(&id);
+    }
+
+    /// The images of a member go to others.
+    fn take_back(&mut self, from: &str) {
+        if let Some(member) = self.members.get_mut(from) {
+            member.in_hand.clear();
+            member.credits = 0;
+        }
+        for (id, entry) in &mut self.entries {
+            if entry.holders.remove(from) && entry.holders.is_empty() {
+                self.waiting.insert(*id);
+            }
+        }
+    }
+
+    /// A message to this member could not be sent: there is no connection.
+    pub fn unreachable(&mut self, to: &str) {
+        if self.members.get(to).is_some_and(|member| !matches!(member.state, State::Dead | State::Left)) {
+            self.die(to);
+        }
+    }
+
+    fn die(&mut self, name: &str) {
+        self.account.deaths += 1;
+        self.take_back(name);
+        if let Some(member) = self.members.get_mut(name) {
+            (member.state, member.asked_ms) = (State::Dead, None);
+        }
+    }
+
+    /// Finds members that are silent or hang; their images go to others.
+    pub fn tick(&mut self, now_ms: u64) {
+        if now_ms >= self.looked_ms.saturating_add(HEARTBEAT_MS) {
+            self.looked_ms = now_ms;
+            self.ask_for_old(now_ms);
+        }
+        let (mut dead, mut hanging) = (Vec::new(), Vec::new());
+        for (name, member) in &self.members {
+            if matches!(member.state, State::Dead | State::Left) {
+                continue;
+            }
+            let is_late = |sent_ms: &u64| now_ms > sent_ms.saturating_add(self.limits.response_ms_max);
+            if now_ms > member.heard_ms.saturating_add(SILENCE_MS_MAX) {
+                dead.push(name.clone());
+            } else if member.in_hand.values().any(is_late) {
+                hanging.push(name.clone());
+            }
+        }
+        dead.iter().for_each(|name| self.die(name));
+        for name in hanging {
+            self.account.hangs += 1;
+            self.take_back(&name);
+            if let Some(member) = self.members.get_mut(&name) {
+                (member.state, member.asked_ms) = (State::Hanging, None);
+            }
+        }
+    }
+
+    /// Asks what became of images that a member has for long: its answer may be lost.
+    fn ask_for_old(&mut self, now_ms: u64) {
+        let mut asked = Vec::new();
+        for (id, entry) in &mut self.entries {
+            if !entry.holders.is_empty() && now_ms > entry.asked_ms.saturating_add(self.limits.response_ms_max) {
+                entry.asked_ms = now_ms;
+                asked.extend(entry.holders.iter().map(|name| (name.clone(), *id)));
+            }
+        }
+        asked.into_iter().for_each(|(name, id)| self.say(&name, Message::Query { id }));
+    }
+
+    /// The next image to send, if there is one and a member for it.
+    pub fn next_work(&mut self, now_ms: u64) -> Option<Send<P>> {
+        let (id, to) = self.choose()?;
+        let entry = self.entries.get_mut(&id)?;
+        let member = self.members.get_mut(&to)?;
+        entry.holders.insert(to.clone());
+        entry.attempts += 1;
+        entry.asked_ms = now_ms;
+        self.account.sent_again += u64::from(entry.attempts > 1);
+        member.credits -= 1;
+        member.in_hand.insert(id, now_ms);
+        self.waiting.remove(&id);
+        self.last_served.clone_from(&to);
+        let message = Message::Work { id, attempt: entry.attempts, floor: self.floor };
+        Some(Send { to, message, payload: entry.payload.clone() })
+    }
+
+    /// The oldest image that somebody can take, and who.
+    fn choose(&self) -> Option<(u64, String)> {
+        if !self.members.values().any(Member::is_free) {
+            return None;
+        }
+        let first = *self.waiting.first()?;
+        let name = match self.policy {
+            Policy::RoundRobin => {
+                let free = || self.members.iter().filter(|(_, member)| member.is_free()).map(|(name, _)| name);
+                free().find(|name| **name > self.last_served).or_else(|| free().next())?
+            }
+            Policy::LeastWorkload => {
+                let slowest_ms = self.members.values().map(|member| member.response_ms).fold(0.0, f64::max);
+                let free = self.members.iter().filter(|(_, member)| member.is_free());
+                let least = free.min_by(|(_, a), (_, b)| a.penalty(slowest_ms).total_cmp(&b.penalty(slowest_ms)));
+                least.map(|(name, _)| name)?
+            }
+            Policy::ByKey => return self.waiting.iter().find_map(|id| Some((*id, self.of_key(*id)?.clone()))),
+        };
+        Some((first, name.clone()))
+    }
+
+    /// The member for the key of an image, if it is free.
+    fn of_key(&self, id: u64) -> Option<&String> {
+        let key = self.entries.get(&id)?.key;
+        let alive = self.members.iter().filter(|(_, member)| member.state == State::Ready);
+        let (name, member) = alive.max_by_key(|(name, _)| weight(key, name))?;
+        member.is_free().then_some(name)
+    }
+
+    fn say(&mut self, to: &str, message: Message) {
+        if self.outbox.len() < OUTBOX_MAX {
+            self.outbox.push_back((to.to_owned(), message));
+        }
+    }
+
+    /// What else to send, and to whom.
+    pub fn next_message(&mut self) -> Option<(String, Message)> {
+        self.outbox.pop_front()
+    }
+
+    /// The end was said and all images are finished.
+    pub fn is_finished(&self) -> bool {
+        self.has_ended && self.entries.is_empty()
+    }
+
+    /// Finished, and no member that lives has to be told.
+    pub fn is_left(&self) -> bool {
+        self.is_finished() && self.members.values().all(|member| matches!(member.state, State::Dead | State::Left))
+    }
+
+    /// What was counted.
+    pub fn account(&self) -> Account {
+        Account { open: self.entries.len() as u64, ..self.account.clone() }
+    }
+
+    /// The newest image that was given up, and why.
+    pub fn reason(&self) -> Option<(u64, &str)> {
+        self.reason.as_ref().map(|(id, why)| (*id, why.as_str()))
+    }
+
+    /// Images that nobody has.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// The members.
+    pub fn members(&self) -> Vec<MemberStatus> {
+        let status = |(name, member): (&String, &Member)| MemberStatus {
+            name: name.clone(),
+            state: member.state,
+            in_hand: member.in_hand.len(),
+            window: member.window,
+            response_ms: member.response_ms,
+            worked: member.worked,
+        };
+        self.members.iter().map(status).collect()
+    }
+}
