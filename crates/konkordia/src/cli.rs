@@ -207,6 +207,12 @@ pub enum Command {
   konkordia writer --listen 10.0.0.2:9400 --folder /data/raw --link libfabric --provider tcp --json
   konkordia writer --listen 127.0.0.1:9400 --runs 1 --overwrite")]
     Writer(crate::writer::args::WriterArgs),
+    /// Stages of work on images in processes of their own, on one or more hosts.
+    #[command(subcommand, help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia graph run graph.toml
+  konkordia graph run graph.toml --host node2
+  konkordia graph status graph.toml --json")]
+    Graph(crate::graph::args::GraphCommand),
     /// Recompresses files of Konkordia, DECTRIS detectors and other NXmx; pixels stay, except with sz3 and spots.
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia repack run01_master.h5 -o archive/ --compression bszstd --verify

@@ -16,6 +16,7 @@ mod demo;
 mod detectors;
 mod doctor;
 mod files;
+mod graph;
 mod help;
 mod links_verb;
 mod log;
@@ -104,6 +105,7 @@ fn dispatch(command: &Command) -> Result<Exit, Failure> {
         Command::Veto(which) => veto::command(which),
         Command::Trains(args) => trains::command(args),
         Command::Writer(args) => writer::command(args),
+        Command::Graph(which) => graph::command(which),
         Command::Coincide(args) => coincide::command(args),
         Command::Inspect(args) => files::inspect::command(args),
         Command::Convert(args) => convert::command(args),
