@@ -102,6 +102,12 @@ impl RunFiles {
         Some(done)
     }
 
+    /// Closes the data files of a part of a run, which ends before position `end`; `None` if no files are open.
+    pub fn finish_part(&self, end: u64) -> Option<Result<FileReport, Error>> {
+        let writer = self.locked().take()?;
+        Some(writer.finish_part(end))
+    }
+
     fn locked(&self) -> MutexGuard<'_, Option<Writer>> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
