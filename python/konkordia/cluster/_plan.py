@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import subprocess
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -99,10 +100,7 @@ def check(
 
 def stem(source: pathlib.Path) -> str:
     """The name of an input, without what all masters have."""
-    name = source.name
-    for end in ("_master.h5", ".h5", ".json", ".raw", ".cbf"):
-        name = name.removesuffix(end)
-    return name
+    return re.sub(r"_master(?=_\d+$|$)", "", source.stem)
 
 
 def tasks_of(verb: str, source: pathlib.Path, out: pathlib.Path, options: list[str], files_per_task: int | None, first: int) -> list[Task]:

@@ -299,6 +299,9 @@ impl Ready<'_> {
         let (config, info) = (self.conversion.config(), self.conversion.input());
         let mut outcome = outcome.unwrap_or_else(|| kept::nothing_to_do(&self.plan, info.first_frame));
         self.kept.add_to(&mut outcome);
+        if self.images_kept > 0 {
+            kept::add_ports(&mut outcome, &self.conversion.input);
+        }
         let names = info.tile_names.iter().map(|n| format!("file://{n}")).collect::<Vec<_>>();
         let mut record = report::ledger_record(config, &names, &outcome, clock::now());
         // The end time is that of the measurement, not of the conversion. A wrong set-up of the measurement stays
