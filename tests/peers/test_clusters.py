@@ -150,7 +150,7 @@ class Slurm:
             "SelectTypeParameters": "CR_CPU", "ReturnToService": 2, "SwitchType": "switch/none", "SchedulerParameters": "sched_interval=1",
         }  # fmt: skip
         lines = [f"{key}={value}" for key, value in settings.items()]
-        lines.append(f"NodeName={name} NodeAddr=127.0.0.1 CPUs=2 State=UNKNOWN")
+        lines.append(f"NodeName={name} NodeAddr=127.0.0.1 CPUs=2 RealMemory=1000 State=UNKNOWN")
         lines.append(f"PartitionName=all Nodes={name} Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO")
         (path / "slurm.conf").write_text("\n".join(lines) + "\n", encoding="utf-8")
         for kind in ("state", "spool"):
@@ -195,6 +195,42 @@ def test_slurm_array_with_an_element_killed(tmp_path, runs, shared):
         assert cluster("slurm", tasks, check=0, **slurm.environment).stdout == "nothing is left\n"
     assert counts(tasks) == {"done": count, "incomplete": 0, "failed": 0, "running": 0, "left": 0}
     assert differences(folder(out), {name: value for name, value in single.items() if not shared or name.startswith("run0")}) == []
+
+
+JOBQUEUE = """
+import sys
+from dask_jobqueue import SLURMCluster
+from distributed import Client
+from konkordia.cluster import account, run_by_dask
+if __name__ == "__main__":
+    with SLURMCluster(cores=1, processes=1, memory="400 MB", interface="lo") as cluster, Client(cluster) as client:
+        cluster.scale(jobs=2)
+        run_by_dask(sys.argv[1], client)
+    print(account(sys.argv[1]))
+"""
+
+
+@pytest.mark.peer("Dask")
+@pytest.mark.peer("Slurm")
+@needs(PYTHON, "the environment of the peers")
+@needs_slurm
+def test_workers_of_dask_that_slurm_starts(tmp_path, runs):
+    """dask-jobqueue starts workers as jobs of Slurm; one of them is killed: the same files as of one process."""
+    inputs, single = runs
+    tasks, out = planned(tmp_path, inputs)
+    script = tmp_path / "jobqueue.py"
+    script.write_text(JOBQUEUE)
+    with contextlib.ExitStack() as stack:
+        slurm = Slurm(tmp_path, stack)
+        driver = subprocess.Popen([PYTHON, script, tasks], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=slurm.environment, cwd=tmp_path)
+        try:
+            wait_until(lambda: growing(out), what="the first files")
+            os.kill(programs_of(tasks)[0][1], signal.SIGKILL)
+            said, _ = driver.communicate(timeout=120)
+        finally:
+            driver.kill()
+        assert f"{RUNS} tasks: {RUNS} done" in said, said
+    assert differences(folder(out), single) == []
 
 
 def mpirun(tasks, ranks, *options):
