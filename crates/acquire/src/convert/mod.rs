@@ -134,7 +134,7 @@ impl Conversion {
         let spec = self.file_spec(&run_inputs);
         let RunInputs { mut plan, loaded, .. } = run_inputs;
         if let Some(numbers) = self.request.data_files {
-            return self.arm_part(spec, plan, loaded, numbers, note);
+            return self.arm_single_files(spec, plan, loaded, numbers, note);
         }
         let (writer, images_kept) = if self.request.resume { Writer::resume(spec)? } else { (Writer::create(spec)?, 0) };
         let (mut kept, mut shift) = (Kept::default(), Shift::none());
@@ -153,9 +153,9 @@ impl Conversion {
         let space = arm::space_note(&writer);
         let (plan, files) = (Arc::new(plan), RunFiles::new(writer));
         let armed = self.armed(&plan, loaded, &files, (first_frame, shift), note)?;
-        let (unknown, part) = (unknown::notes(&self.config().metadata), None);
+        let (unknown, single_files) = (unknown::notes(&self.config().metadata), None);
         let computes_again = shift.skips();
-        Ok(Ready { armed, plan, images_kept, computes_again, space, unknown, conversion: self, kept, files, part })
+        Ok(Ready { armed, plan, images_kept, computes_again, space, unknown, conversion: self, kept, files, single_files })
     }
 
     /// Arms the run from this frame on; `None` if no frame is left.
@@ -175,7 +175,7 @@ impl Conversion {
     }
 
     /// Makes some data files only, for a conversion that several processes share.
-    fn arm_part(
+    fn arm_single_files(
         &self,
         spec: FileSpec,
         mut plan: Plan,
@@ -201,7 +201,7 @@ impl Conversion {
                 "give other numbers with --data-files",
             ));
         }
-        let (writer, next) = Writer::part(spec, &(from..=to))?;
+        let (writer, next) = Writer::single_files(spec, &(from..=to))?;
         let first_frame = self.input().first_frame + next;
         plan.first_frame = FirstFrame::Number(first_frame);
         plan.frames = Some(end - next);
@@ -217,7 +217,7 @@ impl Conversion {
             conversion: self,
             kept: Kept::default(),
             files,
-            part: Some(next),
+            single_files: Some(next),
         })
     }
 
@@ -277,8 +277,8 @@ pub struct Ready<'a> {
     conversion: &'a Conversion,
     kept: Kept,
     files: RunFiles,
-    /// Of a part: the position of its first image that was not there yet.
-    part: Option<u64>,
+    /// If only single data files are written: the position of the first image that was not there yet.
+    single_files: Option<u64>,
 }
 
 impl Ready<'_> {
@@ -309,13 +309,15 @@ impl Ready<'_> {
         record.end_time = info.times().end.cloned();
         let wrong_setup = info.own.as_ref().and_then(|own| own.wrong_setup.as_deref());
         record.ended = report::ended_of_conversion(record.ended, wrong_setup);
-        let file = match self.part {
-            Some(first) => self.files.finish_part(first + record.images_expected),
+        let file = match self.single_files {
+            Some(first) => self.files.finish_single_files(first + record.images_expected),
             None => self.files.finish(&record),
         };
         let mut notes = info.notes.clone();
-        if self.part.is_some() {
-            notes.push("this is a part: when all data files are there, the same command with --resume makes the master".into());
+        if self.single_files.is_some() {
+            notes.push(
+                "only some data files were asked for: when all are there, the same command with --resume makes the master".into(),
+            );
         }
         let report = Report::new(config, &names, &outcome, file.transpose()?).with_notes(notes);
         Ok(Done { outcome, report, images_kept: self.images_kept, input_is_incomplete: info.incomplete })

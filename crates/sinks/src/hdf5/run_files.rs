@@ -102,10 +102,10 @@ impl RunFiles {
         Some(done)
     }
 
-    /// Closes the data files of a part of a run, which ends before position `end`; `None` if no files are open.
-    pub fn finish_part(&self, end: u64) -> Option<Result<FileReport, Error>> {
+    /// Closes single data files, which end before position `end` of the run; `None` if no files are open.
+    pub fn finish_single_files(&self, end: u64) -> Option<Result<FileReport, Error>> {
         let writer = self.locked().take()?;
-        Some(writer.finish_part(end))
+        Some(writer.finish_single_files(end))
     }
 
     fn locked(&self) -> MutexGuard<'_, Option<Writer>> {

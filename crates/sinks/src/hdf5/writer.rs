@@ -790,8 +790,8 @@ fn release_reserve(spec: &FileSpec) {
     let _ = std::fs::remove_file(reserve_path(&spec.directory, &spec.prefix));
 }
 
-#[path = "part.rs"]
-mod part;
+#[path = "single_files.rs"]
+mod single_files;
 
 #[cfg(test)]
 #[path = "writer_tests.rs"]

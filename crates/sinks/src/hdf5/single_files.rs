@@ -1,4 +1,4 @@
-//! Writes a part of the data files of a run, for a run that several processes share. Each process has data files of its
+//! Writes single data files of a run, for a run that several processes share. Each process has data files of its
 //! own, so none waits for another. When all data files are there, [`Writer::resume`] finds them and makes the master.
 
 use std::ops::RangeInclusive;
@@ -14,17 +14,17 @@ use crate::hdf5::writer::{FileReport, SpaceEstimate};
 use crate::hdf5::xds::readable_mask;
 use crate::sys::space;
 
-const DOING: &str = "write a part of the run";
+const DOING: &str = "write single data files of the run";
 
 impl Writer {
     /// Writes the data files with these numbers (from 1) of a run whose `images_planned` are known, and no master. Data
     /// files of an earlier attempt are kept if they are whole; what was growing is written again. Returns the writer and
-    /// the number of the first image to write. End it with [`Writer::finish_part`].
+    /// the number of the first image to write. End it with [`Writer::finish_single_files`].
     ///
     /// # Errors
     /// As [`Writer::resume`]; [`ErrorKind::Invalid`] if the run has no such data file, or has snapshots of pedestals,
     /// which are one file.
-    pub fn part(mut spec: FileSpec, numbers: &RangeInclusive<u64>) -> Result<(Self, u64), Error> {
+    pub fn single_files(mut spec: FileSpec, numbers: &RangeInclusive<u64>) -> Result<(Self, u64), Error> {
         spec.validate()?;
         readable_mask(&mut spec.pixel_mask);
         check_directory(&spec.directory)?;
@@ -56,12 +56,12 @@ impl Writer {
         Ok((writer, first))
     }
 
-    /// Closes the data files of a part that ends before position `end`. Their master is only named in the report: it is
+    /// Closes the data files, the last of which ends before position `end`. Their master is only named in the report: it is
     /// not there yet.
     ///
     /// # Errors
     /// As [`Writer::finish`]. A data file that could not be closed keeps its journal, and is written again.
-    pub fn finish_part(mut self, end: u64) -> Result<FileReport, Error> {
+    pub fn finish_single_files(mut self, end: u64) -> Result<FileReport, Error> {
         let is_over = self.failed.is_some() || self.current.is_none();
         let total = if is_over { self.next_index } else { self.next_index.max(end) };
         let lost = self.close_at(total)?;
@@ -72,6 +72,7 @@ impl Writer {
         }
         Ok(FileReport {
             master: master_path(&self.spec.directory, &self.spec.prefix),
+            whole: None,
             data_files: self.closed.iter().map(|closed| closed.path.clone()).collect(),
             images: total,
             images_with_pixels: self.images_with_pixels,
