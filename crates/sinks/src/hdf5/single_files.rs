@@ -18,8 +18,8 @@ const DOING: &str = "write single data files of the run";
 
 impl Writer {
     /// Writes the data files with these numbers (from 1) of a run whose `images_planned` are known, and no master. Data
-    /// files of an earlier attempt are kept if they are whole; what was growing is written again. Returns the writer and
-    /// the number of the first image to write. End it with [`Writer::finish_single_files`].
+    /// files of an earlier attempt are kept if they are whole; what was growing is written again. Returns the writer
+    /// and the number of the first image to write. End it with [`Writer::finish_single_files`].
     ///
     /// # Errors
     /// As [`Writer::resume`]; [`ErrorKind::Invalid`] if the run has no such data file, or has snapshots of pedestals,
@@ -56,8 +56,8 @@ impl Writer {
         Ok((writer, first))
     }
 
-    /// Closes the data files, the last of which ends before position `end`. Their master is only named in the report: it is
-    /// not there yet.
+    /// Closes the data files, the last of which ends before position `end`. Their master is only named in the report:
+    /// it is not there yet.
     ///
     /// # Errors
     /// As [`Writer::finish`]. A data file that could not be closed keeps its journal, and is written again.

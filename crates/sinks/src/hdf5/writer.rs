@@ -614,7 +614,7 @@ impl Writer {
 }
 
 impl Writer {
-    /// Closes the last data file, and those before it, with `total` positions. Returns the number of images that are lost.
+    /// Closes the last data file, and those before it, with `total` positions. Returns how many images are lost.
     fn close_at(&mut self, total: u64) -> Result<u64, Error> {
         let ipf = u64::from(self.spec.images_per_file);
         if self.failed.is_none() && total > 0 {
