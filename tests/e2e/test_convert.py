@@ -430,7 +430,7 @@ def test_single_data_files_and_what_is_refused(tmp_path, words):
         (["--data-files", f"{count + 1}:{count + 1}"], 2, f"make {count} data files"),
         (["--data-files", "0:0"], 2, "numbered from 1"),
         (["--data-files", "1:1", "--resume"], 2, "cannot be used with"),
-        (["--data-files", "1:1", "--set", "processing.keep_every=2"], 3, "cannot be shared"),
+        (["--data-files", "1:1", "--set", "frames.keep_every=2"], 3, "cannot be shared"),
     ]:
         done = program("convert", path, "-o", tmp_path / "no", *options, *more, check=code)
         assert words_of_it in done.stderr, done.stderr
