@@ -23,6 +23,10 @@ Streams
 stream      the images of a stream, as they come
 Streamer    makes a stream of the frames of a detector's SDK
 
+On a cluster
+------------
+cluster     the program over many files, or one big run in parts, by Dask, Slurm or MPI
+
 Units are in the names: ``_mm``, ``_um``, ``_px`` (pixels), ``_deg``, ``_kev``, ``_angstrom``, ``_per_angstrom``. The
 centre of a pixel is a whole number in places of spots; places of the beam are counted from the corner of the first
 pixel, whose centre is (0.5, 0.5).

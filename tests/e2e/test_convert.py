@@ -407,3 +407,31 @@ def test_progress_report_and_memory_are_printed(tmp_path, words):
     assert "slsReceiver acquisition, version 7.2" in done.stderr and "memory" in done.stderr
     quiet = program("convert", path, "-o", tmp_path / "quiet", "--dtype", "raw", "--geometry", "jungfrau-1m", "--set", "output.xds=false", "--quiet", check=0)
     assert quiet.stderr == ""
+
+
+def test_single_data_files_and_what_is_refused(tmp_path, words):
+    """Parts in any order, one of them begun twice; then the master. A dry run writes nothing."""
+    path = raw_files.write_sls(tmp_path, words, per_file=3)
+    options = ["--dtype", "raw", "--images-per-file", 3, "--quiet"]
+    count = -(-len(words) // 3)
+    program("convert", path, "-o", tmp_path / "x", *options, "--dry-run", check=0)
+    assert not list(tmp_path.glob("x*"))
+    for files in (f"{count}:", "1:1", f"1:{count - 1}"):
+        program("convert", path, "-o", tmp_path / "part", *options, "--data-files", files, check=0)
+        assert not (tmp_path / "part_master.h5").exists()
+    done = program("convert", path, "-o", tmp_path / "part", *options, "--resume", check=0)
+    assert f"{len(words)} complete" in done.stdout
+    program("convert", path, "-o", tmp_path / "whole", *options, check=0)
+    program("check", tmp_path / "part_master.h5", check=0)
+    assert chunks(tmp_path / "part_master.h5") == chunks(tmp_path / "whole_master.h5")
+    a, b = Master(tmp_path / "part_master.h5"), Master(tmp_path / "whole_master.h5")
+    assert all((a.columns[name] == b.columns[name]).all() for name in b.columns)
+    for more, code, words_of_it in [
+        (["--data-files", f"{count + 1}:{count + 1}"], 2, f"make {count} data files"),
+        (["--data-files", "0:0"], 2, "numbered from 1"),
+        (["--data-files", "1:1", "--resume"], 2, "cannot be used with"),
+        (["--data-files", "1:1", "--set", "frames.keep_every=2"], 3, "cannot be shared"),
+    ]:
+        done = program("convert", path, "-o", tmp_path / "no", *options, *more, check=code)
+        assert words_of_it in done.stderr, done.stderr
+    assert not list(tmp_path.glob("no*"))

@@ -5,6 +5,7 @@ import subprocess
 import venv
 from pathlib import Path
 
+from driving import BINARY
 from lanes import slow_lane
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,3 +25,8 @@ def test_the_wheel_works_in_a_clean_environment(tmp_path):
     assert done.stdout == "True\n"
     names = subprocess.run([python, "-m", "pip", "show", "-f", "konkordia"], check=True, capture_output=True, text=True).stdout
     assert "konkordia/py.typed" in names and "konkordia/_native.pyi" in names
+    # The program is on PATH, the same as the built one.
+    said = subprocess.run([python.with_name("konkordia"), "version"], check=True, capture_output=True, text=True, env=environment)
+    assert said.stdout == subprocess.run([BINARY, "version"], check=True, capture_output=True, text=True).stdout
+    subprocess.run([python.with_name("konkordia"), "config", "init", tmp_path / "run.toml"], check=True, capture_output=True)
+    subprocess.run([python.with_name("konkordia-cluster"), "--help"], check=True, capture_output=True)

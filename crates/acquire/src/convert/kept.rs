@@ -10,8 +10,9 @@ use konkordia_core::ledger::{ImageStatus, RunLedger, StreamLedger};
 use konkordia_core::plan::Plan;
 use konkordia_core::ports::{Sink, SinkError};
 use konkordia_core::series::Ended;
+use konkordia_core::setup::{Port, Seen};
 use konkordia_engine::run::RunOutcome;
-use konkordia_input::{InputInfo, RunFrames};
+use konkordia_input::{Input, InputInfo, RunFrames};
 use konkordia_sinks::hdf5::{FileSink, Reader, RunFiles, data_file_name};
 use konkordia_wire::sls_udp::HEADER_BYTES;
 use std::sync::Arc;
@@ -78,6 +79,20 @@ impl Kept {
         frames.passed += self.images;
         frames.kept += self.images;
         outcome.images += self.images;
+    }
+}
+
+/// Adds what the headers say of streams whose frames were all in images that are kept.
+pub fn add_ports(outcome: &mut RunOutcome, input: &Input) {
+    let streams = outcome.ledger.streams.len();
+    outcome.seen.resize(streams, Seen::default());
+    let mut pixels = vec![0; input.info().format.tile_bytes() as usize];
+    for (tile, seen) in outcome.seen.iter_mut().enumerate().filter(|(tile, seen)| *tile < input.tiles() && seen.port.is_none()) {
+        let mut reader = input.open_tile(tile);
+        // What cannot be read is left out: the images are in the files.
+        let frames = (0..reader.len()).map_while(|nth| reader.read(nth, &mut pixels).ok());
+        let header = frames.into_iter().find(|frame| frame.bitmap.count() > 0).map(|frame| frame.header);
+        seen.port = header.map(|h| Port { row: h.row, column: h.column, module_id: h.module_id });
     }
 }
 

@@ -133,6 +133,9 @@ impl Conversion {
     pub fn arm(&self, run_inputs: RunInputs, note: Note) -> Result<Ready<'_>, Failure> {
         let spec = self.file_spec(&run_inputs);
         let RunInputs { mut plan, loaded, .. } = run_inputs;
+        if let Some(numbers) = self.request.data_files {
+            return self.arm_single_files(spec, plan, loaded, numbers, note);
+        }
         let (writer, images_kept) = if self.request.resume { Writer::resume(spec)? } else { (Writer::create(spec)?, 0) };
         let (mut kept, mut shift) = (Kept::default(), Shift::none());
         let mut first_frame = self.input().first_frame;
@@ -149,14 +152,73 @@ impl Conversion {
         }
         let space = arm::space_note(&writer);
         let (plan, files) = (Arc::new(plan), RunFiles::new(writer));
-        let armed = if plan.frames == Some(0) {
-            None
-        } else {
-            let sinks = (kept::sink(&files, self.input(), shift), Vec::new());
-            Some(arm::arm_with(&plan, loaded, self.input.sources(first_frame), sinks, Isa::detect(), note)?)
-        };
-        let unknown = unknown::notes(&self.config().metadata);
-        Ok(Ready { armed, plan, images_kept, computes_again: shift.skips(), space, unknown, conversion: self, kept, files })
+        let armed = self.armed(&plan, loaded, &files, (first_frame, shift), note)?;
+        let (unknown, single_files) = (unknown::notes(&self.config().metadata), None);
+        let computes_again = shift.skips();
+        Ok(Ready { armed, plan, images_kept, computes_again, space, unknown, conversion: self, kept, files, single_files })
+    }
+
+    /// Arms the run from this frame on; `None` if no frame is left.
+    fn armed(
+        &self,
+        plan: &Arc<Plan>,
+        loaded: Loaded,
+        files: &RunFiles,
+        (first_frame, shift): (u64, Shift),
+        note: Note,
+    ) -> Result<Option<Armed>, Failure> {
+        if plan.frames == Some(0) {
+            return Ok(None);
+        }
+        let sinks = (kept::sink(files, self.input(), shift), Vec::new());
+        arm::arm_with(plan, loaded, self.input.sources(first_frame), sinks, Isa::detect(), note).map(Some)
+    }
+
+    /// Makes some data files only, for a conversion that several processes share.
+    fn arm_single_files(
+        &self,
+        spec: FileSpec,
+        mut plan: Plan,
+        loaded: Loaded,
+        (from, to): (u64, u64),
+        note: Note,
+    ) -> Result<Ready<'_>, Failure> {
+        let (per_file, images) = (u64::from(spec.images_per_file), plan.frames.unwrap_or(0));
+        if !can_begin_anywhere(&plan) {
+            return Err(Failure::new(
+                Exit::Configuration,
+                "this conversion cannot be shared by several processes",
+                "with tracked pedestals, sums or selected frames each image depends on frames before it",
+                "convert in one process, without --data-files",
+            ));
+        }
+        let (begin, end) = ((from - 1).saturating_mul(per_file), to.saturating_mul(per_file).min(images));
+        if begin >= images {
+            return Err(Failure::new(
+                Exit::Usage,
+                format!("there is no data file {from}"),
+                format!("{images} images make {} data files of {per_file} images", images.div_ceil(per_file)),
+                "give other numbers with --data-files",
+            ));
+        }
+        let (writer, next) = Writer::single_files(spec, &(from..=to))?;
+        let first_frame = self.input().first_frame + next;
+        plan.first_frame = FirstFrame::Number(first_frame);
+        plan.frames = Some(end - next);
+        let (plan, files) = (Arc::new(plan), RunFiles::new(writer));
+        let armed = self.armed(&plan, loaded, &files, (first_frame, Shift::onwards(next)), note)?;
+        Ok(Ready {
+            armed,
+            plan,
+            images_kept: next - begin,
+            computes_again: false,
+            space: None,
+            unknown: Vec::new(),
+            conversion: self,
+            kept: Kept::default(),
+            files,
+            single_files: Some(next),
+        })
     }
 
     fn file_spec(&self, run_inputs: &RunInputs) -> FileSpec {
@@ -215,6 +277,8 @@ pub struct Ready<'a> {
     conversion: &'a Conversion,
     kept: Kept,
     files: RunFiles,
+    /// If only single data files are written: the position of the first image that was not there yet.
+    single_files: Option<u64>,
 }
 
 impl Ready<'_> {
@@ -235,6 +299,9 @@ impl Ready<'_> {
         let (config, info) = (self.conversion.config(), self.conversion.input());
         let mut outcome = outcome.unwrap_or_else(|| kept::nothing_to_do(&self.plan, info.first_frame));
         self.kept.add_to(&mut outcome);
+        if self.images_kept > 0 {
+            kept::add_ports(&mut outcome, &self.conversion.input);
+        }
         let names = info.tile_names.iter().map(|n| format!("file://{n}")).collect::<Vec<_>>();
         let mut record = report::ledger_record(config, &names, &outcome, clock::now());
         // The end time is that of the measurement, not of the conversion. A wrong set-up of the measurement stays
@@ -242,8 +309,17 @@ impl Ready<'_> {
         record.end_time = info.times().end.cloned();
         let wrong_setup = info.own.as_ref().and_then(|own| own.wrong_setup.as_deref());
         record.ended = report::ended_of_conversion(record.ended, wrong_setup);
-        let file = self.files.finish(&record).transpose()?;
-        let report = Report::new(config, &names, &outcome, file).with_notes(info.notes.clone());
+        let file = match self.single_files {
+            Some(first) => self.files.finish_single_files(first + record.images_expected),
+            None => self.files.finish(&record),
+        };
+        let mut notes = info.notes.clone();
+        if self.single_files.is_some() {
+            notes.push(
+                "only some data files were asked for: when all are there, the same command with --resume makes the master".into(),
+            );
+        }
+        let report = Report::new(config, &names, &outcome, file.transpose()?).with_notes(notes);
         Ok(Done { outcome, report, images_kept: self.images_kept, input_is_incomplete: info.incomplete })
     }
 }

@@ -24,6 +24,9 @@ pub struct Request {
     pub overwrite: bool,
     /// Files of an interrupted conversion of the same request are continued.
     pub resume: bool,
+    /// Only the data files with these numbers are written, and no master: a conversion that several processes share.
+    /// When all are there, the same request with `resume` makes the master.
+    pub data_files: Option<(u64, u64)>,
     /// Compression by its name in configurations.
     pub compression: Option<String>,
     /// Level of the compression.

@@ -56,6 +56,11 @@ pub struct ConvertArgs {
     /// Continue an interrupted conversion with the same input and options
     #[arg(long, help_heading = "Output")]
     pub resume: bool,
+    /// Write only the data files with these numbers, and no master, for a conversion that several processes share; when
+    /// all are there, the same command with --resume instead makes the master
+    #[arg(long, value_name = "FROM:TO", value_parser = file_range, conflicts_with_all = ["resume", "overwrite", "verify"])]
+    #[arg(help_heading = "Output")]
+    pub data_files: Option<(u64, u64)>,
     /// Read every image back and compare it with a second conversion (one worker, no vector instructions)
     #[arg(long, help_heading = "Output")]
     pub verify: bool,
@@ -68,6 +73,9 @@ pub struct ConvertArgs {
     /// Threads that convert and compress [default: as configured, otherwise one per processor]
     #[arg(long, value_name = "N", help_heading = "Configuration")]
     pub workers: Option<u32>,
+    /// Read the headers, check the options, print the plan, and write nothing
+    #[arg(long, help_heading = "Report")]
+    pub dry_run: bool,
     /// For programs: write events as JSON to stdout, one per line
     #[arg(long, help_heading = "Report")]
     pub json: bool,
@@ -88,6 +96,7 @@ impl ConvertArgs {
             output: self.output.clone(),
             overwrite: self.overwrite,
             resume: self.resume,
+            data_files: self.data_files,
             compression: self.compression.clone(),
             compression_level: self.compression_level,
             images_per_file: self.images_per_file,
@@ -114,6 +123,12 @@ pub fn frame_range(text: &str) -> Result<(u64, u64), String> {
     if from > to { Err(format!("the range ends before it begins: {from} is after {to}")) } else { Ok((from, to)) }
 }
 
+/// Numbers of data files, from 1.
+fn file_range(text: &str) -> Result<(u64, u64), String> {
+    let (from, to) = frame_range(text).map_err(|why| why.replace("frame numbers", "numbers of data files"))?;
+    if to == 0 { Err("data files are numbered from 1".into()) } else { Ok((from.max(1), to)) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,6 +136,8 @@ mod tests {
     #[test]
     fn ranges_are_read() {
         assert_eq!((frame_range("3:5"), frame_range(":5"), frame_range("3:")), (Ok((3, 5)), Ok((0, 5)), Ok((3, u64::MAX))));
+        assert_eq!((file_range(":2"), file_range("2:")), (Ok((1, 2)), Ok((2, u64::MAX))));
+        assert!(file_range("0:0").unwrap_err().contains("from 1") && file_range("a").unwrap_err().contains("data files"));
         assert!(frame_range("5:3").is_err() && frame_range("5").is_err() && frame_range("a:b").is_err());
     }
 }

@@ -27,6 +27,9 @@ pub fn command(args: &ConvertArgs) -> Result<Exit, Failure> {
     let stopper = signals::stopper()?;
     let run_inputs = conversion.plan()?;
     announce(args, &conversion, &run_inputs);
+    if args.dry_run {
+        return Ok(Exit::Complete);
+    }
     let mut ready = conversion.arm(run_inputs, Box::new(console::note))?;
     notes(args, &ready);
     let outcome = ready.armed.take().map(|armed| {
@@ -47,7 +50,7 @@ pub fn command(args: &ConvertArgs) -> Result<Exit, Failure> {
         verified = Some(found);
     }
     report(args, conversion.input(), &done, verified.as_ref(), exit);
-    if failure.is_none() {
+    if failure.is_none() && args.data_files.is_none() {
         archive_copy(args, conversion.config(), done.report.master(), exit);
     }
     failure.map_or(Ok(exit), Err)

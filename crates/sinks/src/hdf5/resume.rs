@@ -1,5 +1,6 @@
-//! Finds what can be kept of an interrupted run when the same run is continued: its finished data files.
+//! Finds what can be kept of an interrupted run, or of a part of one, when it is continued: its finished data files.
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use super::bounded::ReadAll;
@@ -19,9 +20,9 @@ const DOING: &str = "continue the run";
 
 /// What is kept, and what must be removed before the run is continued.
 pub(super) struct Found {
-    /// Full data files 1, 2, ... and, if the run is complete, the shorter last one.
+    /// Full data files from the first one that was asked for, and, if the run is complete, the shorter last one.
     pub(super) closed: Vec<Closed>,
-    /// Images in them; this is also the number of the first image to write.
+    /// Images in them. If all data files were asked for, this is also the number of the first image to write.
     pub(super) images: u64,
     pub(super) images_with_pixels: u64,
     pub(super) chunk_bytes: u64,
@@ -47,10 +48,16 @@ impl Found {
     }
 }
 
-/// Searches the files of this prefix and touches none. A file of another run is an error, even if nothing of it could
-/// be kept.
-pub(super) fn find(spec: &FileSpec, columns: &Columns, missing_bytes: Option<usize>) -> Result<Found, Error> {
-    let files = existing(&spec.directory, &spec.prefix).context(DOING, &spec.directory)?;
+/// Searches the data files of this prefix with these numbers, and touches none. A file of another run is an error, even
+/// if nothing of it could be kept. Data files with other numbers belong to other processes.
+pub(super) fn find(
+    spec: &FileSpec,
+    columns: &Columns,
+    missing_bytes: Option<usize>,
+    numbers: &RangeInclusive<u64>,
+) -> Result<Found, Error> {
+    let mut files = existing(&spec.directory, &spec.prefix).context(DOING, &spec.directory)?;
+    files.retain(|(number, ..)| numbers.contains(number));
     for (_, data, _, has_journal) in &files {
         if *has_journal {
             refuse_if_alive(&journal_path(data))?;
@@ -63,6 +70,7 @@ pub(super) fn find(spec: &FileSpec, columns: &Columns, missing_bytes: Option<usi
     }
     let mut found = Found { closed: vec![], images: 0, images_with_pixels: 0, chunk_bytes: 0, complete: false, stale: vec![] };
     let ipf = u64::from(spec.images_per_file);
+    let before = (numbers.start() - 1) * ipf;
     for (number, path, has_data, has_journal) in files {
         if has_journal {
             if let Some(replay) = replay(&journal_path(&path))? {
@@ -72,8 +80,8 @@ pub(super) fn find(spec: &FileSpec, columns: &Columns, missing_bytes: Option<usi
             continue;
         }
         let held = open(spec, columns, &expected, number, &path)?;
-        let in_order = number == found.closed.len() as u64 + 1 && found.images == (number - 1) * ipf;
-        let is_last = spec.images_planned == Some(found.images + held.images);
+        let in_order = number == numbers.start() + found.closed.len() as u64 && before + found.images == (number - 1) * ipf;
+        let is_last = spec.images_planned == Some(before + found.images + held.images);
         if in_order && (held.images == ipf || (is_last && held.images > 0)) {
             found.images += held.images;
             found.images_with_pixels += held.with_pixels;
@@ -84,7 +92,8 @@ pub(super) fn find(spec: &FileSpec, columns: &Columns, missing_bytes: Option<usi
             found.stale.push((path, true, false));
         }
     }
-    found.complete = spec.images_planned.is_some_and(|planned| planned > 0 && found.images >= planned);
+    let end = |planned: u64| planned.min(numbers.end().saturating_mul(ipf));
+    found.complete = spec.images_planned.is_some_and(|planned| planned > 0 && before + found.images >= end(planned));
     Ok(found)
 }
 

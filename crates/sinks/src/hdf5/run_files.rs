@@ -102,6 +102,12 @@ impl RunFiles {
         Some(done)
     }
 
+    /// Closes single data files, which end before position `end` of the run; `None` if no files are open.
+    pub fn finish_single_files(&self, end: u64) -> Option<Result<FileReport, Error>> {
+        let writer = self.locked().take()?;
+        Some(writer.finish_single_files(end))
+    }
+
     fn locked(&self) -> MutexGuard<'_, Option<Writer>> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -153,7 +153,7 @@ impl Writer {
         readable_mask(&mut spec.pixel_mask);
         check_directory(&spec.directory)?;
         let columns = Columns::new(&spec);
-        let found = resume::find(&spec, &columns, MissingChunk::of(&spec).map(|chunk| chunk.bytes().len()))?;
+        let found = resume::find(&spec, &columns, MissingChunk::of(&spec).map(|chunk| chunk.bytes().len()), &(1..=u64::MAX))?;
         found.clear()?;
         let space = take_reserve(&spec, reserve_bytes(&spec, &columns))?;
         let start = || {
@@ -578,26 +578,9 @@ impl Writer {
     /// [`ErrorKind::Damaged`] if everything is closed, but images that were written cannot be read back.
     pub fn finish(mut self, ledger: &LedgerRecord) -> Result<FileReport, Error> {
         release_reserve(&self.spec);
-        let ipf = u64::from(self.spec.images_per_file);
         let ended = self.failed.is_some() || self.current.is_none();
         let total = if ended { self.next_index } else { self.next_index.max(ledger.images_expected) };
-        if self.failed.is_none() && total > 0 {
-            self.advance_to((total - 1) / ipf + 1)?;
-        }
-        let mut lost = 0;
-        if let Some(file) = &mut self.current {
-            let end = total.saturating_sub((file.number - 1) * ipf).min(ipf);
-            file.extend(end)?;
-            if file.images() == 0 {
-                file.flush()?;
-                if let Some(disk) = &self.disk {
-                    disk.forget(file.number);
-                }
-                self.current.take().map_or(Ok(()), DataFile::discard)?;
-            } else if let Err(error) = self.close_current() {
-                lost = self.rescue().map_err(|_| error)?;
-            }
-        }
+        let lost = self.close_at(total)?;
         let pedestal_snapshots = self.pedestals.take().map_or(Ok(0), PedestalFile::close)?;
         self.all_to_disk(pedestal_snapshots > 0, total)?;
         let mut ledger = ledger.clone();
@@ -631,6 +614,28 @@ impl Writer {
 }
 
 impl Writer {
+    /// Closes the last data file, and those before it, with `total` positions. Returns how many images are lost.
+    fn close_at(&mut self, total: u64) -> Result<u64, Error> {
+        let ipf = u64::from(self.spec.images_per_file);
+        if self.failed.is_none() && total > 0 {
+            self.advance_to((total - 1) / ipf + 1)?;
+        }
+        if let Some(file) = &mut self.current {
+            let end = total.saturating_sub((file.number - 1) * ipf).min(ipf);
+            file.extend(end)?;
+            if file.images() == 0 {
+                file.flush()?;
+                if let Some(disk) = &self.disk {
+                    disk.forget(file.number);
+                }
+                self.current.take().map_or(Ok(()), DataFile::discard)?;
+            } else if let Err(error) = self.close_current() {
+                return self.rescue().map_err(|_| error);
+            }
+        }
+        Ok(0)
+    }
+
     /// Waits until all files that the master will name are on the disk. This happens only here, after the run: nothing
     /// waits for the disk while data come in, and data that are on the disk by then cost nothing more. After a failed
     /// write it does as much as possible. A data file that somebody has moved away since it was complete is left to
@@ -784,6 +789,9 @@ fn take_reserve(spec: &FileSpec, bytes: u64) -> Result<SpaceEstimate, Error> {
 fn release_reserve(spec: &FileSpec) {
     let _ = std::fs::remove_file(reserve_path(&spec.directory, &spec.prefix));
 }
+
+#[path = "single_files.rs"]
+mod single_files;
 
 #[cfg(test)]
 #[path = "writer_tests.rs"]
