@@ -1,13 +1,16 @@
 //! The verbs that talk to a running service over HTTP: `status`, `watch`, `arm`, `start`, `trigger`, `stop`, `close`,
-//! `cancel`, `wait`.
+//! `cancel`, `wait`, `drain`.
 
 pub mod args;
 pub mod http;
+mod drain;
 mod show;
-mod tls;
+pub mod tls;
 mod watch;
 
 use crate::console;
+pub use drain::drain;
+
 use args::{ArmArgs, TargetArgs, WaitArgs};
 use http::Client;
 use konkordia_acquire::handle::{ArmRequest, DetectorState, DetectorStatus, Severity};
