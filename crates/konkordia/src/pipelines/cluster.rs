@@ -223,7 +223,8 @@ fn of_this_pod() -> Result<String, Failure> {
 fn read(folder: &Path, file: &str, fix: &str) -> Result<String, Failure> {
     let path = folder.join(file);
     let text = std::fs::read_to_string(&path);
-    let text = text.map_err(|error| Failure { fix: fix.into(), ..Failure::io("cannot read the service account", &path, &error) })?;
+    let text =
+        text.map_err(|error| Failure { fix: fix.into(), ..Failure::io("cannot read the service account", &path, &error) })?;
     Ok(text.trim().to_string())
 }
 

@@ -1,20 +1,14 @@
 //! Whether the detectors of a service are idle, and since when.
 
 use crate::serve::client::http::Client;
-use konkordia_acquire::handle::DetectorStatus;
+use crate::serve::client::list::Detectors;
 use konkordia_core::failure::Failure;
-use serde::Deserialize;
 use std::time::{Duration, Instant};
 
 /// Time between two looks at the service.
 pub const LOOK: Duration = Duration::from_secs(1);
 /// Longest time of one look.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-#[derive(Deserialize)]
-struct Detectors {
-    detectors: Vec<DetectorStatus>,
-}
 
 /// Looks at a service again and again.
 pub struct Idle {

@@ -163,14 +163,17 @@ impl Shared {
     fn refuses(&self, headers: &HeaderMap, needed: Role) -> Option<Response> {
         let tokens = self.tokens.as_ref()?;
         let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let identity = given.and_then(|value| value.strip_prefix("Bearer ")).map_or(Identity::Anonymous, |token| tokens.identify(token));
+        let identity =
+            given.and_then(|value| value.strip_prefix("Bearer ")).map_or(Identity::Anonymous, |token| tokens.identify(token));
         match identity.role() {
             Some(role) if role >= needed => None,
             Some(role) => {
                 let what = format!("the role {} does not allow this", role.name());
                 Some(problem(StatusCode::FORBIDDEN, "forbidden", &what, "use a token with the role operate"))
             }
-            None => Some(problem(StatusCode::UNAUTHORIZED, "unauthorized", "a token is needed", "send Authorization: Bearer TOKEN")),
+            None => {
+                Some(problem(StatusCode::UNAUTHORIZED, "unauthorized", "a token is needed", "send Authorization: Bearer TOKEN"))
+            }
         }
     }
 
@@ -238,6 +241,7 @@ fn bad_body(rejection: &JsonRejection, example: &str) -> Response {
 }
 
 fn problem(status: StatusCode, code: &str, detail: &str, hint: &str) -> Response {
-    let body = json!({ "status": status.as_u16(), "title": status.canonical_reason(), "code": code, "detail": detail, "hint": hint });
+    let body =
+        json!({ "status": status.as_u16(), "title": status.canonical_reason(), "code": code, "detail": detail, "hint": hint });
     (status, [(header::CONTENT_TYPE, "application/problem+json")], body.to_string()).into_response()
 }

@@ -1,9 +1,9 @@
 //! `konkordia drain`: no further run begins, and those in progress are waited for. The last thing before a service is
 //! replaced.
 
-use super::Detectors;
-use super::args::DrainArgs;
+use super::args::{DrainArgs, TargetArgs};
 use super::http::Client;
+use super::list::Detectors;
 use super::show;
 use crate::console;
 use konkordia_acquire::handle::{DetectorState, DetectorStatus};
@@ -21,7 +21,7 @@ const SILENCE: Duration = Duration::from_secs(30);
 /// # Errors
 /// The service cannot be reached or refuses, or runs last longer than the time limit.
 pub fn drain(args: &DrainArgs) -> Result<Exit, Failure> {
-    let target = super::args::TargetArgs { detector: None, ..args.target.clone() };
+    let target = TargetArgs { detector: None, ..args.target.clone() };
     let client = Client::new(&target)?;
     let begun = Instant::now();
     let mut detectors = client.post::<Detectors>("drain", &json!({}))?.detectors;

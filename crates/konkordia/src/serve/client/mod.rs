@@ -2,8 +2,9 @@
 //! `cancel`, `wait`, `drain`.
 
 pub mod args;
-pub mod http;
 mod drain;
+pub mod http;
+pub mod list;
 mod show;
 pub mod tls;
 mod watch;
@@ -15,6 +16,7 @@ use args::{ArmArgs, TargetArgs, WaitArgs};
 use http::Client;
 use konkordia_acquire::handle::{ArmRequest, DetectorState, DetectorStatus, Severity};
 use konkordia_core::failure::{Exit, Failure};
+use list::Detectors;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::time::{Duration, Instant};
@@ -32,11 +34,6 @@ pub struct Waited {
     pub done: bool,
     /// The state at that moment.
     pub status: DetectorStatus,
-}
-
-#[derive(Debug, Deserialize)]
-struct Detectors {
-    detectors: Vec<DetectorStatus>,
 }
 
 /// `konkordia status`
