@@ -4,7 +4,6 @@ kube-scheduler, which `scripts/peers` builds. Its nodes are stand-ins (`kubelet.
 import json
 import os
 import shutil
-import signal
 import ssl
 import subprocess
 import time
@@ -86,6 +85,7 @@ class Cluster:
         for name in ("usr/bin", "etc", "proc", "tmp", "data"):
             (self.root / name).mkdir(parents=True)
         (self.root / "etc/hosts").touch()
+        (self.root / "etc/nsswitch.conf").write_text("hosts: files dns\n")
         subprocess.run(["strip", "-o", self.root / "usr/bin/konkordia", BINARY], check=True)
         for word in subprocess.run(["ldd", BINARY], capture_output=True, text=True, check=True).stdout.split():
             if word.startswith("/"):
@@ -135,8 +135,8 @@ class Cluster:
 
     def stop_api_server(self):
         process = self.processes.pop("apiserver")
-        process.send_signal(signal.SIGTERM)
-        process.wait(90)
+        process.kill()
+        process.wait()
 
     def node(self, name, networks=()):
         self.nodes.append(Node(self, name, networks))

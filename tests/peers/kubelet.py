@@ -109,7 +109,7 @@ class Pod:
         root = self.folder / "root"
         root.mkdir()
         hosts = self.folder / "hosts"
-        hosts.write_text("127.0.0.1 localhost\n" + "".join(f"{address} {name}\n" for name, address in cluster.services(self.namespace).items()))
+        self.write_hosts()
         lines = ["set -e", "mount --make-rprivate /", f"mount --bind {cluster.root} {root}"]
         for mount in self.container.get("volumeMounts", []):
             place = f"{root}{mount['mountPath']}"
@@ -136,6 +136,10 @@ class Pod:
             subprocess.run([*enter, "bash", "-c", f"ip addr add {self.address}/16 dev eth0; ip link set eth0 up"], check=True)
             self.process.stdin.write(b"go\n")
             self.process.stdin.close()
+
+    def write_hosts(self):
+        services = self.node.cluster.services(self.namespace)
+        (self.folder / "hosts").write_text("127.0.0.1 localhost\n" + "".join(f"{address} {name}\n" for name, address in services.items()))
 
     def command(self, command, arguments):
         return [*(command or ["/usr/bin/konkordia"]), *arguments]
@@ -254,7 +258,9 @@ class Node:
             time.sleep(2)
 
     def watch(self):
+        looks = 0
         while not self.lost:
+            looks += 1
             try:
                 listed = self.cluster.api.get(f"/api/v1/pods?fieldSelector=spec.nodeName%3D{self.name}")["items"]
             except OSError:
@@ -269,6 +275,10 @@ class Node:
                     self.pods[uid].ending = True
                     grace = pod["metadata"].get("deletionGracePeriodSeconds", 30)
                     threading.Thread(target=self.pods[uid].end, args=(grace,), daemon=True).start()
+            if looks % 20 == 0:
+                for pod in [pod for pod in self.pods.values() if pod.address and not pod.ending]:
+                    with contextlib.suppress(OSError):
+                        pod.write_hosts()
             time.sleep(LOOK_S)
 
     def lose(self):
