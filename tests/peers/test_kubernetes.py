@@ -7,6 +7,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import tempfile
 import threading
 import time
 import urllib.error
@@ -447,9 +448,12 @@ PODMAN = [shutil.which(name) for name in ("podman", "buildah", "skopeo", "runc",
 @pytest.mark.skipif(not all(PODMAN), reason="podman, buildah, skopeo, runc (Debian) and cargo-sbom (cargo install) are needed")
 def test_the_image_runs_as_an_ordinary_user_with_a_read_only_root(tmp_path):
     """The image, below 60 MB, runs as an ordinary user with a read-only root: the service answers, and a simulated run is written."""
-    (tmp_path / "containers.conf").write_text("[containers]\ndefault_ulimits = []\n")
-    environment = {**os.environ, "CONTAINERS_CONF": str(tmp_path / "containers.conf"), "KONKORDIA_BIN": str(BINARY)}
-    store = ["--root", str(tmp_path / "store"), "--runroot", str(tmp_path / "runroot"), "--runtime", "runc"]
+    # Images and state of this test only. The path of the state may have 50 characters.
+    runs = pathlib.Path(tempfile.mkdtemp(prefix="konk-", dir="/tmp"))
+    (tmp_path / "containers.conf").write_text('[containers]\ndefault_ulimits = []\n[engine]\nruntime = "runc"\n')
+    (tmp_path / "storage.conf").write_text(f'[storage]\ndriver = "vfs"\ngraphroot = "{tmp_path}/store"\nrunroot = "{runs}"\n')
+    files = {f"CONTAINERS_{name}": str(tmp_path / file) for name, file in (("CONF", "containers.conf"), ("STORAGE_CONF", "storage.conf"))}
+    environment = {**os.environ, **files, "KONKORDIA_BIN": str(BINARY)}
 
     def call(*command, timeout=300):
         return subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=timeout, env=environment, cwd=ROOT)
@@ -458,13 +462,11 @@ def test_the_image_runs_as_an_ordinary_user_with_a_read_only_root(tmp_path):
     assert made.returncode == 0, made.stdout + made.stderr
     print(made.stdout.strip())
     assert (tmp_path / "image.oci.tar").stat().st_size < 60e6
-    loaded = call("podman", *store, "load", "-i", tmp_path / "image.oci.tar")
-    assert loaded.returncode == 0, loaded.stderr
     out = tmp_path / "out"
     out.mkdir()
     out.chmod(0o777)
     hard = ["--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--network", "none"]
-    run = ["podman", *store, "run", "--rm", *hard, "--volume", f"{out}:/out"]
+    run = ["podman", "run", "--rm", *hard, "--volume", f"{out}:/out"]
     demo = call(*run, "konkordia:test", "demo", "--images", "50", "--dir", "/out/demo")
     assert demo.returncode == 0, demo.stdout + demo.stderr
     assert (out / "demo/demo_master.h5").stat().st_uid == 65532
@@ -479,10 +481,11 @@ def test_the_image_runs_as_an_ordinary_user_with_a_read_only_root(tmp_path):
     server = threading.Thread(target=serve)
     server.start()
     try:
-        wait_until(lambda: call("podman", *store, "exec", name, "/usr/bin/konkordia", "status").returncode == 0, 60, "the service")
-        refused = call("podman", *store, "exec", name, "/usr/bin/konkordia", "token", "create", "x", "--file", "/etc/x")
+        wait_until(lambda: call("podman", "exec", name, "/usr/bin/konkordia", "status").returncode == 0, 60, "the service")
+        refused = call("podman", "exec", name, "/usr/bin/konkordia", "token", "create", "x", "--file", "/etc/x")
         assert refused.returncode != 0 and "Read-only" in refused.stderr, refused.stderr
     finally:
-        call("podman", *store, "stop", "-t", "20", name)
+        call("podman", "stop", "-t", "20", name)
         server.join(60)
+        shutil.rmtree(runs, ignore_errors=True)
     assert log[0].returncode == 0, log[0].stderr
