@@ -204,6 +204,27 @@ def test_the_chart_is_valid(tmp_path):
             assert seen.returncode == 0, seen.stdout + seen.stderr
 
 
+def test_the_template_for_gitops_fits_together():
+    """Each folder of a detector allows in its namespace what its values ask for; the other files are valid YAML."""
+    folders = sorted((DEPLOY / "gitops/detectors").iterdir())
+    assert len(folders) >= 2
+    for folder in folders:
+        namespace = yaml.safe_load((folder / "namespace.yaml").read_text())["metadata"]
+        values = yaml.safe_load((folder / "values.yaml").read_text())
+        allowed = namespace["annotations"]
+        assert namespace["name"] == folder.name == namespace["labels"]["konkordia/detector"]
+        assert allowed["konkordia/uid"] == str(values["user"]["uid"])
+        assert set(values["networks"]) == set(allowed["konkordia/networks"].split(","))
+        for mount in values["mounts"]:
+            hosts = allowed["konkordia/host-paths"].split(",")
+            assert "hostPath" not in mount or any(mount["hostPath"].startswith(f"{host}/") for host in hosts), mount
+        assert len([line for line in (DEPLOY / "gitops/detectors/eiger/values.yaml").read_text().splitlines() if not line.startswith("#")]) <= 15
+    generator = yaml.safe_load((DEPLOY / "gitops/argocd.yaml").read_text())
+    assert generator["spec"]["generators"][0]["git"]["directories"] == [{"path": "detectors/*"}]
+    rules = [rule["name"] for policy in yaml.safe_load_all((DEPLOY / "policies/kyverno.yaml").read_text()) for rule in policy["spec"]["rules"]]
+    assert rules == ["user", "privileged", "mounts", "networks", "interface", "annotation"]
+
+
 GOOD = {"image": IMAGE, "tokensSecret": "t", "detector": {"address": "tcp://10.0.0.1:9999"}, "output": {"directory": "/data/x"}, "mounts": [{"name": "data", "path": "/data", "claim": "gpfs"}]}
 WRONG = {
     "a key that is not known": ({"wrokers": 4}, "wrokers"),
