@@ -168,6 +168,7 @@ def template(values, namespace="eiger", *options):
 
 
 @marked(helm_only)
+@pytest.mark.peer("kubernetes-validate")
 def test_the_chart_is_valid(tmp_path):
     """Helm finds no mistake in the chart, and what it makes fits the schemas of Kubernetes strictly."""
     assert (CHART / "dashboards/konkordia.json").read_text() == (ROOT / "deploy/grafana-dashboard.json").read_text(), "copy it"
@@ -204,6 +205,7 @@ def test_the_chart_is_valid(tmp_path):
             assert seen.returncode == 0, seen.stdout + seen.stderr
 
 
+@marked(helm_only)
 def test_the_template_for_gitops_fits_together():
     """Each folder of a detector allows in its namespace what its values ask for; the other files are valid YAML."""
     folders = sorted((DEPLOY / "gitops/detectors").iterdir())
