@@ -1,5 +1,5 @@
-//! The scale of Deployments, read and changed through the API server of Kubernetes. Of the rights in the cluster it needs
-//! `get` and `patch` on `deployments/scale` of the pipelines, and no others.
+//! The scale of Deployments, read and changed through the API server of Kubernetes. Of the rights in the cluster it
+//! needs `get` and `patch` on `deployments/scale` of the pipelines, and no others.
 
 use super::args::ClusterArgs;
 use crate::serve::client::tls::{self, Tls};

@@ -22,8 +22,8 @@ impl Idle {
         Self { client, since: None }
     }
 
-    /// For how long no detector has been armed or running, as far as it was looked at. A service that does not answer is
-    /// not known to be idle.
+    /// For how long no detector has been armed or running, as far as it was looked at. A service that does not answer
+    /// is not known to be idle.
     ///
     /// # Errors
     /// The service does not answer.

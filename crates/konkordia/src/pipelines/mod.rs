@@ -1,5 +1,5 @@
-//! `konkordia pipelines`: how many of the processing programs of a detector run in a Kubernetes cluster, from the command
-//! line and over HTTP.
+//! `konkordia pipelines`: how many of the processing programs of a detector run in a Kubernetes cluster, from the
+//! command line and over HTTP.
 
 pub mod args;
 mod cluster;

@@ -1,7 +1,7 @@
 //! `konkordia pipelines serve`: the pipelines over HTTP.
 //!
-//! `GET /pipelines`, `POST /pipelines/NAME/up {"replicas": 20}`, `POST /pipelines/NAME/down {"replicas": 0, "when_idle":
-//! true}`, `GET /healthz`. A refusal is a problem (RFC 9457) as in the interface of the service.
+//! `GET /pipelines`, `POST /pipelines/NAME/up {"replicas": 20}`, `POST /pipelines/NAME/down {"when_idle": true}`,
+//! `GET /healthz`. A refusal is a problem (RFC 9457) as in the interface of the service.
 
 use super::args::ServeArgs;
 use super::cluster::{Cluster, Scale};
