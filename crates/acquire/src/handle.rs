@@ -305,6 +305,8 @@ pub enum Command {
     Cancel,
     /// Close the file that stays open behind its runs (`append`).
     Close,
+    /// Begin no further run; what is armed or in progress goes on.
+    Drain,
 }
 
 /// The answer to a command: the state after it, or why it was refused.

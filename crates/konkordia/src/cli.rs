@@ -11,7 +11,8 @@ use crate::help::TEMPLATE;
 use crate::links_verb::LinksArgs;
 use crate::log::{LogFormat, LogLevel};
 use crate::pedestal::args::PedestalArgs;
-use crate::serve::client::args::{ArmArgs, TargetArgs, WaitArgs};
+use crate::pipelines::args::PipelinesCommand;
+use crate::serve::client::args::{ArmArgs, DrainArgs, TargetArgs, WaitArgs};
 use crate::simulate::fault_args::{FaultArgs, probability};
 use crate::simulate::roce_args::RoceArgs;
 use crate::simulate::sample::SampleArgs;
@@ -143,6 +144,18 @@ pub enum Command {
   konkordia wait --timeout 60
   konkordia wait --detector eiger || echo \"exit code $?\"")]
     Wait(WaitArgs),
+    /// Lets no further run begin, and waits for the end of those in progress: before a service is replaced.
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia drain
+  konkordia drain --timeout 3600
+  konkordia drain --no-wait --json")]
+    Drain(DrainArgs),
+    /// Starts and stops the pipelines of a detector in a Kubernetes cluster: shows and changes how many run.
+    #[command(subcommand, help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia pipelines list --pipelines azint,spots
+  konkordia pipelines up azint --replicas 20
+  konkordia pipelines down azint --when-idle")]
+    Pipelines(PipelinesCommand),
     /// Makes a calibration file from dark frames, live or from files: pedestal and noise of each pixel, and a mask with
     /// reasons.
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:

@@ -23,6 +23,7 @@ mod log;
 mod model;
 mod panics;
 mod pedestal;
+mod pipelines;
 mod rashpa;
 mod repack_args;
 mod repack_verb;
@@ -98,6 +99,8 @@ fn dispatch(command: &Command) -> Result<Exit, Failure> {
         Command::Close(target) => serve::client::close(target),
         Command::Cancel(target) => serve::client::cancel(target),
         Command::Wait(args) => serve::client::wait(args),
+        Command::Drain(args) => serve::client::drain(args),
+        Command::Pipelines(which) => pipelines::command(which),
         Command::Calibration(which) => calibration_verbs::command(which),
         Command::Pedestal(args) => pedestal::command(args),
         Command::Analyse(args) => analyse::command(args),

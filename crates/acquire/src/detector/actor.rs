@@ -3,7 +3,7 @@
 
 use super::base::Base;
 use super::driven::{Armed, Told, remark_warnings};
-use super::pending::{Pending, Verb};
+use super::pending::{Pending, Verb, is_plain};
 use super::status::{StatusMessage, age};
 use super::{Request, STACK_BYTES, SendRequest, TICK};
 use crate::alarms::{Alarms, News};
@@ -139,6 +139,8 @@ struct Actor<D: Driver> {
     tickets: u64,
     /// Since when the service is stopping.
     going_down: Option<Instant>,
+    /// Who has asked that no further run begins.
+    drained_by: Option<String>,
     held_back: HeldBack,
     alarms: Option<Alarms>,
 }
@@ -193,6 +195,7 @@ pub fn spawn<D: Driver>(
         cancels,
         tickets: 0,
         going_down: None,
+        drained_by: None,
         held_back: HeldBack::default(),
         alarms,
     };
@@ -250,6 +253,7 @@ impl<D: Driver> Actor<D> {
             let now = Instant::now();
             self.expire(now);
             self.driver.tick(&mut self.base, now);
+            self.keep_drained();
             self.look_at_header();
             self.stop_what_is_over();
             self.report_who_holds_back(now);
@@ -316,6 +320,7 @@ impl<D: Driver> Actor<D> {
             Command::Cancel => self.cancel(reply).err().map(Err),
             Command::Stop => Some(self.stop()),
             Command::Close => self.close(reply).err().map(Err),
+            Command::Drain => Some(Ok(self.drain(by))),
             Command::Pedestal(request) => Some(self.pedestal(&request, &by)),
             other => self.begin(other, by, reply).err().map(Err),
         };
@@ -370,8 +375,32 @@ impl<D: Driver> Actor<D> {
         Err(self.base.machine.refuse_busy(verb, &doing))
     }
 
-    /// Refuses an arm until the run or arm before it has released everything.
+    /// From now on no run begins. What is armed, being armed or in progress goes on.
+    fn drain(&mut self, by: String) -> DetectorStatus {
+        if self.drained_by.is_none() {
+            let message = format!("{by} has asked for it: no further run begins until the service is started again");
+            self.base.machine.remark(Severity::Info, message, json!({ "drained_by": by }));
+            self.drained_by = Some(by);
+        }
+        self.status()
+    }
+
+    /// A sender begins no series either, except the one that is armed.
+    fn keep_drained(&mut self) {
+        let is_armed = self.pending.is_some() || self.base.machine.state() == State::Armed;
+        if self.drained_by.is_some() && !is_armed {
+            self.driver.leave();
+        }
+    }
+
+    /// Refuses an arm until the run or arm before it has released everything, and for ever once it is drained.
     fn has_ended_for(&self, verb: &str) -> Result<(), Refusal> {
+        if let Some(by) = &self.drained_by {
+            let what = format!("cannot {verb} '{}'", self.base.machine.shared.name);
+            let why = format!("the service is about to be replaced or stopped ({by}), so no further run begins");
+            let fix = "try again when the service has been started again".into();
+            return Err(self.base.machine.refuse(Refusal { code: RefusalCode::WrongState, what, why, fix, state: None }));
+        }
         let doing = if self.driver.is_busy() {
             // After an error, while another source still delivers images.
             "the previous series has not ended"
@@ -762,14 +791,6 @@ impl<D: Driver> Actor<D> {
         let code = if pending.verb.arms() { RefusalCode::ArmFailed } else { RefusalCode::Refused };
         let _ = pending.reply.send(Err(self.base.machine.refuse(Refusal::of(code, &failure))));
     }
-}
-
-fn is_plain(request: &ArmRequest) -> bool {
-    request.images.is_none()
-        && request.prefix.is_none()
-        && request.write.is_none()
-        && request.metadata.is_empty()
-        && !request.append
 }
 
 #[cfg(test)]

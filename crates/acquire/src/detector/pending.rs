@@ -1,6 +1,6 @@
 //! The command of an actor that takes its time.
 
-use crate::handle::Reply;
+use crate::handle::{ArmRequest, Reply};
 use crossbeam_channel::Sender;
 use std::time::{Duration, Instant};
 
@@ -49,4 +49,13 @@ impl Verb {
     pub const fn arms(self) -> bool {
         matches!(self, Self::Arm | Self::ArmAndStart)
     }
+}
+
+/// True if a request has no parameters.
+pub fn is_plain(request: &ArmRequest) -> bool {
+    request.images.is_none()
+        && request.prefix.is_none()
+        && request.write.is_none()
+        && request.metadata.is_empty()
+        && !request.append
 }

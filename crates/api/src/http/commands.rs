@@ -1,11 +1,11 @@
 //! The commands to a detector.
 
 use super::audit::AuditBody;
-use super::extract::{Body, Nothing, Query};
+use super::extract::{Body, NoQuery, Nothing, Query};
 use super::machine::look;
 use super::problem::Problem;
 use super::state::Shared;
-use super::status::seconds;
+use super::status::{Detectors, seconds};
 use crate::security::Identity;
 use axum::extract::{ConnectInfo, FromRequestParts, State};
 use axum::http::header::USER_AGENT;
@@ -174,6 +174,27 @@ pub async fn close(shared: State<Arc<Shared>>, by: By, query: Query<CommandQuery
     carry_out(shared, by, query, Command::Close, Value::Null).await
 }
 
+/// Begins no further run of any detector, whoever asks for one. What is armed or in progress goes on; GET
+/// /api/v1/detectors shows when that has ended. Only a new start of the service undoes it.
+#[utoipa::path(post, path = "/api/v1/drain", tag = "commands", request_body(content = Nothing, example = json!({})),
+    responses((status = 200, description = "All detectors, in the order of the configuration", body = Detectors)))]
+pub async fn drain(
+    State(shared): State<Arc<Shared>>,
+    By(by): By,
+    Query(NoQuery {}): Query<NoQuery>,
+    Body(Nothing {}): Body<Nothing>,
+) -> Result<(Extension<AuditBody>, Json<Detectors>), Response> {
+    let audit = Extension(AuditBody { detector: None, request: Value::Null });
+    let mut detectors = Vec::new();
+    for detector in &shared.fleet.detectors {
+        match order(&shared, Arc::clone(detector), Command::Drain, by.clone()).await {
+            Ok(status) => detectors.push(status),
+            Err(problem) => return Err((audit, problem).into_response()),
+        }
+    }
+    Ok((audit, Json(Detectors { detectors })))
+}
+
 type Answer = Result<(Extension<AuditBody>, Json<DetectorStatus>), Response>;
 
 /// What the audit log keeps of a request: of the metadata only the names.
@@ -221,7 +242,7 @@ pub async fn order(
     command: Command,
     by: String,
 ) -> Result<DetectorStatus, Problem> {
-    let ends = matches!(command, Command::Stop | Command::Cancel | Command::Close);
+    let ends = matches!(command, Command::Stop | Command::Cancel | Command::Close | Command::Drain);
     let places = if ends { &shared.endings } else { &shared.commands };
     let place = Arc::clone(places).try_acquire_owned().map_err(|_| {
         Problem::new("busy", "too many commands are waiting for their detectors", "try again when they are done").retry_after(1)

@@ -98,6 +98,7 @@ pub(super) fn operating() -> Routes {
         .routes(routes!(commands::stop))
         .routes(routes!(commands::cancel))
         .routes(routes!(commands::close))
+        .routes(routes!(commands::drain))
         .layer(RequestBodyDeadlineLayer::new(REQUEST_BODY))
         .route_layer(from_fn(guard::operate))
 }

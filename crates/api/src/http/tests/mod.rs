@@ -232,6 +232,7 @@ impl Detector for Fake {
             (Command::Arm(_), DetectorState::Idle) => self.set(DetectorState::Armed),
             (Command::Start(_), DetectorState::Idle | DetectorState::Armed) => self.set(DetectorState::Receiving),
             (Command::Stop | Command::Cancel | Command::Close, _) => self.set(DetectorState::Idle),
+            (Command::Drain, _) => {}
             (Command::Trigger, state) => return Err(refuse(RefusalCode::NoTrigger, state)),
             (_, state) => return Err(refuse(RefusalCode::WrongState, state)),
         }

@@ -54,6 +54,20 @@ pub struct ArmArgs {
     pub target: TargetArgs,
 }
 
+/// `konkordia drain`
+#[derive(Debug, Args)]
+pub struct DrainArgs {
+    /// Longest time to wait for the end of the runs; after it the exit code is 7 [default: no limit]
+    #[arg(long, value_name = "S")]
+    pub timeout: Option<f64>,
+    /// Do not wait for the end of the runs
+    #[arg(long, conflicts_with = "timeout")]
+    pub no_wait: bool,
+    /// Which service.
+    #[command(flatten)]
+    pub target: TargetArgs,
+}
+
 /// `konkordia wait`
 #[derive(Debug, Args)]
 pub struct WaitArgs {

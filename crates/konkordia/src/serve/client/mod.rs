@@ -1,17 +1,22 @@
 //! The verbs that talk to a running service over HTTP: `status`, `watch`, `arm`, `start`, `trigger`, `stop`, `close`,
-//! `cancel`, `wait`.
+//! `cancel`, `wait`, `drain`.
 
 pub mod args;
+mod drain;
 pub mod http;
+pub mod list;
 mod show;
-mod tls;
+pub mod tls;
 mod watch;
 
 use crate::console;
+pub use drain::drain;
+
 use args::{ArmArgs, TargetArgs, WaitArgs};
 use http::Client;
 use konkordia_acquire::handle::{ArmRequest, DetectorState, DetectorStatus, Severity};
 use konkordia_core::failure::{Exit, Failure};
+use list::Detectors;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::time::{Duration, Instant};
@@ -29,11 +34,6 @@ pub struct Waited {
     pub done: bool,
     /// The state at that moment.
     pub status: DetectorStatus,
-}
-
-#[derive(Debug, Deserialize)]
-struct Detectors {
-    detectors: Vec<DetectorStatus>,
 }
 
 /// `konkordia status`
