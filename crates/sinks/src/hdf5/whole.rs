@@ -101,8 +101,8 @@ pub fn compose(part_master: &Path) -> Result<Whole, Error> {
         return Err(wrong(format!("its name does not end with {}_master.h5", part.suffix())));
     };
     let directory = part_master.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // One after the other, so that nobody renames an older state over a newer one. Where the file system has no locks, the
-    // names of temporary files are still different.
+    // One after the other, so that nobody renames an older state over a newer one. Where the file system has no locks,
+    // the names of temporary files are still different.
     let lock = std::fs::File::open(directory).context(DOING, directory)?;
     let _ = lock.lock();
     let (mut sources, mut notes) = (Vec::new(), Vec::new());
