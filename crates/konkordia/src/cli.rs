@@ -6,6 +6,7 @@ use crate::bench::args::{
     BenchUdpArgs,
 };
 use crate::calibration_verbs::args::CalibrationCommand;
+use crate::choice::DriftChoice;
 use crate::files::args::{FileArgs, InspectArgs, RepairArgs};
 use crate::help::TEMPLATE;
 use crate::links_verb::LinksArgs;
@@ -520,15 +521,6 @@ pub struct SyntheticArgs {
     /// How the pedestals rise
     #[arg(long, value_enum, default_value_t = DriftChoice::Linear, help_heading = "Synthetic detector")]
     pub drift_shape: DriftChoice,
-}
-
-/// `--drift-shape`
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum DriftChoice {
-    /// Evenly, then constant
-    Linear,
-    /// Fast at first, towards a limit
-    Exponential,
 }
 
 /// `konkordia simulate eiger`

@@ -14,7 +14,8 @@ pub mod setup;
 pub mod xfel_args;
 mod xfel_train;
 
-use crate::cli::{DriftChoice, EigerArgs, JungfrauArgs, SendArgs, SimulateDetector};
+use crate::choice::DriftChoice;
+use crate::cli::{EigerArgs, JungfrauArgs, SendArgs, SimulateDetector};
 use crate::{console, detectors};
 use detector::{packetiser, wrong};
 use feed::Feed;
