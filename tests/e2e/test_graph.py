@@ -200,7 +200,7 @@ def test_inner_processes_are_killed(tmp_path):
 
 
 def test_inner_processes_are_stopped_and_come_back(tmp_path):
-    graph = Graph(tmp_path, images=400)
+    graph = Graph(tmp_path, images=1500)
     with graph.running(SLEEP_S="0.01"):
         graph.until(lambda: graph.written() > 10, "image")
         for round_ in range(3):
@@ -213,6 +213,20 @@ def test_inner_processes_are_stopped_and_come_back(tmp_path):
             time.sleep(0.3)
         report = graph.finish()
     assert source_account(report)["deaths"] >= 1
+    graph.check_images()
+
+
+def test_a_process_that_is_stopped_for_good_does_not_hold_up_the_end(tmp_path):
+    """It is stopped in mid-run and never wakes: the others have its images, and the run ends without it."""
+    graph = Graph(tmp_path, images=300)
+    with graph.running(SLEEP_S="0.01"):
+        graph.until(lambda: graph.written() > 10, "image")
+        pids = graph.signal("correct-1", signal.SIGSTOP)
+        report = graph.finish()
+    for pid in pids[1:]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    assert source_account(report)["deaths"] == 1 and source_account(report)["done"] == 300, report
     graph.check_images()
 
 

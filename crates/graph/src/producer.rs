@@ -481,9 +481,9 @@ impl<P: Clone> Producer<P> {
         self.has_ended && self.entries.is_empty()
     }
 
-    /// Finished, and no member that lives has to be told.
+    /// Finished, and every member knows it.
     pub fn is_left(&self) -> bool {
-        self.is_finished() && self.members.values().all(|member| matches!(member.state, State::Dead | State::Left))
+        self.is_finished() && self.members.values().all(|member| member.state == State::Left)
     }
 
     /// What was counted.

@@ -62,14 +62,15 @@ fn run(args: &GraphRunArgs) -> Result<Exit, Failure> {
         for member in stage.members() {
             _ = std::fs::remove_file(folder.join(format!("{member}.json")));
             let may_die = stage.kind == Kind::Python;
-            processes.push(Member { name: member, may_die, restarts: 0, child: None, exit: None, died: None });
+            let is_last = stage.kind == Kind::Write;
+            processes.push(Member { name: member, may_die, is_last, restarts: 0, child: None, exit: None, died: None });
         }
     }
     if processes.is_empty() {
         let why = "no stage of the graph has this name, or runs on this host";
         return Err(Failure::new(Exit::Usage, "there is nothing to run", why, "give another --stage or --host, or neither"));
     }
-    let outcome = Supervisor { args, folder: &folder, processes }.run(&stop);
+    let outcome = Supervisor { args, folder: &folder, processes, over: None }.run(&stop);
     let states = status::read(&graph, &folder);
     report(args.json, &states, outcome.as_ref().ok());
     outcome.map(|(exit, _)| exit)
@@ -92,6 +93,8 @@ struct Member {
     name: String,
     /// Others have its images; it is started again.
     may_die: bool,
+    /// Of a stage that writes.
+    is_last: bool,
     restarts: u64,
     child: Option<Child>,
     exit: Option<i32>,
@@ -103,6 +106,8 @@ struct Supervisor<'a> {
     args: &'a GraphRunArgs,
     folder: &'a Path,
     processes: Vec<Member>,
+    /// Since when the last stages have ended.
+    over: Option<Instant>,
 }
 
 impl Supervisor<'_> {
@@ -122,11 +127,31 @@ impl Supervisor<'_> {
             for at in 0..self.processes.len() {
                 self.look_at(at)?;
             }
+            self.leave_behind();
             if self.processes.iter().all(|member| member.exit.is_some()) {
                 let is_incomplete = self.processes.iter().any(|member| member.exit == Some(Exit::Incomplete as i32));
                 return Ok(if is_incomplete { Exit::Incomplete } else { Exit::Complete });
             }
             std::thread::sleep(LOOK);
+        }
+    }
+
+    /// When the last stages have all images, nobody needs the processes between any more: one that is stopped is ended.
+    fn leave_behind(&mut self) {
+        let has_last = self.processes.iter().any(|member| member.is_last);
+        let are_done = self.processes.iter().all(|member| !member.is_last || member.exit.is_some());
+        if !has_last || !are_done {
+            return;
+        }
+        let since = *self.over.get_or_insert_with(Instant::now);
+        if since.elapsed() > ENDING {
+            for member in self.processes.iter_mut().filter(|member| member.exit.is_none()) {
+                if let Some(child) = &mut member.child {
+                    _ = child.kill();
+                    _ = child.wait();
+                }
+                (member.child, member.exit) = (None, Some(Exit::Complete as i32));
+            }
         }
     }
 

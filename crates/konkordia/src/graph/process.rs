@@ -28,14 +28,19 @@ const AHEAD: usize = 4;
 const ORDERS_MAX: usize = 1 << 17;
 /// How often the state is written.
 const STATE_EVERY: Duration = Duration::from_millis(250);
-/// How long partners are waited for at the end.
-const GOODBYE: Duration = Duration::from_secs(2);
+/// How long partners are waited for at the end, silent ones too: a process that was stopped, or a host that was cut off,
+/// still hears then that it is over.
+const SILENT_MAX: Duration = Duration::from_secs(10);
 
 /// The end of an edge.
 struct Input {
     rules: Consumer,
     sockets: Vec<MonitoredSocket>,
     ended: BTreeSet<usize>,
+    /// When each producer was heard last.
+    heard: Vec<Instant>,
+    /// The work was told that no more comes.
+    is_over: bool,
     /// The floor that the work knows.
     floor: u64,
 }
@@ -91,7 +96,8 @@ impl<'a> Process<'a> {
             let connect = |index| links::connect(&context, &graph.address(edge, index, &place), member);
             let sockets = (0..from.workers).map(connect).collect::<Result<Vec<_>, _>>()?;
             let rules = Consumer::new(&stage.name, member, epoch, edge.window, sockets.len());
-            input = Some(Input { rules, sockets, ended: BTreeSet::new(), floor: 0 });
+            let heard = vec![Instant::now(); sockets.len()];
+            input = Some(Input { rules, sockets, ended: BTreeSet::new(), heard, is_over: false, floor: 0 });
         }
         let (orders, taken) = bounded(ORDERS_MAX);
         let (to, reports) = bounded(AHEAD);
@@ -138,7 +144,7 @@ impl<'a> Process<'a> {
             self.write_state("running", false)?;
             if self.is_finished() {
                 let at = *ended_at.get_or_insert_with(Instant::now);
-                if self.outputs.iter().all(|output| output.rules.is_left()) || at.elapsed() > GOODBYE {
+                if self.outputs.iter().all(|output| output.rules.is_left()) || at.elapsed() > SILENT_MAX {
                     break;
                 }
             }
@@ -256,6 +262,7 @@ impl<'a> Process<'a> {
                 let Some(mut parts) = links::take(&input.sockets[link].socket, 2) else { break };
                 let image = if parts.len() == 2 { parts.pop() } else { None };
                 let Some(message) = parts.first().and_then(|head| Message::decode(head).ok()) else { continue };
+                input.heard[link] = Instant::now();
                 match (input.rules.arrived(link, message), image) {
                     (Verdict::Take(id), Some(image)) => _ = self.orders.send(Order::Image(id, image)),
                     (Verdict::Take(id), None) => input.rules.refuse(id, "no pixels came with it"),
@@ -268,15 +275,16 @@ impl<'a> Process<'a> {
                             "start all hosts with one graph file and version",
                         ));
                     }
-                    (Verdict::Ended, _) => {
-                        let is_new = input.ended.insert(link);
-                        if is_new && input.ended.len() == input.sockets.len() {
-                            _ = self.orders.send(Order::End);
-                        }
-                    }
+                    (Verdict::Ended, _) => _ = input.ended.insert(link),
                     (Verdict::Nothing, _) => (),
                 }
             }
+        }
+        // A producer that is silent while all others have ended has died at the very end; others have its images.
+        let is_over = |link: usize| input.ended.contains(&link) || input.heard[link].elapsed() > SILENT_MAX;
+        if !input.is_over && !input.ended.is_empty() && (0..input.sockets.len()).all(is_over) {
+            input.is_over = true;
+            _ = self.orders.send(Order::End);
         }
         if input.rules.floor() > input.floor {
             let floor = input.rules.floor();
