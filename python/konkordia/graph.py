@@ -10,24 +10,26 @@ import os
 import struct
 import sys
 import traceback
+from collections.abc import Callable
+from typing import Any, BinaryIO
 
 HEAD = struct.Struct("<16sQQ")
 
 
-def _read(stream, count):
+def _read(stream: BinaryIO, count: int) -> bytes:
     data = stream.read(count)
     if len(data) < count:
         sys.exit(0)
     return data
 
 
-def _answer(stream, kind, data=b""):
+def _answer(stream: BinaryIO, kind: bytes, data: bytes = b"") -> None:
     stream.write(kind + struct.pack("<Q", len(data)))
     stream.write(data)
     stream.flush()
 
 
-def _call(function, number, data):
+def _call(function: Callable[..., Any], number: int, data: bytes) -> tuple[bytes, bytes]:
     """Calls the function with the image in these bytes; the answer is a letter and bytes."""
     import numpy as np
 
@@ -43,7 +45,7 @@ def _call(function, number, data):
     return b"I", head + np.ascontiguousarray(made, made.dtype.newbyteorder("<")).tobytes()
 
 
-def main():
+def main() -> None:
     """Answers until the input ends."""
     where, memory_mib = sys.argv[1], int(sys.argv[2])
     images, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")

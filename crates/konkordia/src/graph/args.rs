@@ -16,7 +16,8 @@ pub enum GraphCommand {
     /// Shows the processes of a graph that runs on this host, or has run: states, queues, accounts
     #[command(help_template = crate::help::TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia graph status graph.toml
-  konkordia graph status graph.toml --json")]
+  konkordia graph status graph.toml --json
+  konkordia graph status graph.toml --folder /run/graph")]
     Status(GraphStatusArgs),
 }
 

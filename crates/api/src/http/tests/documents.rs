@@ -40,7 +40,9 @@ fn every_operation_is_described_whole() {
             }
             if method == "post" {
                 assert!(operation["requestBody"]["content"]["application/json"]["example"].is_object(), "{at}");
-                for status in ["401", "403", "404", "409", "415", "422"] {
+                // All detectors are drained, so none can be unknown.
+                let unknown = ["404"].into_iter().filter(|_| path != "/api/v1/drain");
+                for status in ["401", "403", "409", "415", "422"].into_iter().chain(unknown) {
                     assert!(operation["responses"][status].is_object(), "{at} {status}");
                 }
             }
