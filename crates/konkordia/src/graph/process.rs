@@ -28,8 +28,8 @@ const AHEAD: usize = 4;
 const ORDERS_MAX: usize = 1 << 17;
 /// How often the state is written.
 const STATE_EVERY: Duration = Duration::from_millis(250);
-/// How long partners are waited for at the end, silent ones too: a process that was stopped, or a host that was cut off,
-/// still hears then that it is over.
+/// How long partners are waited for at the end, silent ones too: a process that was stopped, or a host that was cut
+/// off, still hears then that it is over.
 const SILENT_MAX: Duration = Duration::from_secs(10);
 
 /// The end of an edge.
