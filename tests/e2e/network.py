@@ -87,10 +87,15 @@ class Wire:
             end.end()
 
 
-@pytest.fixture
-def wire():
+def needs_namespaces():
+    """Skips the test where network namespaces cannot be made."""
     if os.geteuid() != 0 or subprocess.run(["unshare", "--net", "ip", "link"], capture_output=True, check=False).returncode != 0:
         pytest.skip("network namespaces need root rights, and `unshare` and `ip`")
+
+
+@pytest.fixture
+def wire():
+    needs_namespaces()
     wire = Wire()
     yield wire
     wire.end()

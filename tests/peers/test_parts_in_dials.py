@@ -2,14 +2,13 @@
 network namespaces stand in for the hosts."""
 
 import json
-import os
 import signal
 import subprocess
 
 import numpy as np
 import pytest
 from driving import BINARY, Master, Receiver, program
-from network import Namespace
+from network import Namespace, needs_namespaces
 from service import until
 from test_parts import part_config, state
 
@@ -61,8 +60,7 @@ class Hosts:
 
 @pytest.fixture
 def hosts():
-    if os.geteuid() != 0 or subprocess.run(["unshare", "--net", "ip", "link"], capture_output=True, check=False).returncode != 0:
-        pytest.skip("network namespaces need root rights, and `unshare` and `ip`")
+    needs_namespaces()
     hosts = Hosts()
     yield hosts
     hosts.end()
