@@ -170,7 +170,7 @@ def sink(report):
     return next(process["input"] for process in report["processes"] if process["stage"] == "write")
 
 
-@pytest.mark.parametrize("transport", ["ipc", "tcp"])
+@pytest.mark.parametrize("transport", ["ipc", "tcp", "inproc"])
 def test_all_images_in_order(tmp_path, transport):
     graph = Graph(tmp_path, transport=transport)
     with graph.running():
@@ -294,13 +294,20 @@ def test_stages_started_one_by_one(tmp_path):
     graph.check_images()
 
 
+def test_a_graph_with_mpi_says_how_it_is_started(tmp_path):
+    graph = Graph(tmp_path, images=1, transport="mpi")
+    said = program("graph", "run", graph.path, check=2).stderr
+    assert "mpirun --with-ft ulfm -n 5 konkordia graph run" in said
+
+
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
         ('kind = "python"', 'kind = "pyton"', "unknown variant `pyton`"),
         ("workers = 3", "workers = 0", "workers = 0 is not from 1 to 256"),
         ('to = "write"', 'to = "wrote"', "there is no stage 'wrote'"),
-        ('transport = "ipc"', 'transport = "mpi"', "is not possible yet"),
+        ('transport = "ipc"', 'transport = "udp"', "is not possible yet"),
+        ('transport = "ipc"', 'transport = "inproc"\nport = 7', "belongs to transport"),
     ],
 )
 def test_wrong_graph_files(tmp_path, old, new, why):

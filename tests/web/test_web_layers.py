@@ -35,11 +35,16 @@ def drawn(tab, colour):
 
 
 def over(tab, x, y):
-    """Puts the pointer on this pixel, which is in the visible part."""
-    box = tab.page.locator(".image-overlay").bounding_box()
-    middle = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-    tab.page.mouse.move(*(middle[n] + tab.scale * (at + 0.5 - tab.middle[n]) for n, at in enumerate((x, y))))
-    tab.has(".readout-place", f"x {x} y {y}")
+    """Puts the pointer on this pixel, which is in the visible part. The image may still move while the page is laid out."""
+    place, expected = tab.page.locator(".readout-place"), f"x {x} y {y}"
+
+    def is_there():
+        box = tab.page.locator(".image-overlay").bounding_box()
+        middle = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+        tab.page.mouse.move(*(middle[n] + tab.scale * (at + 0.5 - tab.middle[n]) for n, at in enumerate((x, y))))
+        return expected in " ".join((place.text_content() or "").split())
+
+    until(is_there, f"{expected!r} under the pointer", timeout=20, every_s=0.05)
 
 
 def look_at(tab, image, x, y, scale):

@@ -23,6 +23,14 @@ pub struct Account {
     pub deaths: u64,
     /// Partners that had an image for too long.
     pub hangs: u64,
+    /// Of a broadcast: images that a partner which died or left had not finished, and that others have finished.
+    pub missed: u64,
+    /// Times that others have worked on all images of a partner that was lost.
+    pub recoveries: u64,
+    /// Longest time from its last message until then, in ms.
+    pub recovery_ms_max: u64,
+    /// Sum of these times, in ms.
+    pub recovery_ms_sum: u64,
 }
 
 impl Account {

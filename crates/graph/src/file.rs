@@ -36,6 +36,10 @@ pub enum Transport {
     Tcp,
     /// ZeroMQ over sockets of one host.
     Ipc,
+    /// ZeroMQ in the memory of one process: the stages are threads of it.
+    Inproc,
+    /// MPI: each process of the graph is a rank that `mpirun` started.
+    Mpi,
 }
 
 /// A stage.
@@ -252,9 +256,16 @@ impl Graph {
         }
         match edge.transport {
             Transport::Tcp if edge.port == 0 => say("transport = \"tcp\" needs 'port'".into()),
-            Transport::Ipc if edge.port != 0 => say("'port' belongs to transport = \"tcp\"; remove it".into()),
-            Transport::Ipc if self.stage(&edge.from).map(|s| &s.host) != self.stage(&edge.to).map(|s| &s.host) => {
-                say("transport = \"ipc\" is for stages of one host; use \"tcp\"".into());
+            Transport::Ipc | Transport::Inproc | Transport::Mpi if edge.port != 0 => {
+                say("'port' belongs to transport = \"tcp\"; remove it".into());
+            }
+            Transport::Ipc | Transport::Inproc
+                if self.stage(&edge.from).map(|s| &s.host) != self.stage(&edge.to).map(|s| &s.host) =>
+            {
+                say("transport = \"ipc\" and \"inproc\" are for stages of one host; use \"tcp\"".into());
+            }
+            Transport::Inproc if self.uses_mpi() => {
+                say("with MPI each process is a rank of its own, so that \"inproc\" is not possible; use \"ipc\"".into());
             }
             _ => (),
         }
@@ -318,7 +329,8 @@ impl Graph {
         let ring = self.stages.iter().filter(|stage| stage.kind == Kind::Files).map(|stage| stage.queue).max().unwrap_or(1);
         let one_ms = self.stage(&edge.to).map_or_else(default_response, |stage| stage.response_ms_max);
         let response_ms_max = one_ms.saturating_mul(u64::from(edge.window) + 1).saturating_add(1000);
-        Limits { ring, response_ms_max, refusals_max: 3 }
+        let members = self.stage(&edge.to).map_or(1, |stage| stage.workers);
+        Limits { ring, response_ms_max, refusals_max: 3, members }
     }
 
     /// The edges that begin at a stage.
@@ -331,9 +343,37 @@ impl Graph {
         self.edges.iter().find(|edge| edge.to == name)
     }
 
+    /// True if `mpirun` has to start the processes.
+    pub fn uses_mpi(&self) -> bool {
+        self.edges.iter().any(|edge| edge.transport == Transport::Mpi)
+    }
+
+    /// The names of all processes: those of the first stage, then those of the next one. With MPI this is the order of
+    /// the ranks.
+    pub fn members(&self) -> impl Iterator<Item = (&Stage, String)> {
+        self.stages.iter().flat_map(|stage| stage.members().map(move |member| (stage, member)))
+    }
+
+    /// The stages that are threads of one process, in the order of the file.
+    pub fn groups(&self) -> Vec<Vec<&Stage>> {
+        let mut groups: Vec<Vec<&Stage>> = self.stages.iter().map(|stage| vec![stage]).collect();
+        for edge in self.edges.iter().filter(|edge| edge.transport == Transport::Inproc) {
+            let of = |name: &str| groups.iter().position(|group| group.iter().any(|stage| stage.name == name));
+            if let (Some(a), Some(b)) = (of(&edge.from), of(&edge.to))
+                && a != b
+            {
+                let other = groups.remove(a.max(b));
+                groups[a.min(b)].extend(other);
+            }
+        }
+        groups
+    }
+
     /// Where a process of the stage before an edge listens, or is found: `tcp://HOST:PORT`, or a file in `folder`.
     pub fn address(&self, edge: &Edge, index: u32, folder: &str) -> String {
         match edge.transport {
+            Transport::Inproc => format!("inproc://{}-{index}-{}", edge.from, edge.to),
+            Transport::Mpi => format!("mpi://{}-{index}-{}", edge.from, edge.to),
             Transport::Ipc => format!("ipc://{folder}/{}-{index}-{}", edge.from, edge.to),
             Transport::Tcp => {
                 let host = self.stage(&edge.from).and_then(|stage| self.hosts.iter().find(|host| host.name == stage.host));
@@ -348,12 +388,7 @@ impl Graph {
 /// An error of the reader, and what is not possible yet.
 fn explain(error: &toml::de::Error) -> String {
     let text = error.to_string();
-    let later = [
-        ("`broadcast`", "policy = \"broadcast\" is not possible yet; give each receiver a stage and an edge of its own"),
-        ("`udp`", "transport = \"udp\" is not possible yet; use \"tcp\""),
-        ("`mpi`", "transport = \"mpi\" is not possible yet; use \"tcp\""),
-        ("`inproc`", "transport = \"inproc\" is not possible, because stages are processes; use \"ipc\""),
-    ];
+    let later = [("`udp`", "transport = \"udp\" is not possible yet; use \"tcp\"")];
     let hint = later.iter().find(|(word, _)| text.contains(&format!("unknown variant {word}")));
     hint.map_or_else(|| text.clone(), |(_, hint)| format!("{text}{hint}"))
 }
@@ -412,6 +447,23 @@ policy = "by-key"
     }
 
     #[test]
+    fn stages_in_one_process_are_found() {
+        let names = |text: &str| -> Vec<Vec<String>> {
+            let graph = Graph::parse("graph.toml", text).unwrap();
+            graph.groups().iter().map(|group| group.iter().map(|stage| stage.name.clone()).collect()).collect()
+        };
+        assert_eq!(names(GOOD), [["read"], ["correct"], ["write"]]);
+        assert_eq!(names(&GOOD.replace("\"ipc\"", "\"inproc\"")), [vec!["read"], vec!["correct", "write"]]);
+        let with_mpi = GOOD.replace("\"ipc\"", "\"mpi\"");
+        let graph = Graph::parse("graph.toml", &with_mpi).unwrap();
+        assert!(graph.uses_mpi());
+        assert_eq!(
+            graph.members().last().map(|(stage, member)| (stage.name.as_str(), member)),
+            Some(("write", "write-0".into()))
+        );
+    }
+
+    #[test]
     fn mistakes_are_named() {
         let cases = [
             ("workers = 4", "workerz = 4", "unknown field `workerz`"),
@@ -420,11 +472,11 @@ policy = "by-key"
             ("address = \"10.0.0.1\"", "address = \"\"", "host 'a' has no address"),
             ("port = 9000", "", "transport = \"tcp\" needs 'port'"),
             ("to = \"correct\"", "to = \"corect\"", "there is no stage 'corect'"),
-            ("from = \"correct\"", "from = \"read\"", "is for stages of one host"),
+            ("from = \"correct\"", "from = \"read\"", "are for stages of one host"),
             ("from = \"read\"", "from = \"correct\"", "form a circle"),
             ("name = \"write\"", "name = \"correct\"", "two stages have the name 'correct'"),
-            ("policy = \"by-key\"", "policy = \"broadcast\"", "is not possible yet"),
-            ("transport = \"ipc\"", "transport = \"mpi\"", "is not possible yet; use \"tcp\""),
+            ("transport = \"ipc\"", "transport = \"udp\"", "is not possible yet; use \"tcp\""),
+            ("transport = \"ipc\"", "transport = \"mpi\"\nport = 7", "'port' belongs to transport = \"tcp\""),
             ("file = \"out.h5\"", "file = \"out.h5\"\nworkers = 2", "in the file once only if one process writes"),
             ("file = \"out.h5\"", "", "kind = \"write\" needs 'file'"),
             ("beamline:correct", "beamline", "is not of the form \"module:name\""),

@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub const HEARTBEAT_MS: u64 = 100;
 /// After so long without a message a partner is dead: three heartbeats are missing.
 pub const SILENCE_MS_MAX: u64 = 3 * HEARTBEAT_MS;
+/// How long the first image of a broadcast waits until all members are there.
+pub const GREETING_MS_MAX: u64 = 10_000;
 /// Partners of a producer; more are refused.
 pub const MEMBERS_MAX: usize = 1024;
 /// Weight of the newest response time in the mean.
@@ -26,6 +28,8 @@ pub enum Policy {
     LeastWorkload,
     /// Images with the same key go to the same member, while it lives.
     ByKey,
+    /// All members that are there get each image. It is finished when one has finished it and no other is still at it.
+    Broadcast,
 }
 
 /// How well a member suits a key; the member with the greatest weight gets it, so that the death of one moves only its
@@ -46,6 +50,8 @@ pub struct Limits {
     pub response_ms_max: u64,
     /// An image that was refused so often is given up.
     pub refusals_max: u32,
+    /// Members that the stage has. Only [`Policy::Broadcast`] waits for them, and for [`GREETING_MS_MAX`] at most.
+    pub members: u32,
 }
 
 /// An image to be sent to a member.
@@ -123,6 +129,15 @@ struct Entry<P> {
     holders: BTreeSet<String>,
     /// When it was sent, or when its holders were asked what became of it.
     asked_ms: u64,
+    /// A member has finished it, and others are still at it.
+    is_done: bool,
+}
+
+/// What a member had when it died, until others have worked on all of it.
+struct Recovery {
+    /// When the member was heard last.
+    since_ms: u64,
+    ids: BTreeSet<u64>,
 }
 
 /// Gives the images of one edge to the members of the stage behind it.
@@ -142,6 +157,13 @@ pub struct Producer<P> {
     reason: Option<(u64, String)>,
     outbox: VecDeque<(String, Message)>,
     looked_ms: u64,
+    /// Of a broadcast: which members still have to be sent which images.
+    spread: VecDeque<(u64, String)>,
+    /// When the first image was handed over.
+    first_ms: Option<u64>,
+    recoveries: Vec<Recovery>,
+    /// Images that are finished, and whether they were given up.
+    finished: VecDeque<(u64, bool)>,
 }
 
 impl<P: Clone> Producer<P> {
@@ -162,12 +184,21 @@ impl<P: Clone> Producer<P> {
             reason: None,
             outbox: VecDeque::new(),
             looked_ms: 0,
+            spread: VecDeque::new(),
+            first_ms: None,
+            recoveries: Vec::new(),
+            finished: VecDeque::new(),
         }
     }
 
     /// The stage behind the edge.
     pub fn stage(&self) -> &str {
         &self.stage
+    }
+
+    /// Who gets an image.
+    pub fn policy(&self) -> Policy {
+        self.policy
     }
 
     /// True if this image can be kept too.
@@ -187,7 +218,8 @@ impl<P: Clone> Producer<P> {
         }
         self.account.produced += 1;
         self.waiting.insert(id);
-        self.entries.insert(id, Entry { payload, key, attempts: 0, refusals: 0, holders: BTreeSet::new(), asked_ms: 0 });
+        self.entries
+            .insert(id, Entry { payload, key, attempts: 0, refusals: 0, holders: BTreeSet::new(), asked_ms: 0, is_done: false });
         true
     }
 
@@ -206,19 +238,19 @@ impl<P: Clone> Producer<P> {
         self.entries.first_key_value().map(|(id, _)| *id)
     }
 
-    /// A member has sent this message. Returns an image that is finished now, and whether it was given up.
-    pub fn arrived(&mut self, from: &str, message: Message, now_ms: u64) -> Option<(u64, bool)> {
+    /// A member has sent this message. What is finished now, [`Producer::next_finished`] tells.
+    pub fn arrived(&mut self, from: &str, message: Message, now_ms: u64) {
         if let Message::Hello { version, stage, member, epoch, credits, pending } = message {
             if let Err(why) = self.check_hello(from, version, &stage, &member) {
                 self.say(from, Message::Refused { why });
-                return None;
+                return;
             }
             self.hello(from, epoch, credits, pending, now_ms);
-            return None;
+            return;
         }
         let Some(member) = self.members.get_mut(from) else {
             self.say(from, Message::Ask);
-            return None;
+            return;
         };
         member.heard_ms = now_ms;
         match message {
@@ -226,19 +258,23 @@ impl<P: Clone> Producer<P> {
             Message::Passed { id } => self.passed(from, id, now_ms),
             Message::Done { id } => {
                 self.passed(from, id, now_ms);
-                return self.done(id);
+                self.done(from, id, now_ms);
             }
             Message::Nack { id, why } => {
                 self.passed(from, id, now_ms);
-                return self.nack(from, id, why);
+                self.nack(from, id, why);
             }
             Message::Bye => {
                 member.state = State::Left;
-                self.take_back(from);
+                self.take_back(from, now_ms);
             }
             _ => self.account.dropped += 1,
         }
-        None
+    }
+
+    /// An image that is finished in the whole graph behind this edge, and whether it was given up.
+    pub fn next_finished(&mut self) -> Option<(u64, bool)> {
+        self.finished.pop_front()
     }
 
     fn check_hello(&self, from: &str, version: u16, stage: &str, member: &str) -> Result<(), String> {
@@ -265,7 +301,7 @@ impl<P: Clone> Producer<P> {
         }
         let is_new = known.is_none_or(|member| member.epoch < epoch);
         if is_new {
-            self.take_back(from);
+            self.take_back(from, now_ms);
         }
         let window = credits.saturating_add(pending);
         let member = self.members.entry(from.to_owned()).or_insert_with(|| Member {
@@ -313,22 +349,50 @@ impl<P: Clone> Producer<P> {
         member.response_ms = if is_first { took_ms } else { (1.0 - NEWEST) * member.response_ms + NEWEST * took_ms };
         member.worked += 1;
         member.credits = (member.credits + 1).min(member.window.saturating_sub(member.in_hand.len() as u32));
+        self.recovered(id, now_ms);
     }
 
-    fn done(&mut self, id: u64) -> Option<(u64, bool)> {
-        if !self.entries.contains_key(&id) {
-            self.account.late += 1;
-            return None;
-        }
-        self.account.done += 1;
-        self.forget(id);
-        Some((id, false))
+    /// An image of a member that died was worked on by another one.
+    fn recovered(&mut self, id: u64, now_ms: u64) {
+        let account = &mut self.account;
+        self.recoveries.retain_mut(|recovery| {
+            recovery.ids.remove(&id);
+            if recovery.ids.is_empty() {
+                let took_ms = now_ms.saturating_sub(recovery.since_ms);
+                account.recoveries += 1;
+                account.recovery_ms_sum += took_ms;
+                account.recovery_ms_max = account.recovery_ms_max.max(took_ms);
+            }
+            !recovery.ids.is_empty()
+        });
     }
 
-    fn nack(&mut self, from: &str, id: u64, why: String) -> Option<(u64, bool)> {
+    fn done(&mut self, from: &str, id: u64, now_ms: u64) {
         let Some(entry) = self.entries.get_mut(&id) else {
             self.account.late += 1;
-            return None;
+            return;
+        };
+        entry.holders.remove(from);
+        entry.is_done = true;
+        let is_wanted = |(of, _): &(u64, String)| *of == id;
+        if self.policy == Policy::Broadcast && (!entry.holders.is_empty() || self.spread.iter().any(is_wanted)) {
+            return;
+        }
+        self.finish(id);
+        self.recovered(id, now_ms);
+    }
+
+    /// An image that a member has finished, and that no other has.
+    fn finish(&mut self, id: u64) {
+        self.account.done += 1;
+        self.forget(id);
+        self.finished.push_back((id, false));
+    }
+
+    fn nack(&mut self, from: &str, id: u64, why: String) {
+        let Some(entry) = self.entries.get_mut(&id) else {
+            self.account.late += 1;
+            return;
         };
         self.account.refused += 1;
         entry.refusals += 1;
@@ -337,42 +401,60 @@ impl<P: Clone> Producer<P> {
             self.account.given_up += 1;
             self.reason = Some((id, why));
             self.forget(id);
-            return Some((id, true));
-        }
-        if entry.holders.is_empty() {
+            self.finished.push_back((id, true));
+        } else if self.policy == Policy::Broadcast {
+            self.spread.push_back((id, from.to_owned()));
+        } else if entry.holders.is_empty() {
             self.waiting.insert(id);
         }
-        None
     }
 
     fn forget(&mut self, id: u64) {
         self.entries.remove(&id);
         self.waiting.remove(&id);
+        self.spread.retain(|(of, _)| *of != id);
     }
 
-    /// The images of a member go to others.
-    fn take_back(&mut self, from: &str) {
+    /// The images of a member go to others. Of a broadcast, those that others have finished are finished without it.
+    fn take_back(&mut self, from: &str, now_ms: u64) {
+        let mut ids = BTreeSet::new();
+        let mut since_ms = now_ms;
         if let Some(member) = self.members.get_mut(from) {
-            member.in_hand.clear();
-            member.credits = 0;
+            ids = std::mem::take(&mut member.in_hand).into_keys().filter(|id| self.entries.contains_key(id)).collect();
+            (member.credits, since_ms) = (0, member.heard_ms);
         }
+        let mut wanted = BTreeSet::new();
+        self.spread.retain(|(id, to)| to != from || !wanted.insert(*id));
+        let mut finished = Vec::new();
         for (id, entry) in &mut self.entries {
-            if entry.holders.remove(from) && entry.holders.is_empty() {
+            let had_it = entry.holders.remove(from) | wanted.contains(id);
+            let is_free = entry.holders.is_empty() && !self.spread.iter().any(|(of, _)| of == id);
+            if had_it && entry.is_done {
+                self.account.missed += 1;
+                if is_free {
+                    finished.push(*id);
+                }
+            } else if had_it && is_free {
                 self.waiting.insert(*id);
             }
+        }
+        finished.into_iter().for_each(|id| self.finish(id));
+        ids.retain(|id| self.entries.contains_key(id));
+        if !ids.is_empty() && self.policy != Policy::Broadcast {
+            self.recoveries.push(Recovery { since_ms, ids });
         }
     }
 
     /// A message to this member could not be sent: there is no connection.
-    pub fn unreachable(&mut self, to: &str) {
+    pub fn unreachable(&mut self, to: &str, now_ms: u64) {
         if self.members.get(to).is_some_and(|member| !matches!(member.state, State::Dead | State::Left)) {
-            self.die(to);
+            self.die(to, now_ms);
         }
     }
 
-    fn die(&mut self, name: &str) {
+    fn die(&mut self, name: &str, now_ms: u64) {
         self.account.deaths += 1;
-        self.take_back(name);
+        self.take_back(name, now_ms);
         if let Some(member) = self.members.get_mut(name) {
             (member.state, member.asked_ms) = (State::Dead, None);
         }
@@ -396,10 +478,10 @@ impl<P: Clone> Producer<P> {
                 hanging.push(name.clone());
             }
         }
-        dead.iter().for_each(|name| self.die(name));
+        dead.iter().for_each(|name| self.die(name, now_ms));
         for name in hanging {
             self.account.hangs += 1;
-            self.take_back(&name);
+            self.take_back(&name, now_ms);
             if let Some(member) = self.members.get_mut(&name) {
                 (member.state, member.asked_ms) = (State::Hanging, None);
             }
@@ -420,19 +502,37 @@ impl<P: Clone> Producer<P> {
 
     /// The next image to send, if there is one and a member for it.
     pub fn next_work(&mut self, now_ms: u64) -> Option<Send<P>> {
-        let (id, to) = self.choose()?;
+        self.first_ms.get_or_insert(now_ms);
+        let (id, to) = if self.policy == Policy::Broadcast { self.next_of_spread(now_ms)? } else { self.choose()? };
         let entry = self.entries.get_mut(&id)?;
         let member = self.members.get_mut(&to)?;
         entry.holders.insert(to.clone());
         entry.attempts += 1;
         entry.asked_ms = now_ms;
-        self.account.sent_again += u64::from(entry.attempts > 1);
+        self.account.sent_again += u64::from(entry.attempts > 1 && self.policy != Policy::Broadcast);
         member.credits -= 1;
         member.in_hand.insert(id, now_ms);
         self.waiting.remove(&id);
         self.last_served.clone_from(&to);
         let message = Message::Work { id, attempt: entry.attempts, floor: self.floor };
         Some(Send { to, message, payload: entry.payload.clone() })
+    }
+
+    /// Who still has to get an image of a broadcast. The next image goes to all that are there, when all can take one.
+    fn next_of_spread(&mut self, now_ms: u64) -> Option<(u64, String)> {
+        let is_free = |name: &String| self.members.get(name).is_some_and(Member::is_free);
+        if let Some(at) = self.spread.iter().position(|(_, name)| is_free(name)) {
+            return self.spread.remove(at);
+        }
+        let is_early = now_ms < self.first_ms?.saturating_add(GREETING_MS_MAX);
+        let ready: Vec<_> = self.members.iter().filter(|(_, member)| member.state == State::Ready).collect();
+        let are_all_free = !ready.is_empty() && ready.iter().all(|(_, member)| member.credits > 0);
+        if !are_all_free || !self.spread.is_empty() || (self.members.len() < self.limits.members as usize && is_early) {
+            return None;
+        }
+        let id = *self.waiting.first()?;
+        self.spread.extend(ready.into_iter().map(|(name, _)| (id, name.clone())));
+        self.spread.pop_front()
     }
 
     /// The oldest image that somebody can take, and who.
@@ -452,6 +552,7 @@ impl<P: Clone> Producer<P> {
                 let least = free.min_by(|(_, a), (_, b)| a.penalty(slowest_ms).total_cmp(&b.penalty(slowest_ms)));
                 least.map(|(name, _)| name)?
             }
+            Policy::Broadcast => return None,
             Policy::ByKey => return self.waiting.iter().find_map(|id| Some((*id, self.of_key(*id)?.clone()))),
         };
         Some((first, name.clone()))

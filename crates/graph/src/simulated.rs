@@ -7,7 +7,7 @@ use crate::producer::{Limits, Policy, Producer};
 use konkordia_sim::rng::Rng;
 use std::collections::{BTreeMap, VecDeque};
 
-const LIMITS: Limits = Limits { ring: 64, response_ms_max: 900, refusals_max: 3 };
+const LIMITS: Limits = Limits { ring: 64, response_ms_max: 900, refusals_max: 3, members: WORKERS as u32 };
 const WINDOW: u32 = 4;
 const IMAGES: u64 = 400;
 const WORKERS: usize = 3;
@@ -115,7 +115,8 @@ impl World {
             } else if worker.paused_until_ms > now_ms {
                 self.network.entry(worker.paused_until_ms).or_default().push((from, to, epoch, message));
             } else if from == SINK {
-                if let Some((id, was_given_up)) = worker.output.arrived("write-0", message, now_ms + worker.skew_ms) {
+                worker.output.arrived("write-0", message, now_ms + worker.skew_ms);
+                while let Some((id, was_given_up)) = worker.output.next_finished() {
                     assert!(!was_given_up);
                     worker.input.done(id);
                 }
@@ -229,7 +230,7 @@ impl World {
     }
 }
 
-const POLICIES: [Policy; 3] = [Policy::RoundRobin, Policy::LeastWorkload, Policy::ByKey];
+const POLICIES: [Policy; 4] = [Policy::RoundRobin, Policy::LeastWorkload, Policy::ByKey, Policy::Broadcast];
 
 fn with_seeds(seeds: u64, faults: Faults) -> Vec<World> {
     let runs = (0..seeds).flat_map(|seed| POLICIES.map(|policy| (seed, policy)));
@@ -241,7 +242,9 @@ fn without_faults_nothing_is_sent_twice() {
     for world in with_seeds(5, Faults { delay_ms_max: 3, ..Faults::default() }) {
         let account = world.source.account();
         assert_eq!((account.sent_again, account.deaths, account.hangs), (0, 0, 0));
-        assert_eq!(world.sink.account().doubled, 0);
+        // Each worker of a broadcast hands on each image, and the sink takes it once.
+        let expected = if world.source.policy() == Policy::Broadcast { (WORKERS as u64 - 1) * IMAGES } else { 0 };
+        assert_eq!(world.sink.account().doubled, expected);
     }
 }
 
@@ -268,6 +271,29 @@ fn partitions_lose_and_double_nothing() {
 fn lost_late_and_doubled_messages_lose_and_double_nothing() {
     let worlds = with_seeds(20, Faults { lost: 50, doubled: 50, delay_ms_max: 40, ..Faults::default() });
     assert!(worlds.iter().any(|world| world.source.account().hangs > 0));
+}
+
+#[test]
+fn a_broadcast_reaches_all_that_are_there() {
+    let world = World::new(3, Faults { delay_ms_max: 3, ..Faults::default() }, Policy::Broadcast).run("all are there");
+    let (account, worked) = (world.source.account(), world.source.members().into_iter().map(|member| member.worked));
+    assert_eq!((worked.collect::<Vec<_>>(), account.missed), (vec![IMAGES; WORKERS], 0));
+    let faults = Faults { delay_ms_max: 3, partitions: 5, ..Faults::default() };
+    let worlds: Vec<_> = (0..20).map(|seed| World::new(seed, faults, Policy::Broadcast).run(&format!("seed {seed}"))).collect();
+    assert!(worlds.iter().any(|world| world.source.account().missed > 0), "what a partner missed is counted");
+}
+
+#[test]
+fn the_time_until_others_have_the_images_of_a_partner_is_known() {
+    let worlds = with_seeds(10, Faults { delay_ms_max: 3, partitions: 5, ..Faults::default() });
+    let recovered = || worlds.iter().map(|world| world.source.account()).filter(|account| account.recoveries > 0);
+    assert!(recovered().count() > 10);
+    for account in recovered() {
+        // It was silent for longer than SILENCE_MS_MAX before it was noticed, and a run of the simulation is bounded.
+        assert!(account.recovery_ms_max >= crate::producer::SILENCE_MS_MAX, "{account:?}");
+        assert!(account.recovery_ms_sum <= account.recoveries * account.recovery_ms_max, "{account:?}");
+        assert!(account.recovery_ms_max < 60_000, "{account:?}");
+    }
 }
 
 #[test]

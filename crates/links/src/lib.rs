@@ -24,6 +24,7 @@ mod control;
 mod device;
 pub mod kind;
 pub mod libfabric;
+pub mod mpi;
 mod remote;
 pub mod shm;
 mod sys;

@@ -38,9 +38,9 @@ pub struct GraphRunArgs {
     /// Prints JSON
     #[arg(long)]
     pub json: bool,
-    /// One process of a stage; `run` starts itself with it
+    /// Processes of stages, as threads of this one; `run` starts itself with it
     #[arg(long, value_name = "NAME", hide = true)]
-    pub member: Option<String>,
+    pub member: Vec<String>,
     /// Grows with each start of a process
     #[arg(long, value_name = "N", hide = true, default_value_t = 0)]
     pub epoch: u64,

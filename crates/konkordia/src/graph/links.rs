@@ -1,66 +1,204 @@
-//! The sockets of a process of a graph: ROUTER where an edge begins, DEALER where it ends. Neither waits for a partner.
+//! How messages get from process to process. By ZeroMQ: ROUTER where an edge begins, DEALER where it ends. By MPI: see
+//! [`super::ranks`]. Neither waits for a partner.
 
+use super::ranks::{Lane, Post};
 use konkordia_core::failure::{Exit, Failure};
+use konkordia_graph::file::{Edge, Graph, Transport};
 use konkordia_graph::message::Message;
 use konkordia_graph::producer::MEMBERS_MAX;
 use konkordia_zeromq::{MonitoredSocket, Place};
+use std::cell::RefCell;
 use std::io;
+use std::path::Path;
+use std::rc::Rc;
 use zmq::{Context, DONTWAIT, SNDMORE};
 
 /// Messages that wait for a producer that cannot be reached.
 const WAITING_MAX: i32 = 4096;
+
+/// Where the processes of a graph find each other.
+pub struct Network<'a> {
+    /// The graph.
+    pub graph: &'a Graph,
+    /// Sockets of one host are files in it.
+    pub folder: &'a Path,
+    /// Sockets of threads of one process are in the same context.
+    pub context: &'a Context,
+    /// The other ranks, if `mpirun` has started this one.
+    pub post: Option<Rc<RefCell<Post>>>,
+}
+
+/// The beginning of an edge.
+pub enum Listener {
+    /// A ROUTER.
+    ZeroMq(MonitoredSocket),
+    /// Ranks.
+    Mpi(Lane),
+}
+
+/// The end of an edge at one of the processes where it begins.
+pub enum Connection {
+    /// A DEALER.
+    ZeroMq(MonitoredSocket),
+    /// A rank.
+    Mpi(Lane, usize),
+}
 
 fn unopened(address: &str, error: &io::Error) -> Failure {
     let fix = "give the edge another port or the host another address in the graph file, or end the program that has it";
     Failure::new(Exit::Io, format!("the graph cannot use {address}"), error.to_string(), fix)
 }
 
-/// The socket at the beginning of an edge.
-///
-/// # Errors
-/// It cannot listen there.
-pub fn listen(context: &Context, address: &str) -> Result<MonitoredSocket, Failure> {
-    let place = Place { address, bind: true, peers_max: MEMBERS_MAX };
-    let configure = |socket: &mut zmq::Socket| {
-        // A message to a partner without a connection fails at once.
-        socket.set_router_mandatory(true)?;
-        // A process that was started again has the name of the one that died.
-        socket.set_router_handover(true)?;
-        // Credits and heartbeats bound what waits for a partner.
-        socket.set_sndhwm(0)?;
-        socket.set_linger(0)?;
-        Ok(())
-    };
-    MonitoredSocket::open(context, zmq::ROUTER, place, configure).map_err(|error| unopened(address, &error))
+impl Network<'_> {
+    fn lane(&self, edge: &Edge) -> Result<Lane, Failure> {
+        let number = self.graph.edges.iter().position(|other| std::ptr::eq(other, edge)).unwrap_or(0);
+        let post = self.post.clone().ok_or_else(|| {
+            let fix = "start it by mpirun: `mpirun --with-ft ulfm -n PROCESSES konkordia graph run GRAPH`";
+            Failure::new(Exit::Usage, "an edge of the graph is MPI", "mpirun has not started this process", fix)
+        })?;
+        Ok(Lane::new(post, number))
+    }
+
+    /// The beginning of an edge at its process with this number.
+    ///
+    /// # Errors
+    /// It cannot listen there.
+    pub fn listen(&self, edge: &Edge, index: u32) -> Result<Listener, Failure> {
+        if edge.transport == Transport::Mpi {
+            return self.lane(edge).map(Listener::Mpi);
+        }
+        let address = &self.graph.address(edge, index, &self.folder.display().to_string());
+        let place = Place { address, bind: true, peers_max: MEMBERS_MAX };
+        let configure = |socket: &mut zmq::Socket| {
+            // A message to a partner without a connection fails at once.
+            socket.set_router_mandatory(true)?;
+            // A process that was started again has the name of the one that died.
+            socket.set_router_handover(true)?;
+            // Credits and heartbeats bound what waits for a partner.
+            socket.set_sndhwm(0)?;
+            socket.set_linger(0)?;
+            Ok(())
+        };
+        let opened = MonitoredSocket::open(self.context, zmq::ROUTER, place, configure);
+        opened.map(Listener::ZeroMq).map_err(|error| unopened(address, &error))
+    }
+
+    /// The end of an edge, at its process `member`, to the process with this number.
+    ///
+    /// # Errors
+    /// The address is not valid.
+    pub fn connect(&self, edge: &Edge, index: u32, member: &str) -> Result<Connection, Failure> {
+        if edge.transport == Transport::Mpi {
+            let from = format!("{}-{index}", edge.from);
+            let rank = self.graph.members().position(|(_, name)| name == from).unwrap_or(usize::MAX);
+            return self.lane(edge).map(|lane| Connection::Mpi(lane, rank));
+        }
+        let address = &self.graph.address(edge, index, &self.folder.display().to_string());
+        let place = Place { address, bind: false, peers_max: 1 };
+        let configure = |socket: &mut zmq::Socket| {
+            socket.set_identity(member.as_bytes())?;
+            socket.set_sndhwm(WAITING_MAX)?;
+            // What is said while there is no connection is not kept.
+            socket.set_immediate(true)?;
+            socket.set_linger(500)?;
+            Ok(())
+        };
+        let opened = MonitoredSocket::open(self.context, zmq::DEALER, place, configure);
+        opened.map(Connection::ZeroMq).map_err(|error| unopened(address, &error))
+    }
 }
 
-/// The socket at the end of an edge, with the name of the process.
-///
-/// # Errors
-/// The address is not valid.
-pub fn connect(context: &Context, address: &str, member: &str) -> Result<MonitoredSocket, Failure> {
-    let place = Place { address, bind: false, peers_max: 1 };
-    let configure = |socket: &mut zmq::Socket| {
-        socket.set_identity(member.as_bytes())?;
-        socket.set_sndhwm(WAITING_MAX)?;
-        // What is said while there is no connection is not kept.
-        socket.set_immediate(true)?;
-        socket.set_linger(500)?;
-        Ok(())
-    };
-    MonitoredSocket::open(context, zmq::DEALER, place, configure).map_err(|error| unopened(address, &error))
+impl Listener {
+    /// The socket, if there is one.
+    pub fn socket(&self) -> Option<&zmq::Socket> {
+        match self {
+            Self::ZeroMq(socket) => Some(&socket.socket),
+            Self::Mpi(_) => None,
+        }
+    }
+
+    /// Notes which partners have come and gone. Returns those that are known to have died.
+    pub fn look(&mut self) -> Vec<String> {
+        match self {
+            Self::ZeroMq(socket) => {
+                socket.note_peers(|_| ());
+                Vec::new()
+            }
+            Self::Mpi(lane) => lane.dead(),
+        }
+    }
+
+    /// Sends to a member. False if it has no connection.
+    pub fn send(&self, to: &str, message: &Message, image: Option<&[u8]>) -> bool {
+        let socket = match self {
+            Self::ZeroMq(socket) => &socket.socket,
+            Self::Mpi(lane) => return lane.send_down(to, &message.encode(), image.unwrap_or_default()),
+        };
+        let more = if image.is_some() { SNDMORE } else { 0 };
+        let head = socket.send(to.as_bytes(), SNDMORE | DONTWAIT).and_then(|()| socket.send(message.encode(), more | DONTWAIT));
+        head.and_then(|()| image.map_or(Ok(()), |image| socket.send(image, DONTWAIT))).is_ok()
+    }
+
+    /// A message of a member, if there is one. `None` in it: what came is no message.
+    pub fn take(&self) -> Option<Option<(String, Message)>> {
+        match self {
+            Self::ZeroMq(socket) => {
+                let parts = take(&socket.socket, 2)?;
+                let [from, head] = &parts[..] else { return Some(None) };
+                Some(from.as_str().and_then(|from| Some((from.to_owned(), Message::decode(head).ok()?))))
+            }
+            Self::Mpi(lane) => {
+                let (from, head, _) = lane.take_up()?;
+                Some(Message::decode(&head).ok().map(|message| (from, message)))
+            }
+        }
+    }
 }
 
-/// Sends to a member. False if it has no connection.
-pub fn send(router: &MonitoredSocket, to: &str, message: &Message, image: Option<&[u8]>) -> bool {
-    let socket = &router.socket;
-    let more = if image.is_some() { SNDMORE } else { 0 };
-    let head = socket.send(to.as_bytes(), SNDMORE | DONTWAIT).and_then(|()| socket.send(message.encode(), more | DONTWAIT));
-    head.and_then(|()| image.map_or(Ok(()), |image| socket.send(image, DONTWAIT))).is_ok()
+impl Connection {
+    /// The socket, if there is one.
+    pub fn socket(&self) -> Option<&zmq::Socket> {
+        match self {
+            Self::ZeroMq(socket) => Some(&socket.socket),
+            Self::Mpi(..) => None,
+        }
+    }
+
+    /// Notes whether the partner has come or gone.
+    pub fn look(&mut self) {
+        if let Self::ZeroMq(socket) = self {
+            socket.note_peers(|_| ());
+        }
+    }
+
+    /// Sends to the producer. Without a connection it is lost; the producer asks again.
+    pub fn send(&self, message: &Message) {
+        match self {
+            Self::ZeroMq(socket) => _ = socket.socket.send(message.encode(), DONTWAIT),
+            Self::Mpi(lane, rank) => lane.send_up(*rank, &message.encode()),
+        }
+    }
+
+    /// A message with what follows it, if there is one. `None` in it: what came is no message.
+    pub fn take(&self) -> Option<Option<(Message, Option<zmq::Message>)>> {
+        match self {
+            Self::ZeroMq(socket) => {
+                let mut parts = take(&socket.socket, 2)?;
+                let image = if parts.len() == 2 { parts.pop() } else { None };
+                let message = parts.first().and_then(|head| Message::decode(head).ok());
+                Some(message.map(|message| (message, image)))
+            }
+            Self::Mpi(lane, rank) => {
+                let (head, image) = lane.take_down(*rank)?;
+                let image = (!image.is_empty()).then(|| zmq::Message::from(image));
+                Some(Message::decode(&head).ok().map(|message| (message, image)))
+            }
+        }
+    }
 }
 
 /// Takes a message with its further parts, if one is there: at most `parts_max` of them, and no more is kept.
-pub fn take(socket: &zmq::Socket, parts_max: usize) -> Option<Vec<zmq::Message>> {
+fn take(socket: &zmq::Socket, parts_max: usize) -> Option<Vec<zmq::Message>> {
     let mut parts = vec![socket.recv_msg(DONTWAIT).ok()?];
     while parts.last().is_some_and(zmq::Message::get_more) {
         let part = socket.recv_msg(DONTWAIT).ok()?;

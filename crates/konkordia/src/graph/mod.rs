@@ -5,6 +5,7 @@ mod image;
 mod links;
 mod process;
 mod python;
+mod ranks;
 mod status;
 mod work;
 
@@ -13,6 +14,7 @@ use crate::run::signals;
 use args::{GraphCommand, GraphRunArgs};
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_graph::file::{Graph, Kind};
+use links::Network;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -51,20 +53,25 @@ fn run(args: &GraphRunArgs) -> Result<Exit, Failure> {
     let (graph, folder) = (read(&args.graph)?, folder(&args.graph, args.folder.as_deref())?);
     std::fs::create_dir_all(&folder).map_err(|error| Failure::io("cannot make", &folder, &error))?;
     let stop = signals::stop_flag()?;
-    if let Some(member) = &args.member {
-        return process::Process::open(&graph, member, args.epoch, &folder)?.run(&stop);
+    if graph.uses_mpi() {
+        return run_rank(&graph, args, &folder, &stop);
     }
-    let is_ours = |stage: &&konkordia_graph::file::Stage| {
+    if !args.member.is_empty() {
+        return run_members(&graph, args, &folder, &stop);
+    }
+    let is_ours = |stage: &konkordia_graph::file::Stage| {
         args.stage.as_ref().is_none_or(|name| *name == stage.name) && args.host.as_ref().is_none_or(|name| *name == stage.host)
     };
     let mut processes = Vec::new();
-    for stage in graph.stages.iter().filter(is_ours) {
-        for member in stage.members() {
-            _ = std::fs::remove_file(folder.join(format!("{member}.json")));
-            let may_die = stage.kind == Kind::Python;
-            let is_last = stage.kind == Kind::Write;
-            processes.push(Member { name: member, may_die, is_last, restarts: 0, child: None, exit: None, died: None });
-        }
+    for group in graph.groups().into_iter().filter(|group| group.iter().any(|stage| is_ours(stage))) {
+        let members: Vec<_> = group.iter().flat_map(|stage| stage.members()).collect();
+        members.iter().for_each(|member| _ = std::fs::remove_file(folder.join(format!("{member}.json"))));
+        let may_die = group.iter().all(|stage| stage.kind == Kind::Python);
+        let is_last = group.iter().any(|stage| stage.kind == Kind::Write);
+        // Threads of one process if an edge between their stages is `inproc`.
+        let together = if group.len() > 1 { vec![members] } else { members.into_iter().map(|member| vec![member]).collect() };
+        let new = |members| Member { members, may_die, is_last, restarts: 0, child: None, exit: None, died: None };
+        processes.extend(together.into_iter().map(new));
     }
     if processes.is_empty() {
         let why = "no stage of the graph has this name, or runs on this host";
@@ -74,6 +81,53 @@ fn run(args: &GraphRunArgs) -> Result<Exit, Failure> {
     let states = status::read(&graph, &folder);
     report(args.json, &states, outcome.as_ref().ok());
     outcome.map(|(exit, _)| exit)
+}
+
+/// Runs members of stages as threads of this process, until all have finished or one has failed.
+fn run_members(graph: &Graph, args: &GraphRunArgs, folder: &Path, stop: &AtomicBool) -> Result<Exit, Failure> {
+    let context = &zmq::Context::new();
+    let one = |member: &str| {
+        let network = Network { graph, folder, context, post: None };
+        let outcome = process::Process::open(&network, member, args.epoch).and_then(|process| process.run(stop));
+        if outcome.is_err() {
+            stop.store(true, Ordering::Release);
+        }
+        outcome
+    };
+    if let [member] = &args.member[..] {
+        return one(member);
+    }
+    let outcomes: Vec<_> = std::thread::scope(|scope| {
+        let named = |member: &str| std::thread::Builder::new().name(member.chars().take(15).collect());
+        let started: Vec<_> = args.member.iter().map(|member| named(member).spawn_scoped(scope, || one(member))).collect();
+        started
+            .into_iter()
+            .map(|thread| thread.map_err(|error| work::no_thread(&error))?.join().map_err(|_| failed_thread())?)
+            .collect()
+    });
+    let exits = outcomes.into_iter().collect::<Result<Vec<_>, _>>()?;
+    Ok([Exit::Interrupted, Exit::Incomplete].into_iter().find(|exit| exits.contains(exit)).unwrap_or(Exit::Complete))
+}
+
+fn failed_thread() -> Failure {
+    Failure::new(Exit::Bug, "a stage of the graph has failed (a bug)", "its thread has panicked", "please report this")
+}
+
+/// Runs the member of this rank. The first one prints the report.
+fn run_rank(graph: &Graph, args: &GraphRunArgs, folder: &Path, stop: &AtomicBool) -> Result<Exit, Failure> {
+    let Some(member) = ranks::member_of_environment(graph) else {
+        let processes = graph.members().count();
+        let why = "an edge of it is MPI, and Open MPI has not started this process, or more processes than the graph has";
+        let fix = format!("mpirun --with-ft ulfm -n {processes} konkordia graph run {}", args.graph.display());
+        return Err(Failure::new(Exit::Usage, "the graph cannot run", why, fix));
+    };
+    let context = &zmq::Context::new();
+    let post = Some(ranks::Post::open(graph)?);
+    let exit = process::Process::open(&Network { graph, folder, context, post }, &member, args.epoch)?.run(stop)?;
+    if graph.members().next().is_some_and(|(_, first)| first == member) {
+        report(args.json, &status::read(graph, folder), None);
+    }
+    Ok(exit)
 }
 
 fn report(as_json: bool, states: &[(String, Value)], outcome: Option<&(Exit, u64)>) {
@@ -90,7 +144,8 @@ fn report(as_json: bool, states: &[(String, Value)], outcome: Option<&(Exit, u64
 
 /// A process that is looked after.
 struct Member {
-    name: String,
+    /// Members of stages: more than one if they are threads of it.
+    members: Vec<String>,
     /// Others have its images; it is started again.
     may_die: bool,
     /// Of a stage that writes.
@@ -164,7 +219,7 @@ impl Supervisor<'_> {
         let Some(child) = &mut member.child else {
             // A process that cannot even start is not started all the time.
             if member.died.is_none_or(|died| died.elapsed() > LOOK * 5) {
-                member.child = Some(start(args, folder, &member.name)?);
+                member.child = Some(start(args, folder, &member.members)?);
             }
             return Ok(());
         };
@@ -188,7 +243,12 @@ impl Supervisor<'_> {
             .into_iter()
             .find(|exit| Some(*exit as i32) == status.code());
         let fix = "mend the reason and run the graph again, into another file";
-        Err(Failure::new(exit.unwrap_or(Exit::Incomplete), format!("the process {} of the graph is gone", member.name), why, fix))
+        Err(Failure::new(
+            exit.unwrap_or(Exit::Incomplete),
+            format!("the process {} of the graph is gone", member.members.join(", ")),
+            why,
+            fix,
+        ))
     }
 
     /// Ends all that still run.
@@ -212,13 +272,14 @@ impl Supervisor<'_> {
     }
 }
 
-fn start(args: &GraphRunArgs, folder: &Path, member: &str) -> Result<Child, Failure> {
-    let failed = |error: &std::io::Error| Failure::io("cannot start", Path::new(member), error);
+fn start(args: &GraphRunArgs, folder: &Path, members: &[String]) -> Result<Child, Failure> {
+    let failed = |error: &std::io::Error| Failure::io("cannot start", Path::new(&members[0]), error);
     let program = std::env::current_exe().map_err(|error| failed(&error))?;
     // The later start of a process is the one that counts, also if another supervisor starts it.
     let epoch = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis());
     let mut command = Command::new(program);
     command.args(["graph", "run"]).arg(&args.graph).arg("--folder").arg(folder);
-    command.args(["--member", member, "--epoch", &epoch.to_string()]);
+    members.iter().for_each(|member| _ = command.args(["--member", member]));
+    command.args(["--epoch", &epoch.to_string()]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().map_err(|error| failed(&error))
 }

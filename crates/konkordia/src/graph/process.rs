@@ -1,19 +1,20 @@
 //! One process of a stage: it serves the sockets of its edges, by the rules of `konkordia_graph`, and keeps a file with
 //! its state for `konkordia graph status`.
 
-use super::links;
+use super::links::{Connection, Listener, Network};
 use super::python::{self, Function, Watched};
+use super::ranks::Post;
 use super::status;
 use super::work::{self, FileOfImages, Order, Report, Reports};
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_graph::consumer::{Consumer, Verdict};
-use konkordia_graph::file::{Graph, Kind, Stage};
+use konkordia_graph::file::{Kind, Stage};
 use konkordia_graph::message::Message;
 use konkordia_graph::producer::Producer;
-use konkordia_zeromq::MonitoredSocket;
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -35,7 +36,7 @@ const SILENT_MAX: Duration = Duration::from_secs(10);
 /// The end of an edge.
 struct Input {
     rules: Consumer,
-    sockets: Vec<MonitoredSocket>,
+    links: Vec<Connection>,
     ended: BTreeSet<usize>,
     /// When each producer was heard last.
     heard: Vec<Instant>,
@@ -48,7 +49,7 @@ struct Input {
 /// The beginning of an edge.
 struct Output {
     rules: Producer<Arc<[u8]>>,
-    router: MonitoredSocket,
+    listener: Listener,
 }
 
 /// The process.
@@ -66,7 +67,10 @@ pub struct Process<'a> {
     reports: Receiver<Report>,
     wake: zmq::Socket,
     watched: Option<Arc<Mutex<Watched>>>,
+    post: Option<Rc<RefCell<Post>>>,
     began: Instant,
+    /// When the first image was taken or made, and when the last one was finished.
+    first_last: Option<(Instant, Instant)>,
     has_ended: bool,
     offered_end: u64,
     refused: Option<String>,
@@ -78,32 +82,30 @@ impl<'a> Process<'a> {
     ///
     /// # Errors
     /// An address cannot be used, or there is no such member.
-    pub fn open(graph: &'a Graph, member: &'a str, epoch: u64, folder: &Path) -> Result<Self, Failure> {
+    pub fn open(network: &Network<'a>, member: &'a str, epoch: u64) -> Result<Self, Failure> {
+        let (graph, context) = (network.graph, network.context);
         let found = graph.stages.iter().find_map(|stage| Some((stage, stage.members().position(|name| name == member)?)));
         let (stage, index) = found.ok_or_else(|| {
             let why = format!("the graph has no process '{member}'");
             Failure::new(Exit::Usage, "a process of a graph cannot be started", why, "use `konkordia graph run GRAPH`")
         })?;
-        let context = zmq::Context::new();
-        let place = folder.display().to_string();
         let mut outputs = Vec::new();
         for edge in graph.behind(&stage.name) {
-            let router = links::listen(&context, &graph.address(edge, index as u32, &place))?;
-            outputs.push(Output { rules: Producer::new(&edge.to, edge.policy, graph.limits(edge)), router });
+            let listener = network.listen(edge, index as u32)?;
+            outputs.push(Output { rules: Producer::new(&edge.to, edge.policy, graph.limits(edge)), listener });
         }
         let mut input = None;
         if let Some((edge, from)) = graph.before(&stage.name).and_then(|edge| Some((edge, graph.stage(&edge.from)?))) {
-            let connect = |index| links::connect(&context, &graph.address(edge, index, &place), member);
-            let sockets = (0..from.workers).map(connect).collect::<Result<Vec<_>, _>>()?;
-            let rules = Consumer::new(&stage.name, member, epoch, edge.window, sockets.len());
-            let heard = vec![Instant::now(); sockets.len()];
-            input = Some(Input { rules, sockets, ended: BTreeSet::new(), heard, is_over: false, floor: 0 });
+            let links = (0..from.workers).map(|index| network.connect(edge, index, member)).collect::<Result<Vec<_>, _>>()?;
+            let rules = Consumer::new(&stage.name, member, epoch, edge.window, links.len());
+            let heard = vec![Instant::now(); links.len()];
+            input = Some(Input { rules, links, ended: BTreeSet::new(), heard, is_over: false, floor: 0 });
         }
         let (orders, taken) = bounded(ORDERS_MAX);
         let (to, reports) = bounded(AHEAD);
-        let (wake, waker) = pair(&context)?;
+        let (wake, waker) = pair(context, member)?;
         let watched = start(stage, taken, Reports { to, wake: waker })?;
-        let state_file = folder.join(format!("{member}.json"));
+        let state_file = network.folder.join(format!("{member}.json"));
         Ok(Self {
             stage,
             member,
@@ -116,7 +118,9 @@ impl<'a> Process<'a> {
             reports,
             wake,
             watched,
+            post: network.post.clone(),
             began: Instant::now(),
+            first_last: None,
             has_ended: false,
             offered_end: 0,
             refused: None,
@@ -155,8 +159,11 @@ impl<'a> Process<'a> {
                 input.rules.leave();
             }
             while let Some((link, message)) = input.rules.next_message() {
-                _ = input.sockets[link].socket.send(message.encode(), zmq::DONTWAIT);
+                input.links[link].send(&message);
             }
+        }
+        if let Some(post) = &self.post {
+            post.borrow_mut().flush();
         }
         self.write_state(if is_finished { "finished" } else { "stopped" }, true)?;
         let given_up = self.outputs.iter().any(|output| output.rules.account().given_up > 0);
@@ -173,11 +180,17 @@ impl<'a> Process<'a> {
 
     /// Waits until a socket has something.
     fn wait(&self) {
-        let routers = self.outputs.iter().map(|output| &output.router);
-        let sockets = routers.chain(self.input.iter().flat_map(|input| &input.sockets)).map(|socket| &socket.socket);
+        let listeners = self.outputs.iter().filter_map(|output| output.listener.socket());
+        let sockets = listeners.chain(self.input.iter().flat_map(|input| &input.links).filter_map(Connection::socket));
         let mut items: Vec<_> = sockets.chain([&self.wake]).map(|socket| socket.as_poll_item(zmq::POLLIN)).collect();
         // An error is one of a signal: the loop looks whether to stop.
-        _ = zmq::poll(&mut items, WAIT_MS);
+        match &self.post {
+            None => _ = zmq::poll(&mut items, WAIT_MS),
+            Some(post) => {
+                let most = Duration::from_millis(WAIT_MS.unsigned_abs());
+                post.borrow_mut().wait(most, || zmq::poll(&mut items, 0).unwrap_or(1) > 0);
+            }
+        }
         while self.wake.recv_msg(zmq::DONTWAIT).is_ok() {}
     }
 
@@ -228,6 +241,9 @@ impl<'a> Process<'a> {
     }
 
     fn finish(&mut self, id: u64) {
+        if let Some((_, last)) = &mut self.first_last {
+            *last = Instant::now();
+        }
         self.with_input(|rules| rules.done(id));
     }
 
@@ -250,21 +266,24 @@ impl<'a> Process<'a> {
             }
         }
         self.offered_end = self.offered_end.max(id + 1);
+        self.first_last.get_or_insert_with(|| (Instant::now(), Instant::now()));
         self.with_input(|rules| rules.passed(id));
         true
     }
 
     fn serve_input(&mut self, now_ms: u64) -> Result<(), Failure> {
         let Some(input) = &mut self.input else { return Ok(()) };
-        for link in 0..input.sockets.len() {
-            input.sockets[link].note_peers(|_| ());
+        for link in 0..input.links.len() {
+            input.links[link].look();
             for _ in 0..TURN {
-                let Some(mut parts) = links::take(&input.sockets[link].socket, 2) else { break };
-                let image = if parts.len() == 2 { parts.pop() } else { None };
-                let Some(message) = parts.first().and_then(|head| Message::decode(head).ok()) else { continue };
+                let Some(taken) = input.links[link].take() else { break };
+                let Some((message, image)) = taken else { continue };
                 input.heard[link] = Instant::now();
                 match (input.rules.arrived(link, message), image) {
-                    (Verdict::Take(id), Some(image)) => _ = self.orders.send(Order::Image(id, image)),
+                    (Verdict::Take(id), Some(image)) => {
+                        self.first_last.get_or_insert_with(|| (Instant::now(), Instant::now()));
+                        _ = self.orders.send(Order::Image(id, image));
+                    }
                     (Verdict::Take(id), None) => input.rules.refuse(id, "no pixels came with it"),
                     (Verdict::Refused(why), _) => {
                         let what = format!("{} cannot take part in the graph", self.member);
@@ -282,7 +301,7 @@ impl<'a> Process<'a> {
         }
         // A producer that is silent while all others have ended has died at the very end; others have its images.
         let is_over = |link: usize| input.ended.contains(&link) || input.heard[link].elapsed() > SILENT_MAX;
-        if !input.is_over && !input.ended.is_empty() && (0..input.sockets.len()).all(is_over) {
+        if !input.is_over && !input.ended.is_empty() && (0..input.links.len()).all(is_over) {
             input.is_over = true;
             _ = self.orders.send(Order::End);
         }
@@ -294,8 +313,7 @@ impl<'a> Process<'a> {
         }
         input.rules.tick(now_ms);
         while let Some((link, message)) = input.rules.next_message() {
-            // Without a connection it is lost; the producer asks again.
-            _ = input.sockets[link].socket.send(message.encode(), zmq::DONTWAIT);
+            input.links[link].send(&message);
         }
         Ok(())
     }
@@ -307,26 +325,26 @@ impl<'a> Process<'a> {
         };
         let output = &mut self.outputs[at];
         output.rules.set_floor(floor);
-        output.router.note_peers(|_| ());
-        let mut finished = Vec::new();
+        for dead in output.listener.look() {
+            output.rules.unreachable(&dead, now_ms);
+        }
         for _ in 0..TURN * 16 {
-            let Some(parts) = links::take(&output.router.socket, 2) else { break };
-            let [from, head] = &parts[..] else { continue };
-            let (Some(from), Ok(message)) = (from.as_str(), Message::decode(head)) else { continue };
-            finished.extend(output.rules.arrived(from, message, now_ms));
+            let Some(taken) = output.listener.take() else { break };
+            let Some((from, message)) = taken else { continue };
+            output.rules.arrived(&from, message, now_ms);
         }
         output.rules.tick(now_ms);
         while let Some(work) = output.rules.next_work(now_ms) {
-            if !links::send(&output.router, &work.to, &work.message, Some(&work.payload)) {
-                output.rules.unreachable(&work.to);
+            if !output.listener.send(&work.to, &work.message, Some(&work.payload)) {
+                output.rules.unreachable(&work.to, now_ms);
             }
         }
         while let Some((to, message)) = output.rules.next_message() {
-            if !links::send(&output.router, &to, &message, None) {
-                output.rules.unreachable(&to);
+            if !output.listener.send(&to, &message, None) {
+                output.rules.unreachable(&to, now_ms);
             }
         }
-        for (id, _) in finished {
+        while let Some((id, _)) = self.outputs[at].rules.next_finished() {
             if let Some(left) = self.open.get_mut(&id) {
                 *left -= 1;
                 if *left == 0 {
@@ -352,16 +370,18 @@ impl<'a> Process<'a> {
         let edges = self.outputs.iter().map(|output| status::edge(&output.rules)).collect();
         let counts = self.watched.as_ref().map(|watched| python::watch(watched, u64::MAX));
         let input = self.input.as_ref().map(|input| &input.rules);
-        let value = status::process(self.member, &self.stage.name, state, input, edges, counts, self.refused.as_deref());
+        let mut value = status::process(self.member, &self.stage.name, state, input, edges, counts, self.refused.as_deref());
+        value["seconds"] = self.first_last.map(|(first, last)| (last - first).as_secs_f64()).into();
         status::write(&self.state_file, &value)
     }
 }
 
-fn pair(context: &zmq::Context) -> Result<(zmq::Socket, zmq::Socket), Failure> {
+fn pair(context: &zmq::Context, member: &str) -> Result<(zmq::Socket, zmq::Socket), Failure> {
     let make = || {
         let (here, there) = (context.socket(zmq::PAIR)?, context.socket(zmq::PAIR)?);
-        here.bind("inproc://work")?;
-        there.connect("inproc://work")?;
+        let address = format!("inproc://work of {member}");
+        here.bind(&address)?;
+        there.connect(&address)?;
         Ok((here, there))
     };
     make().map_err(|error: zmq::Error| {

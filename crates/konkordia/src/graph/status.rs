@@ -22,7 +22,9 @@ pub fn edge<P: Clone>(rules: &Producer<P>) -> Value {
         "account": {
             "produced": account.produced, "done": account.done, "given_up": account.given_up, "open": account.open,
             "sent_again": account.sent_again, "refused": account.refused, "late": account.late,
-            "dropped": account.dropped, "deaths": account.deaths, "hangs": account.hangs,
+            "dropped": account.dropped, "deaths": account.deaths, "hangs": account.hangs, "missed": account.missed,
+            "recoveries": account.recoveries, "recovery_ms_max": account.recovery_ms_max,
+            "recovery_ms_sum": account.recovery_ms_sum,
         },
         "imbalance": account.imbalance(),
         "given_up": rules.reason().map(|(image, why)| json!({ "image": image, "why": why })),
@@ -102,6 +104,16 @@ pub fn table(states: &[(String, Value)]) -> String {
                 number("deaths"),
                 number("hangs"),
             ));
+            if number("missed") > 0 {
+                lines.push(format!("  {} images of the broadcast were missed by a process that died", number("missed")));
+            }
+            if number("recoveries") > 0 {
+                let mean_ms = number("recovery_ms_sum") / number("recoveries");
+                let (times, most_ms) = (number("recoveries"), number("recovery_ms_max"));
+                lines.push(format!(
+                    "  after {times} losses of a process others had all its images: in {mean_ms} ms on average, {most_ms} ms at most"
+                ));
+            }
             if let Some(why) = edge["given_up"]["why"].as_str() {
                 lines.push(format!("  image {} was given up: {why}", edge["given_up"]["image"]));
             }

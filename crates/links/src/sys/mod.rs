@@ -1,4 +1,4 @@
-//! Libraries of C that are opened at run time (libfabric and libibverbs), and memory that programs share. All `unsafe`
+//! Libraries of C that are opened at run time (libfabric, libibverbs and Open MPI), and memory that programs share. All `unsafe`
 //! of this crate is here.
 
 mod library;
@@ -13,6 +13,7 @@ mod skip;
 
 pub(crate) mod fabric;
 mod fabric_abi;
+pub(crate) mod mpi;
 pub(crate) mod shared;
 pub(crate) mod verbs;
 mod verbs_abi;
