@@ -14,6 +14,8 @@ const STAGES_MAX: usize = 256;
 const WORKERS_MAX: u32 = 256;
 /// Most images that a stage keeps.
 const RING_MAX: u64 = 1 << 16;
+/// Most pixels of an image that is made.
+const PATTERN_PIXELS_MAX: usize = 1 << 28;
 
 /// What a stage does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,6 +27,24 @@ pub enum Kind {
     Python,
     /// Writes the images into a file.
     Write,
+    /// Makes images, to try a graph without a detector.
+    Pattern,
+    /// Takes a time for each image and hands it on, to try a graph.
+    Wait,
+    /// Takes images and keeps nothing, to try a graph.
+    Discard,
+}
+
+impl Kind {
+    /// Images begin here.
+    pub fn is_source(self) -> bool {
+        matches!(self, Self::Files | Self::Pattern)
+    }
+
+    /// Images end here.
+    pub fn is_sink(self) -> bool {
+        matches!(self, Self::Write | Self::Discard)
+    }
 }
 
 /// How images get from stage to stage.
@@ -75,6 +95,18 @@ pub struct Stage {
     /// File to write.
     #[serde(default)]
     pub file: String,
+    /// Images to make.
+    #[serde(default)]
+    pub images: Option<u64>,
+    /// Rows and columns of images to make, of 16 bits.
+    #[serde(default)]
+    pub shape: Option<[usize; 2]>,
+    /// Time for an image, in ms.
+    #[serde(default)]
+    pub work_ms: Option<f64>,
+    /// Compares the images with those that `pattern` makes; one that differs is refused.
+    #[serde(default)]
+    pub compare: Option<bool>,
 }
 
 /// An edge.
@@ -170,12 +202,17 @@ impl Stage {
             ("files", !self.files.is_empty(), Kind::Files),
             ("function", !self.function.is_empty(), Kind::Python),
             ("file", !self.file.is_empty(), Kind::Write),
+            ("images", self.images.is_some(), Kind::Pattern),
+            ("work_ms", self.work_ms.is_some(), Kind::Wait),
         ];
         for (key, is_given, kind) in given {
             let of = match kind {
                 Kind::Files => "files",
                 Kind::Python => "python",
                 Kind::Write => "write",
+                Kind::Pattern => "pattern",
+                Kind::Wait => "wait",
+                Kind::Discard => "discard",
             };
             match (is_given, kind == self.kind) {
                 (true, false) => say(&format!("'{key}' belongs to kind = \"{of}\"; remove it")),
@@ -186,13 +223,28 @@ impl Stage {
         if self.memory_mb_max.is_some() && self.kind != Kind::Python {
             say("'memory_mb_max' belongs to kind = \"python\"; remove it");
         }
+        if self.shape.is_some() && self.kind != Kind::Pattern {
+            say("'shape' belongs to kind = \"pattern\"; remove it");
+        }
+        if self
+            .shape
+            .is_some_and(|[rows, columns]| rows.saturating_mul(columns) > PATTERN_PIXELS_MAX || rows == 0 || columns == 0)
+        {
+            say(&format!("shape is not of 1 to {PATTERN_PIXELS_MAX} pixels"));
+        }
+        if self.compare.is_some() && self.kind != Kind::Discard {
+            say("'compare' belongs to kind = \"discard\"; remove it");
+        }
+        if self.work_ms.is_some_and(|ms| !(0.0..=3_600_000.0).contains(&ms)) {
+            say("work_ms is not from 0 to 3600000");
+        }
         let is_function = self.function.split(':').filter(|part| !part.is_empty()).count() == 2;
         if self.kind == Kind::Python && !self.function.is_empty() && !is_function {
             say(&format!("function = \"{}\" is not of the form \"module:name\"", self.function));
         }
-        if self.kind != Kind::Python && self.workers != 1 {
+        if (self.kind.is_source() || self.kind.is_sink()) && self.workers != 1 {
             let why = match self.kind {
-                Kind::Write => "an image is in the file once only if one process writes it; set workers = 1",
+                Kind::Write | Kind::Discard => "an image is in the file once only if one process writes it; set workers = 1",
                 _ => "each would read all images; set workers = 1",
             };
             say(why);
@@ -273,7 +325,7 @@ impl Graph {
 
     fn shape_mistakes(&self, out: &mut Vec<String>) {
         let mut reached = BTreeSet::new();
-        let mut next: Vec<&str> = self.stages.iter().filter(|stage| stage.kind == Kind::Files).map(|s| s.name.as_str()).collect();
+        let mut next: Vec<&str> = self.stages.iter().filter(|stage| stage.kind.is_source()).map(|s| s.name.as_str()).collect();
         while let Some(name) = next.pop() {
             if reached.insert(name) {
                 next.extend(self.behind(name).map(|edge| edge.to.as_str()));
@@ -283,18 +335,19 @@ impl Graph {
             let (name, into) = (&stage.name, self.edges.iter().filter(|edge| edge.to == stage.name).count());
             let mut say = |what: &str| out.push(format!("stage '{name}': {what}"));
             match (stage.kind, into) {
-                (Kind::Files, 0) | (Kind::Python | Kind::Write, 1) => (),
-                (Kind::Files, _) => say("it reads files, so no edge may lead to it"),
+                (kind, 0) if kind.is_source() => (),
+                (kind, _) if kind.is_source() => say("images begin at it, so no edge may lead to it"),
+                (_, 1) => (),
                 (_, 0) => say("no edge leads to it, so it would get no images"),
                 _ => say("several edges lead to it; joining is not possible, because an image has one number in the graph"),
             }
             if into > 0 && !reached.contains(name.as_str()) {
-                say("no stage that reads files leads to it: its edges form a circle, or begin at such a stage");
+                say("no stage where images begin leads to it: its edges form a circle, or begin at such a stage");
             }
-            if stage.kind == Kind::Write && self.behind(name).count() > 0 {
-                say("it writes a file, so no edge may begin at it");
+            if stage.kind.is_sink() && self.behind(name).count() > 0 {
+                say("images end at it, so no edge may begin at it");
             }
-            if stage.kind == Kind::Files && self.behind(name).count() == 0 {
+            if stage.kind.is_source() && self.behind(name).count() == 0 {
                 say("no edge begins at it, so nobody would get its images");
             }
         }
@@ -326,7 +379,7 @@ impl Graph {
     /// those that read: a process that kept fewer could be full of images that wait for an older one, which it could
     /// not take.
     pub fn limits(&self, edge: &Edge) -> Limits {
-        let ring = self.stages.iter().filter(|stage| stage.kind == Kind::Files).map(|stage| stage.queue).max().unwrap_or(1);
+        let ring = self.stages.iter().filter(|stage| stage.kind.is_source()).map(|stage| stage.queue).max().unwrap_or(1);
         let one_ms = self.stage(&edge.to).map_or_else(default_response, |stage| stage.response_ms_max);
         let response_ms_max = one_ms.saturating_mul(u64::from(edge.window) + 1).saturating_add(1000);
         let members = self.stage(&edge.to).map_or(1, |stage| stage.workers);

@@ -784,6 +784,12 @@ pub enum BenchCommand {
   konkordia bench trains --images 100 --modules 2 --repeats 9
   konkordia bench trains --quick --json")]
     Trains(crate::bench::args::BenchTrainsArgs),
+    /// Stages of a graph in processes of their own: an edge beside plain ZeroMQ, many processes, and such that are killed
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia bench graph
+  konkordia bench graph --faults 100 --png processes.png
+  konkordia bench graph --quick --json")]
+    Graph(crate::bench::args::BenchGraphArgs),
     /// Variants of the conversion between the limits of memory and of arithmetic, as a table and a figure
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia bench roofline

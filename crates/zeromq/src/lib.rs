@@ -20,6 +20,8 @@
 #[allow(unsafe_code)]
 mod sys;
 
+pub use sys::send_shared;
+
 use konkordia_core::endpoint::{self, PEER_EVENTS, PeerEvent, Peers, out_of_sockets, tcp_port};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};

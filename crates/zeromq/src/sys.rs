@@ -1,8 +1,9 @@
 //! Opens ZeroMQ sockets with the C functions, because those of the crate panic at unknown error numbers; ends their
 //! connections.
 
-use std::ffi::CString;
+use std::ffi::{CString, c_void};
 use std::io;
+use std::sync::Arc;
 
 /// Listens on or connects to `address`.
 pub(crate) fn attach(socket: &mut zmq::Socket, address: &str, listen: bool) -> io::Result<()> {
@@ -19,6 +20,37 @@ pub(crate) fn attach(socket: &mut zmq::Socket, address: &str, listen: bool) -> i
     }
     // SAFETY: the call only reads the error number of this thread.
     Err(io::Error::from_raw_os_error(unsafe { zmq_sys::zmq_errno() }))
+}
+
+/// Sends bytes that are shared, and that are not copied; they are freed when nobody needs them any more. Never waits.
+///
+/// # Errors
+/// Those of `zmq_msg_send`; the bytes are not sent then.
+pub fn send_shared(socket: &mut zmq::Socket, bytes: Arc<Vec<u8>>, flags: i32) -> Result<(), zmq::Error> {
+    let (length, data) = (bytes.len(), bytes.as_ptr());
+    let owner = Arc::into_raw(bytes);
+    // SAFETY: the data live as long as `owner`, whose count `release` gives back exactly once: the library calls it
+    // when it needs the data no more, from any thread, and an `Arc` may be dropped by any thread. The data are only read.
+    // The message is closed by us if it was not sent, and belongs to the library otherwise.
+    unsafe {
+        let mut message: zmq_sys::zmq_msg_t = std::mem::zeroed();
+        let hint = owner.cast_mut().cast();
+        if zmq_sys::zmq_msg_init_data(&raw mut message, data.cast_mut().cast(), length, Some(release), hint) != 0 {
+            drop(Arc::from_raw(owner));
+            return Err(zmq::Error::from_raw(zmq_sys::zmq_errno()));
+        }
+        if zmq_sys::zmq_msg_send(&raw mut message, socket.as_mut_ptr(), flags | zmq::DONTWAIT) >= 0 {
+            return Ok(());
+        }
+        let number = zmq_sys::zmq_errno();
+        zmq_sys::zmq_msg_close(&raw mut message);
+        Err(zmq::Error::from_raw(number))
+    }
+}
+
+unsafe extern "C" fn release(_data: *mut c_void, owner: *mut c_void) {
+    // SAFETY: `owner` is what `Arc::into_raw` returned, see above.
+    drop(unsafe { Arc::from_raw(owner.cast_const().cast::<Vec<u8>>()) });
 }
 
 /// Ends a connection that the monitor of a socket listening at TCP port `port` reported as accepted; libzmq then sees

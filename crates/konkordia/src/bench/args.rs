@@ -386,6 +386,29 @@ pub struct BenchTrainsArgs {
     pub output: OutputArgs,
 }
 
+/// `konkordia bench graph`
+#[derive(Debug, Args)]
+pub struct BenchGraphArgs {
+    /// Repeats of each edge; median, lowest and highest are reported
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub repeats: usize,
+    /// How often a process is killed, and how often one is stopped
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub faults: u64,
+    /// Few images and faults: shows that everything works, and measures nothing
+    #[arg(long)]
+    pub quick: bool,
+    /// Draw images per second against processes into this file
+    #[arg(long, value_name = "FILE.png")]
+    pub png: Option<PathBuf>,
+    /// The other end of plain ZeroMQ; the bench starts itself with it
+    #[arg(long, value_name = "ADDRESS:PORT", hide = true)]
+    pub listen: Option<SocketAddr>,
+    /// JSON and comparison.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
 fn train_images(text: &str) -> Result<usize, String> {
     number(text, 1, 1024)
 }

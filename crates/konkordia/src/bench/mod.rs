@@ -9,6 +9,7 @@ mod crossover;
 mod disk;
 pub mod fabric_args;
 mod frames;
+mod graph;
 mod growth;
 mod idle;
 mod import;
@@ -48,6 +49,7 @@ pub fn command(which: &BenchCommand) -> Result<Exit, Failure> {
         BenchCommand::Table4(args) => tables::writing(args),
         BenchCommand::Disk(args) => disk::command(args),
         BenchCommand::Idle(args) => idle::command(args),
+        BenchCommand::Graph(args) => graph::command(args),
         BenchCommand::Growth(args) => growth::command(args),
         BenchCommand::Stream(args) => stream::command(args),
         BenchCommand::Soak(args) => soak::command(args),

@@ -6,13 +6,16 @@ use konkordia_core::failure::{Exit, Failure};
 use konkordia_graph::file::{Edge, Graph, Transport};
 use konkordia_graph::message::Message;
 use konkordia_graph::producer::MEMBERS_MAX;
-use konkordia_zeromq::{MonitoredSocket, Place};
+use konkordia_zeromq::{MonitoredSocket, Place, send_shared};
 use std::cell::RefCell;
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 use zmq::{Context, DONTWAIT, SNDMORE};
 
+/// Smaller images are copied, which takes less time than to share them.
+const COPIED_BYTES_MAX: usize = 4096;
 /// Messages that wait for a producer that cannot be reached.
 const WAITING_MAX: i32 = 4096;
 
@@ -129,14 +132,19 @@ impl Listener {
     }
 
     /// Sends to a member. False if it has no connection.
-    pub fn send(&self, to: &str, message: &Message, image: Option<&[u8]>) -> bool {
+    pub fn send(&mut self, to: &str, message: &Message, image: Option<&Arc<Vec<u8>>>) -> bool {
         let socket = match self {
-            Self::ZeroMq(socket) => &socket.socket,
-            Self::Mpi(lane) => return lane.send_down(to, &message.encode(), image.unwrap_or_default()),
+            Self::ZeroMq(socket) => &mut socket.socket,
+            Self::Mpi(lane) => return lane.send_down(to, &message.encode(), image.map_or(&[], |image| &image[..])),
         };
         let more = if image.is_some() { SNDMORE } else { 0 };
         let head = socket.send(to.as_bytes(), SNDMORE | DONTWAIT).and_then(|()| socket.send(message.encode(), more | DONTWAIT));
-        head.and_then(|()| image.map_or(Ok(()), |image| socket.send(image, DONTWAIT))).is_ok()
+        let image = |socket: &mut zmq::Socket| match image {
+            None => Ok(()),
+            Some(image) if image.len() < COPIED_BYTES_MAX => socket.send(&image[..], DONTWAIT),
+            Some(image) => send_shared(socket, Arc::clone(image), 0),
+        };
+        head.and_then(|()| image(socket)).is_ok()
     }
 
     /// A message of a member, if there is one. `None` in it: what came is no message.

@@ -7,13 +7,14 @@ mod process;
 mod python;
 mod ranks;
 mod status;
+pub mod trial;
 mod work;
 
 use crate::console;
 use crate::run::signals;
 use args::{GraphCommand, GraphRunArgs};
 use konkordia_core::failure::{Exit, Failure};
-use konkordia_graph::file::{Graph, Kind};
+use konkordia_graph::file::Graph;
 use links::Network;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -66,8 +67,8 @@ fn run(args: &GraphRunArgs) -> Result<Exit, Failure> {
     for group in graph.groups().into_iter().filter(|group| group.iter().any(|stage| is_ours(stage))) {
         let members: Vec<_> = group.iter().flat_map(|stage| stage.members()).collect();
         members.iter().for_each(|member| _ = std::fs::remove_file(folder.join(format!("{member}.json"))));
-        let may_die = group.iter().all(|stage| stage.kind == Kind::Python);
-        let is_last = group.iter().any(|stage| stage.kind == Kind::Write);
+        let may_die = group.iter().all(|stage| !stage.kind.is_source() && !stage.kind.is_sink());
+        let is_last = group.iter().any(|stage| stage.kind.is_sink());
         // Threads of one process if an edge between their stages is `inproc`.
         let together = if group.len() > 1 { vec![members] } else { members.into_iter().map(|member| vec![member]).collect() };
         let new = |members| Member { members, may_die, is_last, restarts: 0, child: None, exit: None, died: None };

@@ -5,12 +5,12 @@ use super::links::{Connection, Listener, Network};
 use super::python::{self, Function, Watched};
 use super::ranks::Post;
 use super::status;
+use super::trial;
 use super::work::{self, FileOfImages, Order, Report, Reports};
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_graph::consumer::{Consumer, Verdict};
 use konkordia_graph::file::{Kind, Stage};
-use konkordia_graph::message::Message;
 use konkordia_graph::producer::Producer;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,7 +48,7 @@ struct Input {
 
 /// The beginning of an edge.
 struct Output {
-    rules: Producer<Arc<[u8]>>,
+    rules: Producer<Arc<Vec<u8>>>,
     listener: Listener,
 }
 
@@ -66,6 +66,7 @@ pub struct Process<'a> {
     orders: Sender<Order>,
     reports: Receiver<Report>,
     wake: zmq::Socket,
+    is_asleep: Arc<AtomicBool>,
     watched: Option<Arc<Mutex<Watched>>>,
     post: Option<Rc<RefCell<Post>>>,
     began: Instant,
@@ -104,7 +105,8 @@ impl<'a> Process<'a> {
         let (orders, taken) = bounded(ORDERS_MAX);
         let (to, reports) = bounded(AHEAD);
         let (wake, waker) = pair(context, member)?;
-        let watched = start(stage, taken, Reports { to, wake: waker })?;
+        let is_asleep = Arc::new(AtomicBool::new(false));
+        let watched = start(stage, taken, Reports { to, wake: waker, is_asleep: Arc::clone(&is_asleep) })?;
         let state_file = network.folder.join(format!("{member}.json"));
         Ok(Self {
             stage,
@@ -117,6 +119,7 @@ impl<'a> Process<'a> {
             orders,
             reports,
             wake,
+            is_asleep,
             watched,
             post: network.post.clone(),
             began: Instant::now(),
@@ -183,14 +186,19 @@ impl<'a> Process<'a> {
         let listeners = self.outputs.iter().filter_map(|output| output.listener.socket());
         let sockets = listeners.chain(self.input.iter().flat_map(|input| &input.links).filter_map(Connection::socket));
         let mut items: Vec<_> = sockets.chain([&self.wake]).map(|socket| socket.as_poll_item(zmq::POLLIN)).collect();
+        // A report that comes after this wakes; one that came before is found here.
+        self.is_asleep.store(true, Ordering::SeqCst);
+        let has_work = self.made.is_none() && !self.reports.is_empty();
         // An error is one of a signal: the loop looks whether to stop.
         match &self.post {
+            _ if has_work => (),
             None => _ = zmq::poll(&mut items, WAIT_MS),
             Some(post) => {
                 let most = Duration::from_millis(WAIT_MS.unsigned_abs());
                 post.borrow_mut().wait(most, || zmq::poll(&mut items, 0).unwrap_or(1) > 0);
             }
         }
+        self.is_asleep.store(false, Ordering::SeqCst);
         while self.wake.recv_msg(zmq::DONTWAIT).is_ok() {}
     }
 
@@ -259,7 +267,7 @@ impl<'a> Process<'a> {
             self.made = Some((id, image));
             return false;
         }
-        let image: Arc<[u8]> = image.into();
+        let image = Arc::new(image);
         for output in &mut self.outputs {
             if output.rules.offer(id, id, Arc::clone(&image)) {
                 *self.open.entry(id).or_default() += 1;
@@ -307,7 +315,7 @@ impl<'a> Process<'a> {
         }
         if input.rules.floor() > input.floor {
             let floor = input.rules.floor();
-            if self.stage.kind != Kind::Write || self.orders.try_send(Order::Floor(floor)).is_ok() {
+            if !self.stage.kind.is_sink() || self.orders.try_send(Order::Floor(floor)).is_ok() {
                 input.floor = floor;
             }
         }
@@ -407,6 +415,18 @@ fn start(stage: &Stage, orders: Receiver<Order>, reports: Reports) -> Result<Opt
             let function = Function::new(stage);
             watched = Some(function.watched());
             thread.spawn(move || work::call(function, &orders, &reports))
+        }
+        Kind::Pattern => {
+            let stage = stage.clone();
+            thread.spawn(move || trial::pattern(&stage, &reports))
+        }
+        Kind::Wait => {
+            let work_ms = stage.work_ms.unwrap_or(0.0);
+            thread.spawn(move || trial::wait(work_ms, &orders, &reports))
+        }
+        Kind::Discard => {
+            let compare = stage.compare == Some(true);
+            thread.spawn(move || trial::discard(compare, &orders, &reports))
         }
         Kind::Write => {
             let file = FileOfImages::new(stage);

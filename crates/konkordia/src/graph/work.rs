@@ -11,6 +11,8 @@ use konkordia_graph::file::Stage;
 use konkordia_input::images::Images;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What the thread is told.
 pub enum Order {
@@ -44,18 +46,23 @@ pub struct Reports {
     pub to: Sender<Report>,
     /// Becomes readable at the other side.
     pub wake: zmq::Socket,
+    /// The other side waits, and has to be woken.
+    pub is_asleep: Arc<AtomicBool>,
 }
 
 impl Reports {
     /// False if nobody takes reports any more.
-    fn say(&self, report: Report) -> bool {
+    pub fn say(&self, report: Report) -> bool {
         let is_taken = self.to.send(report).is_ok();
-        // A queue that is full wakes too.
-        _ = self.wake.send("", zmq::DONTWAIT);
+        if self.is_asleep.swap(false, Ordering::SeqCst) {
+            // A queue that is full wakes too.
+            _ = self.wake.send("", zmq::DONTWAIT);
+        }
         is_taken
     }
 
-    fn end(&self, outcome: Result<(), Failure>) {
+    /// Says that there is no more to come, or why the thread cannot go on.
+    pub fn end(&self, outcome: Result<(), Failure>) {
         self.say(outcome.map_or_else(Report::Broken, |()| Report::Ended));
     }
 }
