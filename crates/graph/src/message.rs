@@ -1,5 +1,6 @@
 //! The messages between a producer and a consumer: a letter for the kind, then the fields in order, little endian.
-//! Texts have their length before them, or are the rest of the message. The pixels follow `Work` as further parts.
+//! Texts have their length before them, or are the rest of the message. The pixels follow `Work` as a further part. What a
+//! consumer says stands in rows ([`add_to_row`]), because it has much to say and little each time.
 
 use std::fmt;
 
@@ -7,6 +8,8 @@ use std::fmt;
 pub const VERSION: u16 = 1;
 /// Longest message, without pixels.
 pub const MESSAGE_BYTES_MAX: usize = 1024;
+/// Longest row of messages that are sent as one.
+pub const ROW_BYTES_MAX: usize = 16 << 10;
 /// Longest text in a message, in bytes; the rest is left out.
 const TEXT_BYTES_MAX: usize = 500;
 /// Longest name, in bytes.
@@ -170,6 +173,37 @@ impl Message {
     }
 }
 
+/// Adds a message to a row of messages that are sent as one: its length, then itself. False, and nothing is added, if
+/// the row would be too long.
+pub fn add_to_row(row: &mut Vec<u8>, message: &Message) -> bool {
+    let bytes = message.encode();
+    if row.len() + 2 + bytes.len() > ROW_BYTES_MAX {
+        return false;
+    }
+    row.extend((bytes.len() as u16).to_le_bytes());
+    row.extend(bytes);
+    true
+}
+
+/// The messages of a row.
+///
+/// # Errors
+/// One of them is none.
+pub fn decode_row(mut row: &[u8]) -> Result<Vec<Message>, Malformed> {
+    if row.len() > ROW_BYTES_MAX {
+        return Err(Malformed(format!("a row of messages of {} bytes, and {ROW_BYTES_MAX} are possible", row.len())));
+    }
+    let mut messages = Vec::new();
+    while let Some((length, rest)) = row.split_first_chunk::<2>() {
+        let (one, rest) = rest
+            .split_at_checked(usize::from(u16::from_le_bytes(*length)))
+            .ok_or_else(|| Malformed("a row of messages was cut off".into()))?;
+        messages.push(Message::decode(one)?);
+        row = rest;
+    }
+    if row.is_empty() { Ok(messages) } else { Err(Malformed("a row of messages was cut off".into())) }
+}
+
 fn with_id(out: &mut Vec<u8>, kind: u8, id: u64) {
     out.push(kind);
     out.extend(id.to_le_bytes());
@@ -273,6 +307,27 @@ mod tests {
                 assert_eq!(Message::decode(&bytes[..length]).is_ok(), is_text, "{message:?} cut to {length}");
             }
         }
+    }
+
+    #[test]
+    fn a_row_of_messages_comes_back() {
+        let mut row = Vec::new();
+        assert!(all().iter().all(|message| add_to_row(&mut row, message)));
+        assert_eq!(decode_row(&row).unwrap(), all());
+        assert_eq!(decode_row(&[]).unwrap(), []);
+        let whole: Vec<usize> = (1..=all().len())
+            .map(|count| {
+                let mut row = Vec::new();
+                assert!(all()[..count].iter().all(|message| add_to_row(&mut row, message)));
+                row.len()
+            })
+            .collect();
+        for length in 1..row.len() {
+            assert_eq!(decode_row(&row[..length]).is_ok(), whole.contains(&length), "cut to {length}");
+        }
+        while add_to_row(&mut row, &Message::Done { id: 7 }) {}
+        assert!(row.len() > ROW_BYTES_MAX - 16 && decode_row(&row).is_ok());
+        assert!(decode_row(&vec![0; ROW_BYTES_MAX + 1]).is_err());
     }
 
     #[test]

@@ -101,6 +101,8 @@ struct Member {
     epoch: u64,
     window: u32,
     credits: u32,
+    /// Images that it still works on though others have got them since; the end of each gives a credit.
+    stale: u32,
     /// Sent, and not said to be passed: when it was sent.
     in_hand: BTreeMap<u64, u64>,
     heard_ms: u64,
@@ -309,6 +311,7 @@ impl<P: Clone> Producer<P> {
             epoch,
             window,
             credits: 0,
+            stale: 0,
             in_hand: BTreeMap::new(),
             heard_ms: now_ms,
             response_ms: 0.0,
@@ -320,6 +323,7 @@ impl<P: Clone> Producer<P> {
         (member.epoch, member.window, member.heard_ms, member.asked_ms) = (epoch, window, now_ms, None);
         // What was sent and is not among its pending ones is still under way, or lost: then it comes back by its age.
         member.credits = credits.min(window.saturating_sub(member.in_hand.len() as u32));
+        member.stale = pending.saturating_sub(member.in_hand.len() as u32);
     }
 
     fn heartbeat(&mut self, from: &str, is_blocked: bool, now_ms: u64) {
@@ -343,7 +347,14 @@ impl<P: Clone> Producer<P> {
         if member.state == State::Hanging {
             member.state = State::Ready;
         }
-        let Some(sent_ms) = member.in_hand.remove(&id) else { return };
+        let Some(sent_ms) = member.in_hand.remove(&id) else {
+            if member.stale > 0 {
+                member.stale -= 1;
+                let room = member.window.saturating_sub(member.in_hand.len() as u32 + member.stale);
+                member.credits = (member.credits + 1).min(room);
+            }
+            return;
+        };
         let took_ms = now_ms.saturating_sub(sent_ms) as f64;
         let is_first = member.worked == 0;
         member.response_ms = if is_first { took_ms } else { (1.0 - NEWEST) * member.response_ms + NEWEST * took_ms };
@@ -443,6 +454,14 @@ impl<P: Clone> Producer<P> {
         if !ids.is_empty() && self.policy != Policy::Broadcast {
             self.recoveries.push(Recovery { since_ms, ids });
         }
+    }
+
+    /// A connection has ended, and nobody knows whose: what is said to a member without one cannot be sent.
+    pub fn probe(&mut self) {
+        let is_there = |member: &Member| matches!(member.state, State::Ready | State::Hanging);
+        let there: Vec<_> = self.members.iter().filter(|(_, member)| is_there(member)).map(|(name, _)| name.clone()).collect();
+        let floor = self.floor;
+        there.iter().for_each(|name| self.say(name, Message::Heartbeat { is_blocked: false, floor }));
     }
 
     /// A message to this member could not be sent: there is no connection.

@@ -2,9 +2,10 @@
 //! [`super::ranks`]. Neither waits for a partner.
 
 use super::ranks::{Lane, Post};
+use konkordia_core::endpoint::PeerEvent;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_graph::file::{Edge, Graph, Transport};
-use konkordia_graph::message::Message;
+use konkordia_graph::message::{Message, add_to_row, decode_row};
 use konkordia_graph::producer::MEMBERS_MAX;
 use konkordia_zeromq::{MonitoredSocket, Place, send_shared};
 use std::cell::RefCell;
@@ -41,10 +42,10 @@ pub enum Listener {
 
 /// The end of an edge at one of the processes where it begins.
 pub enum Connection {
-    /// A DEALER.
-    ZeroMq(MonitoredSocket),
-    /// A rank.
-    Mpi(Lane, usize),
+    /// A DEALER, and what is to be said.
+    ZeroMq(MonitoredSocket, Vec<u8>),
+    /// A rank, and what is to be said.
+    Mpi(Lane, usize, Vec<u8>),
 }
 
 fn unopened(address: &str, error: &io::Error) -> Failure {
@@ -94,7 +95,7 @@ impl Network<'_> {
         if edge.transport == Transport::Mpi {
             let from = format!("{}-{index}", edge.from);
             let rank = self.graph.members().position(|(_, name)| name == from).unwrap_or(usize::MAX);
-            return self.lane(edge).map(|lane| Connection::Mpi(lane, rank));
+            return self.lane(edge).map(|lane| Connection::Mpi(lane, rank, Vec::new()));
         }
         let address = &self.graph.address(edge, index, &self.folder.display().to_string());
         let place = Place { address, bind: false, peers_max: 1 };
@@ -107,7 +108,7 @@ impl Network<'_> {
             Ok(())
         };
         let opened = MonitoredSocket::open(self.context, zmq::DEALER, place, configure);
-        opened.map(Connection::ZeroMq).map_err(|error| unopened(address, &error))
+        opened.map(|socket| Connection::ZeroMq(socket, Vec::new())).map_err(|error| unopened(address, &error))
     }
 }
 
@@ -120,14 +121,16 @@ impl Listener {
         }
     }
 
-    /// Notes which partners have come and gone. Returns those that are known to have died.
-    pub fn look(&mut self) -> Vec<String> {
+    /// Notes which partners have come and gone. Returns those that are known to have died, and whether there is one of
+    /// which the name is not known.
+    pub fn look(&mut self) -> (Vec<String>, bool) {
         match self {
             Self::ZeroMq(socket) => {
-                socket.note_peers(|_| ());
-                Vec::new()
+                let mut has_lost = false;
+                socket.note_peers(|event| has_lost |= matches!(event, PeerEvent::Closed(_)));
+                (Vec::new(), has_lost)
             }
-            Self::Mpi(lane) => lane.dead(),
+            Self::Mpi(lane) => (lane.dead(), false),
         }
     }
 
@@ -147,17 +150,17 @@ impl Listener {
         head.and_then(|()| image(socket)).is_ok()
     }
 
-    /// A message of a member, if there is one. `None` in it: what came is no message.
-    pub fn take(&self) -> Option<Option<(String, Message)>> {
+    /// Messages of a member, if there are any. `None` in it: what came is no message.
+    pub fn take(&self) -> Option<Option<(String, Vec<Message>)>> {
         match self {
             Self::ZeroMq(socket) => {
                 let parts = take(&socket.socket, 2)?;
                 let [from, head] = &parts[..] else { return Some(None) };
-                Some(from.as_str().and_then(|from| Some((from.to_owned(), Message::decode(head).ok()?))))
+                Some(from.as_str().and_then(|from| Some((from.to_owned(), decode_row(head).ok()?))))
             }
             Self::Mpi(lane) => {
-                let (from, head, _) = lane.take_up()?;
-                Some(Message::decode(&head).ok().map(|message| (from, message)))
+                let (from, row) = lane.take_up()?;
+                Some(decode_row(&row).ok().map(|messages| (from, messages)))
             }
         }
     }
@@ -167,36 +170,48 @@ impl Connection {
     /// The socket, if there is one.
     pub fn socket(&self) -> Option<&zmq::Socket> {
         match self {
-            Self::ZeroMq(socket) => Some(&socket.socket),
+            Self::ZeroMq(socket, _) => Some(&socket.socket),
             Self::Mpi(..) => None,
         }
     }
 
     /// Notes whether the partner has come or gone.
     pub fn look(&mut self) {
-        if let Self::ZeroMq(socket) = self {
+        if let Self::ZeroMq(socket, _) = self {
             socket.note_peers(|_| ());
         }
     }
 
-    /// Sends to the producer. Without a connection it is lost; the producer asks again.
-    pub fn send(&self, message: &Message) {
+    /// Says this to the producer, later: see [`Connection::flush`].
+    pub fn say(&mut self, message: &Message) {
+        let row = match self {
+            Self::ZeroMq(_, row) | Self::Mpi(_, _, row) => row,
+        };
+        if !add_to_row(row, message) {
+            self.flush();
+            self.say(message);
+        }
+    }
+
+    /// Sends what was said. Without a connection it is lost; the producer asks again.
+    pub fn flush(&mut self) {
         match self {
-            Self::ZeroMq(socket) => _ = socket.socket.send(message.encode(), DONTWAIT),
-            Self::Mpi(lane, rank) => lane.send_up(*rank, &message.encode()),
+            Self::ZeroMq(_, row) | Self::Mpi(_, _, row) if row.is_empty() => (),
+            Self::ZeroMq(socket, row) => _ = socket.socket.send(std::mem::take(row), DONTWAIT),
+            Self::Mpi(lane, rank, row) => lane.send_up(*rank, &std::mem::take(row)),
         }
     }
 
     /// A message with what follows it, if there is one. `None` in it: what came is no message.
     pub fn take(&self) -> Option<Option<(Message, Option<zmq::Message>)>> {
         match self {
-            Self::ZeroMq(socket) => {
+            Self::ZeroMq(socket, _) => {
                 let mut parts = take(&socket.socket, 2)?;
                 let image = if parts.len() == 2 { parts.pop() } else { None };
                 let message = parts.first().and_then(|head| Message::decode(head).ok());
                 Some(message.map(|message| (message, image)))
             }
-            Self::Mpi(lane, rank) => {
+            Self::Mpi(lane, rank, _) => {
                 let (head, image) = lane.take_down(*rank)?;
                 let image = (!image.is_empty()).then(|| zmq::Message::from(image));
                 Some(Message::decode(&head).ok().map(|message| (message, image)))

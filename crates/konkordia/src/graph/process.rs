@@ -6,7 +6,7 @@ use super::python::{self, Function, Watched};
 use super::ranks::Post;
 use super::status;
 use super::trial;
-use super::work::{self, FileOfImages, Order, Report, Reports};
+use super::work::{self, Ahead, FileOfImages, Order, Report, Reports};
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_graph::consumer::{Consumer, Verdict};
@@ -23,8 +23,8 @@ use std::time::{Duration, Instant};
 const WAIT_MS: i64 = 20;
 /// Messages taken of one socket before others get their turn.
 const TURN: usize = 64;
-/// Images read ahead.
-const AHEAD: usize = 4;
+/// Reports that wait for the sockets; the bytes of images in them have a bound of their own.
+const REPORTS_MAX: usize = 1024;
 /// Orders that wait for the work: all images that may be in the graph, and floors.
 const ORDERS_MAX: usize = 1 << 17;
 /// How often the state is written.
@@ -44,6 +44,16 @@ struct Input {
     is_over: bool,
     /// The floor that the work knows.
     floor: u64,
+}
+
+impl Input {
+    /// Sends what the rules have to say.
+    fn answer(&mut self) {
+        while let Some((link, message)) = self.rules.next_message() {
+            self.links[link].say(&message);
+        }
+        self.links.iter_mut().for_each(Connection::flush);
+    }
 }
 
 /// The beginning of an edge.
@@ -67,6 +77,7 @@ pub struct Process<'a> {
     reports: Receiver<Report>,
     wake: zmq::Socket,
     is_asleep: Arc<AtomicBool>,
+    ahead: Arc<Ahead>,
     watched: Option<Arc<Mutex<Watched>>>,
     post: Option<Rc<RefCell<Post>>>,
     began: Instant,
@@ -103,10 +114,12 @@ impl<'a> Process<'a> {
             input = Some(Input { rules, links, ended: BTreeSet::new(), heard, is_over: false, floor: 0 });
         }
         let (orders, taken) = bounded(ORDERS_MAX);
-        let (to, reports) = bounded(AHEAD);
+        let (to, reports) = bounded(REPORTS_MAX);
+        let ahead = Arc::new(Ahead::default());
         let (wake, waker) = pair(context, member)?;
         let is_asleep = Arc::new(AtomicBool::new(false));
-        let watched = start(stage, taken, Reports { to, wake: waker, is_asleep: Arc::clone(&is_asleep) })?;
+        let reports_to = Reports { to, ahead: Arc::clone(&ahead), wake: waker, is_asleep: Arc::clone(&is_asleep) };
+        let watched = start(stage, taken, reports_to)?;
         let state_file = network.folder.join(format!("{member}.json"));
         Ok(Self {
             stage,
@@ -120,6 +133,7 @@ impl<'a> Process<'a> {
             reports,
             wake,
             is_asleep,
+            ahead,
             watched,
             post: network.post.clone(),
             began: Instant::now(),
@@ -161,9 +175,7 @@ impl<'a> Process<'a> {
             if !is_finished {
                 input.rules.leave();
             }
-            while let Some((link, message)) = input.rules.next_message() {
-                input.links[link].send(&message);
-            }
+            input.answer();
         }
         if let Some(post) = &self.post {
             post.borrow_mut().flush();
@@ -222,7 +234,10 @@ impl<'a> Process<'a> {
 
     fn take(&mut self, report: Report) -> Result<(), Failure> {
         match report {
-            Report::Made(id, image) => self.made = Some((id, image)),
+            Report::Made(id, image) => {
+                self.ahead.taken(image.len());
+                self.made = Some((id, image));
+            }
             Report::Done(id) => self.finish(id),
             Report::Kept(id) => self.with_input(|rules| rules.passed(id)),
             Report::Refused(id, why) => {
@@ -320,9 +335,7 @@ impl<'a> Process<'a> {
             }
         }
         input.rules.tick(now_ms);
-        while let Some((link, message)) = input.rules.next_message() {
-            input.links[link].send(&message);
-        }
+        input.answer();
         Ok(())
     }
 
@@ -333,13 +346,15 @@ impl<'a> Process<'a> {
         };
         let output = &mut self.outputs[at];
         output.rules.set_floor(floor);
-        for dead in output.listener.look() {
-            output.rules.unreachable(&dead, now_ms);
+        let (dead, has_lost) = output.listener.look();
+        dead.iter().for_each(|dead| output.rules.unreachable(dead, now_ms));
+        if has_lost {
+            output.rules.probe();
         }
         for _ in 0..TURN * 16 {
             let Some(taken) = output.listener.take() else { break };
-            let Some((from, message)) = taken else { continue };
-            output.rules.arrived(&from, message, now_ms);
+            let Some((from, messages)) = taken else { continue };
+            messages.into_iter().for_each(|message| output.rules.arrived(&from, message, now_ms));
         }
         output.rules.tick(now_ms);
         while let Some(work) = output.rules.next_work(now_ms) {
@@ -381,6 +396,12 @@ impl<'a> Process<'a> {
         let mut value = status::process(self.member, &self.stage.name, state, input, edges, counts, self.refused.as_deref());
         value["seconds"] = self.first_last.map(|(first, last)| (last - first).as_secs_f64()).into();
         status::write(&self.state_file, &value)
+    }
+}
+
+impl Drop for Process<'_> {
+    fn drop(&mut self) {
+        self.ahead.close();
     }
 }
 

@@ -3,7 +3,7 @@
 
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_graph::file::Graph;
-use konkordia_graph::message::MESSAGE_BYTES_MAX;
+use konkordia_graph::message::ROW_BYTES_MAX;
 use konkordia_links::mpi::{self, World};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -95,7 +95,7 @@ impl Post {
         let mut bytes = self.arrived.get_mut(&(tag, rank))?.pop_front()?;
         let at = bytes.len().checked_sub(2)?;
         let length = usize::from(u16::from_le_bytes([bytes[at], bytes[at + 1]]));
-        let begins = at.checked_sub(length).filter(|_| length <= MESSAGE_BYTES_MAX)?;
+        let begins = at.checked_sub(length).filter(|_| length <= ROW_BYTES_MAX)?;
         let head = bytes[begins..at].to_vec();
         bytes.truncate(begins);
         Some((head, bytes))
@@ -122,17 +122,17 @@ impl Lane {
         post.members.iter().position(|member| member == to).is_some_and(|rank| post.send(rank, self.down, head, image))
     }
 
-    /// Sends from the end of the edge to its beginning.
-    pub fn send_up(&self, rank: usize, head: &[u8]) {
-        self.post.borrow_mut().send(rank, self.up, head, &[]);
+    /// Sends a row of messages from the end of the edge to its beginning.
+    pub fn send_up(&self, rank: usize, row: &[u8]) {
+        self.post.borrow_mut().send(rank, self.up, row, &[]);
     }
 
-    /// A message for the beginning of the edge: who has sent it, its head, and what else there was.
-    pub fn take_up(&self) -> Option<(String, Vec<u8>, Vec<u8>)> {
+    /// A row of messages for the beginning of the edge, and who has sent it.
+    pub fn take_up(&self) -> Option<(String, Vec<u8>)> {
         let post = &mut *self.post.borrow_mut();
         let rank = post.order.get_mut(&self.up)?.pop_front()?;
-        let (head, image) = post.take_of(self.up, rank)?;
-        Some((post.members[rank].clone(), head, image))
+        let (row, _) = post.take_of(self.up, rank)?;
+        Some((post.members[rank].clone(), row))
     }
 
     /// A message for the end of the edge from one rank.

@@ -11,8 +11,8 @@ use konkordia_graph::file::Stage;
 use konkordia_input::images::Images;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 /// What the thread is told.
 pub enum Order {
@@ -40,10 +40,48 @@ pub enum Report {
     Ended,
 }
 
+/// Most bytes of images that wait for the thread that serves the sockets; it may be one image more.
+const AHEAD_BYTES_MAX: usize = 64 << 20;
+
+/// The bytes of images that are made and that nobody has taken: the thread that makes them waits.
+#[derive(Default)]
+pub struct Ahead {
+    bytes: Mutex<usize>,
+    is_taken: Condvar,
+}
+
+impl Ahead {
+    /// Waits until there is room for an image.
+    fn wait(&self, more: usize) {
+        let lock = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_full = |bytes: &mut usize| *bytes >= AHEAD_BYTES_MAX;
+        let mut bytes = self.is_taken.wait_while(lock, is_full).unwrap_or_else(PoisonError::into_inner);
+        *bytes += more;
+    }
+
+    /// An image was taken.
+    pub fn taken(&self, less: usize) {
+        let mut bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        let was_full = *bytes >= AHEAD_BYTES_MAX;
+        *bytes = bytes.saturating_sub(less);
+        if was_full {
+            self.is_taken.notify_one();
+        }
+    }
+
+    /// The other side takes no more: nobody waits any longer.
+    pub fn close(&self) {
+        *self.bytes.lock().unwrap_or_else(PoisonError::into_inner) = 0;
+        self.is_taken.notify_one();
+    }
+}
+
 /// Where reports go; each wakes the thread that serves the sockets.
 pub struct Reports {
     /// The reports.
     pub to: Sender<Report>,
+    /// The bytes of images in `to`.
+    pub ahead: Arc<Ahead>,
     /// Becomes readable at the other side.
     pub wake: zmq::Socket,
     /// The other side waits, and has to be woken.
@@ -53,6 +91,9 @@ pub struct Reports {
 impl Reports {
     /// False if nobody takes reports any more.
     pub fn say(&self, report: Report) -> bool {
+        if let Report::Made(_, image) = &report {
+            self.ahead.wait(image.len());
+        }
         let is_taken = self.to.send(report).is_ok();
         if self.is_asleep.swap(false, Ordering::SeqCst) {
             // A queue that is full wakes too.
