@@ -5,6 +5,7 @@ use crate::producer::{Limits, Policy};
 use konkordia_core::failure::{Exit, Failure};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 /// Largest graph file, in bytes.
 pub const FILE_BYTES_MAX: usize = 1 << 20;
@@ -73,6 +74,9 @@ pub struct Stage {
     /// The host on which it runs; empty: this one.
     #[serde(default)]
     pub host: String,
+    /// Hosts among which its processes are spread, in place of `host`.
+    #[serde(default)]
+    pub hosts: Vec<String>,
     /// Processes.
     #[serde(default = "one")]
     pub workers: u32,
@@ -141,6 +145,35 @@ pub struct Host {
     pub address: String,
 }
 
+/// Where processes find each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Directory {
+    /// Keys of etcd 3.4 or newer.
+    Etcd,
+    /// Leases in the API server of Kubernetes.
+    Kubernetes,
+}
+
+/// How processes find each other, if not by the hosts of the file.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Discovery {
+    /// Where.
+    pub kind: Directory,
+    /// Its URL. In a pod of Kubernetes that of the cluster is known.
+    #[serde(default)]
+    pub url: Option<String>,
+    /// Name of the graph, which no other graph there has.
+    pub name: String,
+    /// Of Kubernetes: the namespace; otherwise that of the pod.
+    #[serde(default)]
+    pub namespace: Option<String>,
+    /// Of Kubernetes: the folder with `token` and `ca.crt`; otherwise that of the pod.
+    #[serde(default)]
+    pub service_account: Option<PathBuf>,
+}
+
 /// A graph that was checked: a tree of stages whose roots read files.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -154,6 +187,9 @@ pub struct Graph {
     /// The hosts.
     #[serde(rename = "host", default)]
     pub hosts: Vec<Host>,
+    /// How processes find each other over TCP, if not by `hosts`.
+    #[serde(default)]
+    pub discovery: Option<Discovery>,
 }
 
 fn one() -> u32 {
@@ -182,12 +218,26 @@ impl Stage {
         (0..self.workers).map(|index| format!("{}-{index}", self.name))
     }
 
+    /// The host of its process with this number; empty: this one.
+    pub fn host_of(&self, index: usize) -> &str {
+        self.hosts.get(index % self.hosts.len().max(1)).unwrap_or(&self.host)
+    }
+
+    /// The one host on which it runs, if it is one.
+    fn one_host(&self) -> Option<&str> {
+        let hosts: BTreeSet<_> = (0..self.workers as usize).map(|index| self.host_of(index)).collect();
+        hosts.first().copied().filter(|_| hosts.len() == 1)
+    }
+
     fn mistakes(&self, out: &mut Vec<String>) {
         let name = &self.name;
         let mut say = |what: &str| out.push(format!("stage '{name}': {what}"));
         let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
         if name.is_empty() || name.len() > NAME_BYTES_MAX - 8 || !name.chars().all(is_name) {
             say("its name must be of letters, digits and '_', at most 56");
+        }
+        if !self.host.is_empty() && !self.hosts.is_empty() {
+            say("it has both 'host' and 'hosts'; remove one");
         }
         if !(1..=WORKERS_MAX).contains(&self.workers) {
             say(&format!("workers = {} is not from 1 to {WORKERS_MAX}", self.workers));
@@ -252,6 +302,24 @@ impl Stage {
     }
 }
 
+impl Discovery {
+    fn mistakes(&self, out: &mut Vec<String>) {
+        let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        if self.name.is_empty() || self.name.len() > 40 || !self.name.bytes().all(is_plain) {
+            out.push("[discovery] name must be of lower case letters, digits and '-', at most 40".into());
+        }
+        if self.kind == Directory::Etcd && (self.namespace.is_some() || self.service_account.is_some()) {
+            out.push("[discovery] 'namespace' and 'service_account' belong to kind = \"kubernetes\"; remove them".into());
+        }
+        if self.kind == Directory::Etcd && self.url.is_none() {
+            out.push("[discovery] kind = \"etcd\" needs 'url', for example \"http://10.0.0.1:2379\"".into());
+        }
+        if self.url.as_ref().is_some_and(|url| !url.starts_with("http://") && !url.starts_with("https://")) {
+            out.push("[discovery] url begins with neither http:// nor https://".into());
+        }
+    }
+}
+
 impl Graph {
     /// The graph in this text; `name` is that of its file.
     ///
@@ -281,12 +349,16 @@ impl Graph {
             if !names.insert(&stage.name) {
                 out.push(format!("two stages have the name '{}'", stage.name));
             }
-            if !stage.host.is_empty() && !self.hosts.iter().any(|host| host.name == stage.host) {
-                out.push(format!("stage '{}': there is no [[host]] with the name '{}'", stage.name, stage.host));
+            let given = stage.hosts.iter().chain([&stage.host]).filter(|name| !name.is_empty());
+            for name in given.filter(|name| !self.hosts.iter().any(|host| host.name == **name)) {
+                out.push(format!("stage '{}': there is no [[host]] with the name '{name}'", stage.name));
             }
         }
         for host in self.hosts.iter().filter(|host| host.address.is_empty()) {
             out.push(format!("host '{}' has no address", host.name));
+        }
+        if let Some(discovery) = &self.discovery {
+            discovery.mistakes(&mut out);
         }
         self.edges.iter().for_each(|edge| self.edge_mistakes(edge, &mut out));
         if out.is_empty() {
@@ -307,13 +379,13 @@ impl Graph {
             say(format!("window = {} is not from 1 to 4096", edge.window));
         }
         match edge.transport {
-            Transport::Tcp if edge.port == 0 => say("transport = \"tcp\" needs 'port'".into()),
+            Transport::Tcp if edge.port == 0 && self.discovery.is_none() => {
+                say("transport = \"tcp\" needs 'port', or the file [discovery]".into());
+            }
             Transport::Ipc | Transport::Inproc | Transport::Mpi if edge.port != 0 => {
                 say("'port' belongs to transport = \"tcp\"; remove it".into());
             }
-            Transport::Ipc | Transport::Inproc
-                if self.stage(&edge.from).map(|s| &s.host) != self.stage(&edge.to).map(|s| &s.host) =>
-            {
+            Transport::Ipc | Transport::Inproc if !self.is_on_one_host(edge) => {
                 say("transport = \"ipc\" and \"inproc\" are for stages of one host; use \"tcp\"".into());
             }
             Transport::Inproc if self.uses_mpi() => {
@@ -321,6 +393,12 @@ impl Graph {
             }
             _ => (),
         }
+    }
+
+    fn is_on_one_host(&self, edge: &Edge) -> bool {
+        let host = |name: &str| self.stage(name).map(Stage::one_host);
+        let (one, other) = (host(&edge.from), host(&edge.to));
+        one == other && one != Some(None)
     }
 
     fn shape_mistakes(&self, out: &mut Vec<String>) {
@@ -355,14 +433,14 @@ impl Graph {
 
     fn port_mistakes(&self, out: &mut Vec<String>) {
         let mut taken = BTreeMap::new();
-        for edge in self.edges.iter().filter(|edge| edge.transport == Transport::Tcp) {
+        for edge in self.edges.iter().filter(|edge| edge.transport == Transport::Tcp && edge.port != 0) {
             let Some(stage) = self.stage(&edge.from) else { continue };
             for index in 0..stage.workers {
                 let Some(port) = u16::try_from(index).ok().and_then(|index| edge.port.checked_add(index)) else {
                     out.push(format!("edge '{}' -> '{}': its ports go beyond 65535", edge.from, edge.to));
                     break;
                 };
-                if let Some(other) = taken.insert((&stage.host, port), &edge.to) {
+                if let Some(other) = taken.insert((stage.host_of(index as usize), port), &edge.to) {
                     out.push(format!("the edges to '{other}' and '{}' both use port {port} of one host", edge.to));
                     break;
                 }
@@ -422,6 +500,11 @@ impl Graph {
         groups
     }
 
+    /// The address of a host.
+    pub fn address_of(&self, name: &str) -> Option<&str> {
+        self.hosts.iter().find(|host| host.name == name).map(|host| host.address.as_str())
+    }
+
     /// Where a process of the stage before an edge listens, or is found: `tcp://HOST:PORT`, or a file in `folder`.
     pub fn address(&self, edge: &Edge, index: u32, folder: &str) -> String {
         match edge.transport {
@@ -429,8 +512,8 @@ impl Graph {
             Transport::Mpi => format!("mpi://{}-{index}-{}", edge.from, edge.to),
             Transport::Ipc => format!("ipc://{folder}/{}-{index}-{}", edge.from, edge.to),
             Transport::Tcp => {
-                let host = self.stage(&edge.from).and_then(|stage| self.hosts.iter().find(|host| host.name == stage.host));
-                let address = host.map_or("127.0.0.1", |host| host.address.as_str());
+                let host = self.stage(&edge.from).map_or("", |stage| stage.host_of(index as usize));
+                let address = self.address_of(host).unwrap_or("127.0.0.1");
                 let address = if address.contains(':') { format!("[{address}]") } else { address.to_owned() };
                 format!("tcp://{address}:{}", u32::from(edge.port) + index)
             }
@@ -500,6 +583,17 @@ policy = "by-key"
     }
 
     #[test]
+    fn processes_are_spread_over_hosts() {
+        let two = GOOD.replacen("transport = \"ipc\"", "port = 9100", 1);
+        let text = two.replacen("workers = 4\nhost = \"b\"", "workers = 4\nhosts = [\"b\", \"a\"]", 1);
+        let graph = Graph::parse("graph.toml", &text).unwrap();
+        let addresses: Vec<_> = (0..3).map(|index| graph.address(&graph.edges[1], index, "/x")).collect();
+        assert_eq!(addresses, ["tcp://[fd00::2]:9100", "tcp://10.0.0.1:9101", "tcp://[fd00::2]:9102"]);
+        let wrong = Graph::parse("graph.toml", &text.replace("port = 9100", "transport = \"ipc\"")).unwrap_err();
+        assert!(wrong.why.contains("are for stages of one host"), "{}", wrong.why);
+    }
+
+    #[test]
     fn stages_in_one_process_are_found() {
         let names = |text: &str| -> Vec<Vec<String>> {
             let graph = Graph::parse("graph.toml", text).unwrap();
@@ -534,6 +628,8 @@ policy = "by-key"
             ("file = \"out.h5\"", "", "kind = \"write\" needs 'file'"),
             ("beamline:correct", "beamline", "is not of the form \"module:name\""),
             ("files = [\"run.h5\"]", "files = [\"run.h5\"]\nqueue = 0", "queue = 0 is not from 1 to"),
+            ("[[edge]]", "[discovery]\nkind = \"etcd\"\nname = \"a\"\n[[edge]]", "needs 'url'"),
+            ("[[edge]]", "[discovery]\nkind = \"kubernetes\"\nname = \"a_b\"\n[[edge]]", "name must be of lower case"),
             ("to = \"correct\"", "to = \"read\"", "no edge may lead to it"),
         ];
         for (old, new, expected) in cases {

@@ -21,6 +21,7 @@ const COPIED_BYTES_MAX: usize = 4096;
 const WAITING_MAX: i32 = 4096;
 
 /// Where the processes of a graph find each other.
+#[derive(Clone)]
 pub struct Network<'a> {
     /// The graph.
     pub graph: &'a Graph,
@@ -71,7 +72,12 @@ impl Network<'_> {
         if edge.transport == Transport::Mpi {
             return self.lane(edge).map(Listener::Mpi);
         }
-        let address = &self.graph.address(edge, index, &self.folder.display().to_string());
+        let anywhere = edge.transport == Transport::Tcp && edge.port == 0;
+        let address = match anywhere {
+            true => "tcp://*:*".to_owned(),
+            false => self.graph.address(edge, index, &self.folder.display().to_string()),
+        };
+        let address = address.as_str();
         let place = Place { address, bind: true, peers_max: MEMBERS_MAX };
         let configure = |socket: &mut zmq::Socket| {
             // A message to a partner without a connection fails at once.
@@ -97,7 +103,14 @@ impl Network<'_> {
             let rank = self.graph.members().position(|(_, name)| name == from).unwrap_or(usize::MAX);
             return self.lane(edge).map(|lane| Connection::Mpi(lane, rank, Vec::new()));
         }
-        let address = &self.graph.address(edge, index, &self.folder.display().to_string());
+        self.connect_to(&self.graph.address(edge, index, &self.folder.display().to_string()), member)
+    }
+
+    /// The same by an address that was found in a directory.
+    ///
+    /// # Errors
+    /// The address is not valid.
+    pub fn connect_to(&self, address: &str, member: &str) -> Result<Connection, Failure> {
         let place = Place { address, bind: false, peers_max: 1 };
         let configure = |socket: &mut zmq::Socket| {
             socket.set_identity(member.as_bytes())?;
@@ -117,6 +130,14 @@ impl Listener {
     pub fn socket(&self) -> Option<&zmq::Socket> {
         match self {
             Self::ZeroMq(socket) => Some(&socket.socket),
+            Self::Mpi(_) => None,
+        }
+    }
+
+    /// Its port, if it has one.
+    pub fn port(&self) -> Option<u16> {
+        match self {
+            Self::ZeroMq(socket) => socket.name().rsplit(':').next()?.parse().ok(),
             Self::Mpi(_) => None,
         }
     }

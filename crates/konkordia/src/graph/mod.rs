@@ -1,6 +1,7 @@
 //! `konkordia graph`: stages of work on images in processes of their own, on one or more hosts (docs/graph.md).
 
 pub mod args;
+mod discovery;
 mod image;
 mod links;
 mod process;
@@ -14,7 +15,7 @@ use crate::console;
 use crate::run::signals;
 use args::{GraphCommand, GraphRunArgs};
 use konkordia_core::failure::{Exit, Failure};
-use konkordia_graph::file::Graph;
+use konkordia_graph::file::{Graph, Stage};
 use links::Network;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -60,17 +61,23 @@ fn run(args: &GraphRunArgs) -> Result<Exit, Failure> {
     if !args.member.is_empty() {
         return run_members(&graph, args, &folder, &stop);
     }
-    let is_ours = |stage: &konkordia_graph::file::Stage| {
-        args.stage.as_ref().is_none_or(|name| *name == stage.name) && args.host.as_ref().is_none_or(|name| *name == stage.host)
+    let is_ours = |stage: &Stage, index: usize| {
+        args.stage.as_ref().is_none_or(|name| *name == stage.name)
+            && args.host.as_ref().is_none_or(|name| name == stage.host_of(index))
+    };
+    let ours = |stage: &Stage| {
+        let members = stage.members().enumerate().filter(|(index, _)| is_ours(stage, *index));
+        members.map(|(_, member)| member).collect::<Vec<_>>()
     };
     let mut processes = Vec::new();
-    for group in graph.groups().into_iter().filter(|group| group.iter().any(|stage| is_ours(stage))) {
-        let members: Vec<_> = group.iter().flat_map(|stage| stage.members()).collect();
+    for group in graph.groups() {
+        let members: Vec<_> = group.iter().flat_map(|stage| ours(stage)).collect();
         members.iter().for_each(|member| _ = std::fs::remove_file(folder.join(format!("{member}.json"))));
         let may_die = group.iter().all(|stage| !stage.kind.is_source() && !stage.kind.is_sink());
         let is_last = group.iter().any(|stage| stage.kind.is_sink());
         // Threads of one process if an edge between their stages is `inproc`.
-        let together = if group.len() > 1 { vec![members] } else { members.into_iter().map(|member| vec![member]).collect() };
+        let is_one = group.len() > 1 && !members.is_empty();
+        let together = if is_one { vec![members] } else { members.into_iter().map(|member| vec![member]).collect() };
         let new = |members| Member { members, may_die, is_last, restarts: 0, child: None, exit: None, died: None };
         processes.extend(together.into_iter().map(new));
     }

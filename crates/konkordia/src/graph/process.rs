@@ -1,16 +1,18 @@
 //! One process of a stage: it serves the sockets of its edges, by the rules of `konkordia_graph`, and keeps a file with
 //! its state for `konkordia graph status`.
 
+use super::discovery::{self, End, Finder};
 use super::links::{Connection, Listener, Network};
 use super::python::{self, Function, Watched};
 use super::ranks::Post;
 use super::status;
 use super::trial;
 use super::work::{self, Ahead, FileOfImages, Order, Report, Reports};
+use crate::console;
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_graph::consumer::{Consumer, Verdict};
-use konkordia_graph::file::{Kind, Stage};
+use konkordia_graph::file::{Edge, Kind, Stage, Transport};
 use konkordia_graph::producer::Producer;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -80,6 +82,8 @@ pub struct Process<'a> {
     ahead: Arc<Ahead>,
     watched: Option<Arc<Mutex<Watched>>>,
     post: Option<Rc<RefCell<Post>>>,
+    network: Network<'a>,
+    finder: Option<Finder>,
     began: Instant,
     /// When the first image was taken or made, and when the last one was finished.
     first_last: Option<(Instant, Instant)>,
@@ -108,11 +112,14 @@ impl<'a> Process<'a> {
         }
         let mut input = None;
         if let Some((edge, from)) = graph.before(&stage.name).and_then(|edge| Some((edge, graph.stage(&edge.from)?))) {
-            let links = (0..from.workers).map(|index| network.connect(edge, index, member)).collect::<Result<Vec<_>, _>>()?;
+            // With a directory they are connected when they are found.
+            let known = if is_found(network, edge) { 0 } else { from.workers };
+            let links = (0..known).map(|index| network.connect(edge, index, member)).collect::<Result<Vec<_>, _>>()?;
             let rules = Consumer::new(&stage.name, member, epoch, edge.window, links.len());
             let heard = vec![Instant::now(); links.len()];
             input = Some(Input { rules, links, ended: BTreeSet::new(), heard, is_over: false, floor: 0 });
         }
+        let finder = find(network, stage, (member, index), &outputs)?;
         let (orders, taken) = bounded(ORDERS_MAX);
         let (to, reports) = bounded(REPORTS_MAX);
         let ahead = Arc::new(Ahead::default());
@@ -136,6 +143,8 @@ impl<'a> Process<'a> {
             ahead,
             watched,
             post: network.post.clone(),
+            network: network.clone(),
+            finder,
             began: Instant::now(),
             first_last: None,
             has_ended: false,
@@ -159,6 +168,7 @@ impl<'a> Process<'a> {
             self.wait();
             let now_ms = self.now_ms();
             self.take_reports()?;
+            self.take_found();
             self.serve_input(now_ms)?;
             (0..self.outputs.len()).for_each(|at| self.serve_output(at, now_ms));
             self.watch_work();
@@ -212,6 +222,23 @@ impl<'a> Process<'a> {
         }
         self.is_asleep.store(false, Ordering::SeqCst);
         while self.wake.recv_msg(zmq::DONTWAIT).is_ok() {}
+    }
+
+    /// Connects to those that were found in the directory.
+    fn take_found(&mut self) {
+        let (Some(finder), Some(input)) = (&self.finder, &mut self.input) else { return };
+        while let Some(address) = finder.found() {
+            let connection = match self.network.connect_to(&address, self.member) {
+                Ok(connection) => connection,
+                Err(failure) => {
+                    console::to_stderr(&format!("what was found in the directory cannot be used: {failure}"));
+                    continue;
+                }
+            };
+            input.links.push(connection);
+            input.heard.push(Instant::now());
+            input.rules.add_link();
+        }
     }
 
     fn take_reports(&mut self) -> Result<(), Failure> {
@@ -394,9 +421,32 @@ impl<'a> Process<'a> {
         let counts = self.watched.as_ref().map(|watched| python::watch(watched, u64::MAX));
         let input = self.input.as_ref().map(|input| &input.rules);
         let mut value = status::process(self.member, &self.stage.name, state, input, edges, counts, self.refused.as_deref());
+        value["discovery"] = self.finder.as_ref().and_then(Finder::trouble).into();
         value["seconds"] = self.first_last.map(|(first, last)| (last - first).as_secs_f64()).into();
         status::write(&self.state_file, &value)
     }
+}
+
+/// True if the two sides of an edge find each other in a directory.
+fn is_found(network: &Network<'_>, edge: &Edge) -> bool {
+    network.graph.discovery.is_some() && edge.transport == Transport::Tcp
+}
+
+/// Announces where a process listens, and looks for those of the stage before it.
+fn find(network: &Network<'_>, stage: &Stage, member: (&str, usize), outputs: &[Output]) -> Result<Option<Finder>, Failure> {
+    let Some(discovery) = &network.graph.discovery else { return Ok(None) };
+    let (member, index) = member;
+    let host = match network.graph.address_of(stage.host_of(index)) {
+        Some(host) => host.to_owned(),
+        None => discovery::own_address(discovery)?.to_string(),
+    };
+    let host = if host.contains(':') { format!("[{host}]") } else { host };
+    let edges = network.graph.behind(&stage.name).zip(outputs).filter(|(edge, _)| is_found(network, edge));
+    let end = |edge: &Edge| End { from: edge.from.clone(), to: edge.to.clone() };
+    let addresses: Vec<_> =
+        edges.filter_map(|(edge, output)| Some((end(edge), format!("tcp://{host}:{}", output.listener.port()?)))).collect();
+    let wanted = network.graph.before(&stage.name).filter(|edge| is_found(network, edge)).map(end);
+    Finder::start(discovery, member, addresses, wanted).map(Some)
 }
 
 impl Drop for Process<'_> {

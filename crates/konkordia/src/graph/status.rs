@@ -118,6 +118,9 @@ pub fn table(states: &[(String, Value)]) -> String {
                 lines.push(format!("  image {} was given up: {why}", edge["given_up"]["image"]));
             }
         }
+        if let Some(why) = value["discovery"].as_str() {
+            lines.push(format!("{member}: {why}; what runs goes on with the processes that are known"));
+        }
         if let Some(why) = value["last_refusal"].as_str() {
             lines.push(format!("{member}: {why}"));
         }

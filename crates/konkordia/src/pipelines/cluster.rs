@@ -207,7 +207,7 @@ impl Cluster {
 }
 
 /// The address of the API server, as every pod gets it.
-fn of_this_pod() -> Result<String, Failure> {
+pub fn of_this_pod() -> Result<String, Failure> {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     match (variable("KUBERNETES_SERVICE_HOST"), variable("KUBERNETES_SERVICE_PORT")) {
         (Some(host), Some(port)) if host.contains(':') => Ok(format!("https://[{host}]:{port}")),

@@ -2,7 +2,7 @@
 //! command line and over HTTP.
 
 pub mod args;
-mod cluster;
+pub mod cluster;
 mod idle;
 mod serve;
 

@@ -51,6 +51,8 @@ pub struct Measured {
     pub seconds: f64,
     /// Were all images whole, and, if they were compared, all bytes right?
     pub is_right: bool,
+    /// What became of the images.
+    pub tally: Tally,
 }
 
 impl Setting {
@@ -181,7 +183,7 @@ impl System {
         lock(&self.receiver).handle(&release);
         let bytes = slices * self.setting.image_bytes() as u64;
         let is_right = tally.whole == slices && tally.wrong == 0 && (!compares || tally.equal == bytes);
-        Ok(Measured { seconds: ended.saturating_duration_since(begun).as_secs_f64(), is_right })
+        Ok(Measured { seconds: ended.saturating_duration_since(begun).as_secs_f64(), is_right, tally })
     }
 }
 
