@@ -171,7 +171,7 @@ class Slurm:
         name, (first, second) = socket.gethostname().split(".")[0], (free_ports(), free_ports())
         settings = {
             "ClusterName": "test", "SlurmctldHost": f"{name}(127.0.0.1)", "SlurmUser": "root", "SlurmdUser": "root",
-            "AuthType": "auth/munge", "AuthInfo": f"socket={sockets}", "SlurmctldPort": first, "SlurmdPort": second,
+            "AuthType": "auth/munge", "AuthInfo": f"socket={sockets},cred_expire=10", "SlurmctldPort": first, "SlurmdPort": second,
             "StateSaveLocation": path / "state", "SlurmdSpoolDir": path / "spool", "SlurmctldPidFile": path / "ctld.pid",
             "SlurmdPidFile": path / "d.pid", "ProctrackType": "proctrack/linuxproc", "TaskPlugin": "task/none",
             "JobAcctGatherType": "jobacct_gather/none", "MpiDefault": "none", "SelectType": "select/cons_tres",
@@ -234,6 +234,24 @@ def test_slurm_array_with_an_element_killed(tmp_path, runs, shared, scancel):
     assert max(calls(tasks)) == 2
     assert counts(tasks) == {"done": count, "incomplete": 0, "failed": 0, "running": 0, "left": 0}
     assert differences(folder(out), {name: value for name, value in single.items() if not shared or name.startswith("run0")}) == []
+
+
+@pytest.mark.peer("Slurm")
+@needs(PYTHON, "the environment of the peers")
+@needs_slurm
+def test_slurm_starts_an_element_again(tmp_path, runs):
+    """An element that is requeued in the middle goes on by itself, and the files are those of one process."""
+    inputs, single = runs
+    tasks, out = planned(tmp_path, inputs)
+    with contextlib.ExitStack() as stack:
+        slurm = Slurm(tmp_path, stack)
+        cluster("slurm", tasks, check=0, **slurm.environment)
+        wait_until(lambda: growing(out), what="the first files")
+        slurm.run("scontrol", "requeue", element_of(programs_of(tasks)[0][1]))
+        slurm.wait()
+    assert counts(tasks) == {"done": RUNS, "incomplete": 0, "failed": 0, "running": 0, "left": 0}
+    assert sum(calls(tasks)) == RUNS + 1
+    assert differences(folder(out), single) == []
 
 
 JOBQUEUE = """
