@@ -214,8 +214,9 @@ class Slurm:
     ("shared", "scancel"), [(False, False), (False, True), (True, False)], ids=["many files", "many files, scancel", "one run in parts"]
 )
 def test_slurm_array_with_an_element_killed(tmp_path, runs, shared, scancel):
-    """An array job converts many files, or one run in parts; an element is killed (kill -9, scancel): it is left, submitting
-    again gives out only what is left, and the files are those of one process."""
+    """Elements of an array convert many files, or one run in parts; one is killed (kill -9, scancel): the same files in the end.
+
+    The killed one is left, and submitting again gives out only what is left."""
     inputs, single = runs
     inputs = inputs[:1] if shared else inputs
     tasks, out = planned(tmp_path, inputs, *(["--files-per-task", "3"] if shared else []))
