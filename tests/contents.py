@@ -1,5 +1,7 @@
-"""What two runs of the program must have in common, file by file: every byte of every chunk as stored, every data set,
-attribute and link. The bytes around them differ between any two runs: libhdf5 places them as its cache is emptied."""
+"""What two runs of the program must have in common, file by file: every byte of every chunk as stored, every data set with
+its filters, attribute and link. What differs between any two runs of one process is left out: where libhdf5 places
+objects, which depends on when its cache is emptied; the second in their headers, with its checksum; and what depends on
+when and where the program ran (`OF_THE_MOMENT`, the name of the folder)."""
 
 import hashlib
 import pathlib
@@ -34,7 +36,8 @@ def content(path):
             else:
                 # The length of a text depends on the name of the folder in it.
                 kind = "text" if group[name].dtype.kind == "S" else str(group[name].dtype)
-                found[place] = (group[name].shape, kind, stored(group[name]), attributes(group[name]))
+                filters = repr((group[name].chunks, sorted(group[name]._filters.items())))
+                found[place] = (group[name].shape, kind, filters, stored(group[name]), attributes(group[name]))
 
     with h5py.File(path) as file:
         found["/"] = attributes(file)

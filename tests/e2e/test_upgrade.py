@@ -2,13 +2,17 @@
 states are in tests/upgrade/, one archive each, made by tests/upgrade/make.py with the program of that state."""
 
 import json
+import sys
 import tarfile
 
 import h5py
 import hdf5plugin  # noqa: F401  registers the filters
 import numpy as np
 import pytest
-from driving import MASKED, MISSING, ROOT, program
+from driving import BINARY, MASKED, MISSING, ROOT, program
+
+sys.path.insert(0, str(ROOT / "tests/upgrade"))
+import make  # noqa: E402
 
 ARCHIVES = sorted((ROOT / "tests/upgrade").glob("*.tar.xz"))
 STATES_MIN = 3
@@ -91,3 +95,39 @@ def test_a_configuration_is_read(older):
     lines = ['directory = "."' if line.startswith("directory") else line for line in text.splitlines()]
     (older / "run.toml").write_text("\n".join(lines))
     program("config", "check", "run.toml", check=0, cwd=older)
+
+
+@pytest.fixture(scope="module")
+def present(tmp_path_factory):
+    """The folder with the same files by the present program."""
+    folder = tmp_path_factory.mktemp("present")
+    make.files(BINARY, folder)
+    return folder
+
+
+def layout(path):
+    """All objects and attributes of a file, by path. Texts have no length, and values that name the day or the folder none."""
+    found = {}
+
+    def note(name, item):
+        found[name] = "group" if isinstance(item, h5py.Group) else (item.dtype.kind, item.shape, repr(item._filters))
+        if isinstance(item, h5py.Dataset) and item.dtype.kind != "S":
+            found[name] += (item.dtype,)
+        for key, value in item.attrs.items():
+            found[f"{name}@{key}"] = "" if key == "created" or key.endswith("source") else repr(value)
+
+    with h5py.File(path) as file:
+        note("", file)
+        file.visititems(note)
+    return found
+
+
+def test_after_a_rollback_nothing_that_an_older_program_knows_is_absent(older, present):
+    """What the present program writes has every object and attribute, with type, shape, filters and value (the version of
+    the format of calibrations among them), that the same files of the older state have; others are beside them."""
+    names = sorted(path.name for path in older.glob("*.h5"))
+    assert names == sorted(path.name for path in present.glob("*.h5"))
+    for name in names:
+        before, now = layout(older / name), layout(present / name)
+        assert len(before) > 30 and {key: now.get(key) for key in before} == before
+    assert layout(older / "calibration.h5")["@format_version"] == layout(present / "calibration.h5")["@format_version"]

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import time
 
+import numpy as np
 import pytest
 import raw_files
 from contents import differences, folder
@@ -19,7 +20,7 @@ from programs import PYTHON, ROOT, needs, running, wait_until
 from driving import BINARY, program
 from ports import free_ports
 
-IMAGES, PER_FILE, RUNS = 24, 4, 4
+IMAGES, PER_FILE, RUNS, ANALYSED = 24, 4, 4, 10
 OPTIONS = ["--dtype", "raw", "--images-per-file", str(PER_FILE), "--compression", "gzip", "--compression-level", "9", "--workers", "1"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "KONKORDIA_BIN": str(BINARY)}
 SLURM = ("slurmctld", "slurmd", "munged")
@@ -67,6 +68,12 @@ def counts(tasks):
     return json.loads(cluster("account", tasks, "--json").stdout)["counts"]
 
 
+def calls(tasks):
+    """How often the program was called for each task."""
+    logs = sorted(tasks.with_name(tasks.name + ".d").glob("0*.log"))
+    return [sum(line.startswith("--- ") for line in log.read_text(encoding="utf-8").splitlines()) for log in logs]
+
+
 def programs_of(tasks):
     """Running conversions of this list, as (number of the process, of its parent)."""
     found = []
@@ -94,6 +101,34 @@ if __name__ == "__main__":
 """
 
 
+def kill_a_worker(tasks, out, begun=growing):
+    """Kills, in the middle, the process that has started a program: a worker of Dask or a rank of MPI."""
+    wait_until(lambda: begun(out), what="the first files")
+    _, worker = wait_until(lambda: programs_of(tasks), what="a program")[0]
+    os.kill(worker, signal.SIGKILL)
+
+
+def by_dask(tasks, out, **when):
+    """Runs a list by two workers, one of which is killed; the output of `konkordia-cluster dask`."""
+    script = tasks.with_name("dask_cluster.py")
+    script.write_text(DASK)
+    driver = None
+    with subprocess.Popen([PYTHON, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT) as dask:
+        try:
+            address = dask.stdout.readline().strip()
+            driver = subprocess.Popen(
+                [PYTHON, "-m", "konkordia.cluster", "dask", tasks, "--scheduler", address],
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=ENVIRONMENT,
+            )  # fmt: skip
+            kill_a_worker(tasks, out, **when)
+            said, _ = driver.communicate(timeout=120)
+            assert driver.returncode == 0, said
+        finally:
+            if driver is not None:
+                driver.kill()
+            dask.communicate()
+
+
 @pytest.mark.peer("Dask")
 @needs(PYTHON, "the environment of the peers")
 @pytest.mark.parametrize("shared", [False, True], ids=["many files", "one run in parts"])
@@ -102,25 +137,18 @@ def test_dask_with_a_worker_killed(tmp_path, runs, shared):
     inputs, single = runs
     inputs = inputs[:1] if shared else inputs
     tasks, out = planned(tmp_path, inputs, *(["--files-per-task", "2"] if shared else []))
-    script = tmp_path / "dask_cluster.py"
-    script.write_text(DASK)
-    with subprocess.Popen([PYTHON, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT) as dask:
-        try:
-            address = dask.stdout.readline().strip()
-            driver = subprocess.Popen(
-                [PYTHON, "-m", "konkordia.cluster", "dask", tasks, "--scheduler", address],
-                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=ENVIRONMENT,
-            )  # fmt: skip
-            wait_until(lambda: growing(out), what="the first files")
-            # Its parent is a worker of Dask.
-            os.kill(programs_of(tasks)[0][1], signal.SIGKILL)
-            said, _ = driver.communicate(timeout=120)
-            assert driver.returncode == 0, said
-        finally:
-            dask.communicate()
+    by_dask(tasks, out)
     count = len(json.loads(tasks.read_text())["tasks"])
     assert counts(tasks) == {"done": count, "incomplete": 0, "failed": 0, "running": 0, "left": 0}
+    assert sum(calls(tasks)) > count
     assert differences(folder(out), {name: value for name, value in single.items() if not shared or name.startswith("run0")}) == []
+
+
+def element_of(process):
+    """The element of an array job that a process belongs to, as scancel wants it."""
+    variables = pathlib.Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
+    found = dict(one.decode().split("=", 1) for one in variables if one.startswith(b"SLURM_ARRAY_"))
+    return f"{found['SLURM_ARRAY_JOB_ID']}_{found['SLURM_ARRAY_TASK_ID']}"
 
 
 class Slurm:
@@ -143,7 +171,7 @@ class Slurm:
         name, (first, second) = socket.gethostname().split(".")[0], (free_ports(), free_ports())
         settings = {
             "ClusterName": "test", "SlurmctldHost": f"{name}(127.0.0.1)", "SlurmUser": "root", "SlurmdUser": "root",
-            "AuthType": "auth/munge", "AuthInfo": f"socket={sockets}", "SlurmctldPort": first, "SlurmdPort": second,
+            "AuthType": "auth/munge", "AuthInfo": f"socket={sockets},cred_expire=10", "SlurmctldPort": first, "SlurmdPort": second,
             "StateSaveLocation": path / "state", "SlurmdSpoolDir": path / "spool", "SlurmctldPidFile": path / "ctld.pid",
             "SlurmdPidFile": path / "d.pid", "ProctrackType": "proctrack/linuxproc", "TaskPlugin": "task/none",
             "JobAcctGatherType": "jobacct_gather/none", "MpiDefault": "none", "SelectType": "select/cons_tres",
@@ -165,14 +193,30 @@ class Slurm:
     def wait(self):
         wait_until(lambda: not self.run("squeue", "-h").strip(), timeout=120, what="the end of the jobs")
 
+    def end_an_element(self, tasks, out, scancel, begun=growing):
+        """Kills an element in the middle, by scancel or kill -9, and waits for the others."""
+        wait_until(lambda: begun(out), what="the first files")
+        killed, runner = wait_until(lambda: programs_of(tasks), what="a program")[0]
+        if scancel:
+            self.run("scancel", element_of(runner))
+        else:
+            # The program and what runs it, as the kernel kills a job for its memory.
+            os.kill(runner, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(killed, signal.SIGKILL)
+        self.wait()
+
 
 @pytest.mark.peer("Slurm")
 @needs(PYTHON, "the environment of the peers")
 @needs_slurm
-@pytest.mark.parametrize("shared", [False, True], ids=["many files", "one run in parts"])
-def test_slurm_array_with_an_element_killed(tmp_path, runs, shared):
-    """An array job converts many files, or one run in parts; an element is killed: it is left, and submitting again gives
-    out only what is left; then the same files as of one process."""
+@pytest.mark.parametrize(
+    ("shared", "scancel"), [(False, False), (False, True), (True, False)], ids=["many files", "many files, scancel", "one run in parts"]
+)
+def test_slurm_array_with_an_element_killed(tmp_path, runs, shared, scancel):
+    """Elements of an array convert many files, or one run in parts; one is killed (kill -9, scancel): the same files in the end.
+
+    The killed one is left, and submitting again gives out only what is left."""
     inputs, single = runs
     inputs = inputs[:1] if shared else inputs
     tasks, out = planned(tmp_path, inputs, *(["--files-per-task", "3"] if shared else []))
@@ -181,20 +225,34 @@ def test_slurm_array_with_an_element_killed(tmp_path, runs, shared):
         slurm = Slurm(tmp_path, stack)
         submitted = cluster("slurm", tasks, check=0, **slurm.environment).stdout.split()
         assert len(submitted) == (2 if shared else 1)
-        wait_until(lambda: growing(out), what="the first files")
-        # The program and what runs it, as the kernel kills a job for its memory.
-        killed, runner = programs_of(tasks)[0]
-        os.kill(runner, signal.SIGKILL)
-        os.kill(killed, signal.SIGKILL)
-        slurm.wait()
+        slurm.end_an_element(tasks, out, scancel)
         found = counts(tasks)
         assert found["left"] == (2 if shared else 1) and found["done"] == count - found["left"], found
         again = cluster("slurm", tasks, check=0, **slurm.environment).stdout.split()
         assert len(again) == len(submitted)
         slurm.wait()
         assert cluster("slurm", tasks, check=0, **slurm.environment).stdout == "nothing is left\n"
+    assert max(calls(tasks)) == 2
     assert counts(tasks) == {"done": count, "incomplete": 0, "failed": 0, "running": 0, "left": 0}
     assert differences(folder(out), {name: value for name, value in single.items() if not shared or name.startswith("run0")}) == []
+
+
+@pytest.mark.peer("Slurm")
+@needs(PYTHON, "the environment of the peers")
+@needs_slurm
+def test_slurm_starts_an_element_again(tmp_path, runs):
+    """An element that is requeued in the middle goes on by itself, and the files are those of one process."""
+    inputs, single = runs
+    tasks, out = planned(tmp_path, inputs)
+    with contextlib.ExitStack() as stack:
+        slurm = Slurm(tmp_path, stack)
+        cluster("slurm", tasks, check=0, **slurm.environment)
+        wait_until(lambda: growing(out), what="the first files")
+        slurm.run("scontrol", "requeue", element_of(programs_of(tasks)[0][1]))
+        slurm.wait()
+    assert counts(tasks) == {"done": RUNS, "incomplete": 0, "failed": 0, "running": 0, "left": 0}
+    assert sum(calls(tasks)) == RUNS + 1
+    assert differences(folder(out), single) == []
 
 
 JOBQUEUE = """
@@ -224,19 +282,25 @@ def test_workers_of_dask_that_slurm_starts(tmp_path, runs):
         slurm = Slurm(tmp_path, stack)
         driver = subprocess.Popen([PYTHON, script, tasks], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=slurm.environment, cwd=tmp_path)
         try:
-            wait_until(lambda: growing(out), what="the first files")
-            os.kill(programs_of(tasks)[0][1], signal.SIGKILL)
+            kill_a_worker(tasks, out)
             said, _ = driver.communicate(timeout=120)
         finally:
             driver.kill()
         assert f"{RUNS} tasks: {RUNS} done" in said, said
+    assert sum(calls(tasks)) > RUNS
     assert differences(folder(out), single) == []
 
 
+@contextlib.contextmanager
 def mpirun(tasks, ranks, *options):
+    """Ranks at work; they are killed where a test fails meanwhile."""
     command = [PYTHON.with_name("mpirun"), "-n", str(ranks), "--oversubscribe", *options, PYTHON, "-m", "konkordia.cluster", "mpi", tasks]
     environment = ENVIRONMENT | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment) as job:
+        try:
+            yield job
+        finally:
+            job.kill()
 
 
 @pytest.mark.peer("Open MPI")
@@ -248,11 +312,75 @@ def test_one_run_by_the_ranks_of_mpi(tmp_path, runs, killed):
     tasks, out = planned(tmp_path, inputs[:1], "--files-per-task", "1")
     with mpirun(tasks, 3, "--with-ft", "ulfm") as job:
         if killed:
-            wait_until(lambda: growing(out), what="the first files")
-            os.kill(programs_of(tasks)[0][1], signal.SIGKILL)
+            kill_a_worker(tasks, out)
         said, _ = job.communicate(timeout=120)
+    assert (sum(calls(tasks)) > IMAGES // PER_FILE + 1) == killed, said
     found = counts(tasks)
     assert found == {"done": IMAGES // PER_FILE + 1, "incomplete": 0, "failed": 0, "running": 0, "left": 0}, said
     assert differences(folder(out), {name: value for name, value in single.items() if name.startswith("run0")}) == []
-    # mpirun itself says that a rank was lost; without a loss its exit code is that of the ranks.
-    assert killed or job.returncode == 0, said
+    assert job.returncode == 0, said
+
+
+def by_slurm(tasks, out, **when):
+    """Runs a list as an array with an element killed, and what is left as a second one."""
+    with contextlib.ExitStack() as stack:
+        slurm = Slurm(tasks.parent, stack)
+        cluster("slurm", tasks, check=0, **slurm.environment)
+        slurm.end_an_element(tasks, out, False, **when)
+        assert counts(tasks)["left"] == 1
+        cluster("slurm", tasks, check=0, **slurm.environment)
+        slurm.wait()
+
+
+def by_mpi(tasks, out, **when):
+    """Runs a list by three ranks, one of which is killed."""
+    with mpirun(tasks, 3, "--with-ft", "ulfm") as job:
+        kill_a_worker(tasks, out, **when)
+        said, _ = job.communicate(timeout=120)
+    assert job.returncode == 0, said
+
+
+WAYS = [
+    pytest.param(by_dask, marks=[pytest.mark.peer("Dask"), needs(PYTHON, "the environment of the peers")], id="Dask"),
+    pytest.param(by_slurm, marks=[pytest.mark.peer("Slurm"), needs(PYTHON, "the environment of the peers"), needs_slurm], id="Slurm"),
+    pytest.param(by_mpi, marks=[pytest.mark.peer("Open MPI"), needs_mpi], id="MPI"),
+]
+PACK = ["--compression", "bszstd", "--compression-level", "19", "--workers", "1"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_many_files_are_packed_again_with_a_worker_killed(tmp_path, runs, way):
+    """`repack` of many files with a worker, an element or a rank killed: the same files as of the program called by hand."""
+    inputs, _ = runs
+    hand, out, given = tmp_path / "hand", tmp_path / "out", tmp_path / "given"
+    for made in (hand, out, given):
+        made.mkdir()
+    for n, source in enumerate(inputs):
+        program("convert", source, "-o", given / f"run{n}", *OPTIONS, "--quiet", check=0)
+        program("repack", given / f"run{n}_master.h5", "-o", hand / f"run{n}", *PACK, "--quiet", check=0)
+    tasks = tmp_path / "tasks.json"
+    cluster("plan", tasks, "repack", *sorted(given.glob("*_master.h5")), "-o", out, "--", *PACK, check=0)
+    way(tasks, out)
+    assert counts(tasks) == {"done": RUNS, "incomplete": 0, "failed": 0, "running": 0, "left": 0}
+    assert sum(calls(tasks)) > RUNS
+    assert differences(folder(out), folder(hand)) == []
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_many_files_are_analysed_with_a_worker_killed(tmp_path, way):
+    """`analyse` of many files with a worker, an element or a rank killed: the same results as of the program called by hand."""
+    hand, out, given = tmp_path / "hand", tmp_path / "out", tmp_path / "given"
+    for made in (hand, out, given):
+        made.mkdir()
+    recipe = tmp_path / "box.toml"
+    recipe.write_text('[[region]]\nname = "box"\nshape = "box"\ncorners_px = [10, 20, 29, 49]\n')
+    eiger = np.random.default_rng(1).poisson(2, (60, 4, 256, 512)).astype(np.uint16)
+    source = raw_files.write_eiger(tmp_path, eiger, 16, raw_files.eiger_ports(1, 1))
+    for n in range(ANALYSED):
+        program("convert", source, "-o", given / f"e{n}", "--quiet", check=0)
+        program("analyse", given / f"e{n}_master.h5", "-o", hand / f"e{n}_results.h5", "--recipe", recipe, "--quiet", check=0)
+    tasks = tmp_path / "tasks.json"
+    cluster("plan", tasks, "analyse", *sorted(given.glob("*_master.h5")), "-o", out, "--", "--recipe", recipe, check=0)
+    way(tasks, out, begun=lambda out: list(out.iterdir()))
+    assert counts(tasks) == {"done": ANALYSED, "incomplete": 0, "failed": 0, "running": 0, "left": 0}
+    assert differences(folder(out), folder(hand)) == []

@@ -5,7 +5,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -103,6 +105,23 @@ def test_what_is_killed_goes_on(tmp_path, runs, who, files_per_task):
     assert command("run", tasks.path, "--task", 0, check=0).stdout == "task 0: done\n"
     run_left(tasks)
     assert account(tasks).is_done
+    assert differences(folder(out), {name: value for name, value in folder(single).items() if name.startswith("run0")}) == []
+
+
+def test_a_task_given_out_again_waits_for_the_program_of_its_lost_worker(tmp_path, runs):
+    """That program needs some seconds to close its files and has the task so long; then the task is done, and not left."""
+    inputs, single = runs
+    out = tmp_path / "out"
+    out.mkdir()
+    tasks = plan(tmp_path / "tasks.json", "convert", inputs[:1], out, SLOW)
+
+    class LostWorker(ThreadPoolExecutor):
+        def submit(self, function, /, *arguments, **options):
+            threading.Timer(3, os.close, [tasks.lock(0)]).start()
+            return super().submit(function, *arguments, **options)
+
+    with LostWorker(1) as executor:
+        assert [state.state for state in run_left(tasks, executor)] == ["done"]
     assert differences(folder(out), {name: value for name, value in folder(single).items() if name.startswith("run0")}) == []
 
 

@@ -57,15 +57,20 @@ def images_of(master):
         return data[data.attrs["signal"]][()] if "signal" in data.attrs else np.concatenate([data[name][()] for name in sorted(data) if name.startswith("data_0")])
 
 
+def files(program, folder):
+    """A calibration, a raw run and its conversion."""
+    calibration(program, folder)
+    words().tofile(folder / "words.u16")
+    few = ["--images-per-file", 2, "--quiet"]
+    call(program, "convert", folder / "words.u16", "--dtype", "raw", "-o", folder / "raw", *few)
+    call(program, "convert", folder / "raw_master.h5", "--calibration", folder / "calibration.h5", "--energy-kev", 12.4, "-o", folder / "run", *few)
+    (folder / "words.u16").unlink()
+
+
 def main(program, name):
     with tempfile.TemporaryDirectory() as made:
         folder = pathlib.Path(made)
-        calibration(program, folder)
-        words().tofile(folder / "words.u16")
-        few = ["--images-per-file", 2, "--quiet"]
-        call(program, "convert", folder / "words.u16", "--dtype", "raw", "-o", folder / "raw", *few)
-        call(program, "convert", folder / "raw_master.h5", "--calibration", folder / "calibration.h5", "--energy-kev", 12.4, "-o", folder / "run", *few)
-        (folder / "words.u16").unlink()
+        files(program, folder)
         (folder / "example.toml").write_text(call(program, "config", "init"))
         sums = [int(image.astype(np.int64).sum()) for image in images_of(folder / "run_master.h5")]
         facts = {"state": name, "version": call(program, "version").split()[1], "sums": sums}

@@ -47,7 +47,7 @@ def plan(
         Options of the program, the same for all inputs.
     files_per_task : int, optional
         For `convert`: each run is shared by several tasks, each of which writes so many data files. One more task
-        makes the master. The files are byte for byte those of one process.
+        makes the master. Chunks, data sets, attributes and links are those of one process (docs/cluster.md).
 
     Returns
     -------

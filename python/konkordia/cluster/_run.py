@@ -20,6 +20,8 @@ from ._tasks import ATTEMPTS_MAX, DONE, FAILED, INCOMPLETE, LEFT, RUNNING, Clust
 CAUSE_CHARACTERS_MAX = 2000
 EXIT_COMPLETE, EXIT_INCOMPLETE, EXIT_INTERRUPTED = 0, 1, 130
 PR_SET_PDEATHSIG = 1
+ENDING_S = 60.0
+"""How long a task that was given out again waits for the program of its lost worker, which closes its files."""
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -171,7 +173,8 @@ def wants(state: State, again: tuple[str, ...], was_tried: bool) -> bool:
 
 def round_of(tasks: TaskList, numbers: list[int], executor: Any, failed_too: bool, progress: Callable[[int, State], None] | None) -> None:
     """Gives these tasks out and waits for them."""
-    given = {executor.submit(run_task, str(tasks.path), number, failed_too=failed_too): number for number in numbers}
+    how = {"failed_too": failed_too, "wait_s": ENDING_S}
+    given = {executor.submit(run_task, str(tasks.path), number, **how): number for number in numbers}
     for future in as_completed(given):
         try:
             state = future.result()
@@ -187,7 +190,7 @@ def round_of(tasks: TaskList, numbers: list[int], executor: Any, failed_too: boo
 
 def lost(tasks: TaskList, number: int, error: Exception) -> State:
     """Counts an attempt whose worker was lost."""
-    descriptor = tasks.lock(number)
+    descriptor = tasks.lock(number, ENDING_S)
     if descriptor is None:
         return State(RUNNING)
     try:
