@@ -125,6 +125,7 @@ class Cluster:
         options = {
             "etcd-servers": "http://127.0.0.1:2379",
             "secure-port": 6443,
+            "advertise-address": HOST,
             "service-cluster-ip-range": "10.96.0.0/24",
             "service-account-issuer": "https://kubernetes.default.svc",
             "service-account-signing-key-file": folder / "accounts.key",
@@ -149,6 +150,8 @@ class Cluster:
         process.wait()
 
     def is_ready(self):
+        for name, process in self.processes.items():
+            assert process.poll() is None, f"{name} has ended: {(self.folder / f'{name}.log').read_text()[-2000:]}"
         return self.api.get("/readyz") == "ok"
 
     def node(self, name, networks=()):
