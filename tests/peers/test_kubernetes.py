@@ -65,7 +65,7 @@ class Release:
         tokens = folder / "tokens"
         made = subprocess.run([BINARY, "token", "create", "drain", "--role", "operate", "--file", tokens], capture_output=True, text=True, check=True)
         self.token = made.stdout.strip()
-        annotations = {"konkordia/uid": str(UID), "konkordia/host-paths": str(self.data), "konkordia/networks": "purple"}
+        annotations = {"konkordia/uid": str(UID), "konkordia/host-paths": str(self.data), "konkordia/networks": "purple,blue,red"}
         self.api.post("/api/v1/namespaces", {"metadata": {"name": name, "labels": {"konkordia/detector": name}, "annotations": annotations}})
         data = {"tokens": tokens.read_text(), "drain": self.token}
         secret = {"metadata": {"name": "tokens"}, "data": {key: base64.b64encode(text.encode()).decode() for key, text in data.items()}}
@@ -313,7 +313,7 @@ def test_an_upgrade_in_mid_run_waits_and_loses_nothing(release):
     images = 1000
     with eiger.run_of(images, 60, "first") as sender:
         wait_until(lambda: eiger.ask("GET", "/api/v1/status")["images_committed"] > 50, 30, "images")
-        eiger.helm("upgrade", workers=2)
+        eiger.helm("upgrade", output={"directory": "/data", "prefix": "changed"})
         wait_until(lambda: first.ending, 60, "the end of the old pod")
         time.sleep(1)
         # The interface stays, shows the run, and lets nobody begin another one.
@@ -328,7 +328,7 @@ def test_an_upgrade_in_mid_run_waits_and_loses_nothing(release):
     ledger = eiger.is_whole("first", images)
     assert first.deleted, ledger
     # The new pod has the new configuration, and takes the next run.
-    assert eiger.ask("GET", "/api/v1/configuration")["processing"]["workers"] == 2
+    assert "changed" in eiger.ask("GET", "/api/v1/configuration")["master"]
     with eiger.run_of(100, 100, "second"):
         wait_until(lambda: eiger.pod().ready and eiger.ask("GET", "/api/v1/status")["images_committed"] == 100, 60, "the second run")
         wait_until(lambda: eiger.ask("GET", "/api/v1/status")["state"] == "idle", 60, "its end")
@@ -391,10 +391,18 @@ def test_the_policies_refuse_and_the_label_gives_an_interface(cluster, release):
     assert "annotation k8s.v1.cni.cncf.io/networks asks for green" in said(plain_pod(metadata={"annotations": {"k8s.v1.cni.cncf.io/networks": "green"}}))
     assert "daq.network.interface/green" in said(plain_pod(metadata={"labels": {"daq.network.interface/green": "dhcp"}}))
     # What is allowed passes, and the label becomes the annotation of Multus and the resource of the device plugin.
-    made = cluster.api.post(path, plain_pod(metadata={"labels": {"daq.network.interface/purple": "dhcp"}}, volumes=[{"name": "v", "hostPath": {"path": str(policed.data)}}]))
-    assert made["metadata"]["annotations"]["k8s.v1.cni.cncf.io/networks"] == "purple"
+    allowed = plain_pod(metadata={"labels": {"daq.network.interface/purple": "dhcp"}}, volumes=[{"name": "v", "hostPath": {"path": str(policed.data)}}])
+    wait_until(lambda: "annotations" in cluster.api.post(path, allowed)["metadata"], 30, "the policy that changes")
+    made = cluster.api.post(path, allowed)
+    assert made["metadata"]["annotations"] == {"k8s.v1.cni.cncf.io/networks": "purple"}
     assert made["spec"]["containers"][0]["resources"]["limits"]["daq.network.interface/purple"] == "1"
     assert "annotations" not in cluster.api.post(path, plain_pod())["metadata"]
+    # Several, in the order of their names; what the pod has already, stays.
+    labels = {f"daq.network.interface/{network}": "dhcp" for network in ("red", "purple", "blue")}
+    limits = {"limits": {"cpu": "1"}}
+    several = cluster.api.post(path, plain_pod(metadata={"labels": labels, "annotations": {"a": "b"}}, containers=[{"name": "c", "image": IMAGE, "resources": limits}]))
+    assert several["metadata"]["annotations"] == {"a": "b", "k8s.v1.cni.cncf.io/networks": "blue,purple,red"}
+    assert several["spec"]["containers"][0]["resources"]["limits"] == {"cpu": "1", **dict.fromkeys(labels, "1")}
     # The chart with this network runs on the node that has one to give.
     policed.helm("install")
     pod = policed.ready()
