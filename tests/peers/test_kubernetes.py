@@ -70,7 +70,7 @@ class Release:
         data = {"tokens": tokens.read_text(), "drain": self.token}
         secret = {"metadata": {"name": "tokens"}, "data": {key: base64.b64encode(text.encode()).decode() for key, text in data.items()}}
         self.api.post(f"/api/v1/namespaces/{name}/secrets", secret)
-        wait_until(lambda: self.api.get(f"/api/v1/namespaces/{name}/serviceaccounts/default"), 30, "the service account")
+        wait_until(lambda: self.api.get(f"/api/v1/namespaces/{name}/serviceaccounts/default"), 120, "the service account")
         self.values = {
             "image": IMAGE,
             "tokensSecret": "tokens",
@@ -526,7 +526,9 @@ def test_the_control_plane_is_away_for_a_minute(cluster, release, tmp_path, prog
     # The same pod is there, and what was refused meanwhile is possible again.
     assert away.pod() is pod and not pod.ending
     assert away.api.get(f"/api/v1/namespaces/{name}/pods/{name}-0")["status"]["phase"] == "Running"
-    wait_until(lambda: scale("list").returncode == 0, 30, "pipeline control")
+    wait_until(lambda: scale("up", "azint").returncode == 0, 30, "pipeline control")
+    # The controllers find back by themselves, at the latest when they ask again: then there is a pod of the pipeline.
+    wait_until(lambda: json.loads(scale("list", "--json").stdout)[0]["pods"] == 1, 120, "the controllers")
     print(f"{program} away for {AWAY_S} s: {images} of {images} images; konkordia pipelines: {done.stderr.strip()}")
 
 
