@@ -32,7 +32,7 @@ on_a_cluster = [
     pytest.mark.peer("Kubernetes"),
     pytest.mark.alone,
     pytest.mark.skipif(os.geteuid() != 0, reason="only root can make the namespaces"),
-    pytest.mark.skipif(not all(path.exists() for path in NEEDED) or not shutil.which("etcd"), reason="the control plane is not there; scripts/peers says why"),
+    pytest.mark.skipif(not all(path.exists() for path in NEEDED) or not shutil.which("etcd"), reason="kube-apiserver, kube-controller-manager, kube-scheduler and helm (scripts/peers builds them) and etcd (Debian: etcd-server) are needed"),
 ]
 
 
