@@ -609,6 +609,14 @@ def test_the_image_runs_as_an_ordinary_user_with_a_read_only_root(tmp_path):
     assert made.returncode == 0, made.stdout + made.stderr
     print(made.stdout.strip())
     assert (tmp_path / "image.oci.tar").stat().st_size < 60e6
+    # The list of what is in it: our crates, the library of C that comes with one, those of Debian, and nothing of other systems.
+    assert call("podman", "create", "--name", "listed", "konkordia:test").returncode == 0
+    copied = call("podman", "cp", "listed:/usr/share/konkordia/konkordia.spdx.json", tmp_path)
+    assert copied.returncode == 0, copied.stderr
+    parts = {one["name"]: one for one in json.loads((tmp_path / "konkordia.spdx.json").read_text())["packages"]}
+    assert {"konkordia", "konkordia-core", "zeromq-src", "hdf5-metno-src", "libstdc++6", "libc6"} <= parts.keys()
+    assert len(parts) > 200 and not [name for name in parts if name.startswith("windows")]
+    assert parts["tokio"]["licenseDeclared"] == "MIT" and parts["libc6"]["versionInfo"]
     out = tmp_path / "out"
     out.mkdir()
     out.chmod(0o777)
