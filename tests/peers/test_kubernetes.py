@@ -229,7 +229,7 @@ def test_the_template_for_gitops_fits_together():
     generator = yaml.safe_load((DEPLOY / "gitops/argocd.yaml").read_text())
     assert generator["spec"]["generators"][0]["git"]["directories"] == [{"path": "detectors/*"}]
     rules = [rule["name"] for policy in yaml.safe_load_all((DEPLOY / "policies/kyverno.yaml").read_text()) for rule in policy["spec"]["rules"]]
-    assert rules == ["user", "privileged", "mounts", "networks", "interface", "annotation"]
+    assert rules == ["user", "privileged", "mounts", "volumes", "networks", "interface", "annotation"]
 
 
 @marked(helm_only)
