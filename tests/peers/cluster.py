@@ -10,7 +10,7 @@ import time
 import urllib.error
 import urllib.request
 
-from kubelet import BRIDGE, HOST, Node
+from kubelet import BRIDGE, DEVICES, HOST, Node
 from programs import BUILD, wait_until
 
 from driving import BINARY
@@ -59,7 +59,7 @@ class Cluster:
     def __init__(self, folder):
         self.folder, self.processes, self.nodes = folder, {}, []
         self.network = Namespace()
-        self.certificate = folder / "ca.crt"
+        self.certificate = folder / "ca.crt"  # of the authority that signs the API server's
         try:
             self.begin()
         except BaseException:
@@ -71,7 +71,7 @@ class Cluster:
             self.network.ip(command)
         self.make_root()
         self.make_certificates()
-        self.start("etcd", "etcd", f"--data-dir={self.folder}/etcd", "--listen-client-urls=http://127.0.0.1:2379", "--advertise-client-urls=http://127.0.0.1:2379", "--listen-peer-urls=http://127.0.0.1:2380")
+        self.start_etcd()
         self.start_api_server()
         config = f"--kubeconfig={self.kubeconfig}"
         quick = ["--node-monitor-grace-period=8s", "--node-monitor-period=1s", "--leader-elect=false"]
@@ -82,8 +82,10 @@ class Cluster:
     def make_root(self):
         """The root of our image: the program, and the libraries that it needs."""
         self.root = self.folder / "image"
-        for name in ("usr/bin", "etc", "proc", "tmp", "data"):
+        for name in ("usr/bin", "etc", "proc", "dev", "tmp", "data"):
             (self.root / name).mkdir(parents=True)
+        for name in DEVICES:
+            (self.root / "dev" / name).touch()
         (self.root / "etc/hosts").touch()
         (self.root / "etc/nsswitch.conf").write_text("hosts: files dns\n")
         subprocess.run(["strip", "-o", self.root / "usr/bin/konkordia", BINARY], check=True)
@@ -94,9 +96,13 @@ class Cluster:
                 shutil.copy(os.path.realpath(word), target)
 
     def make_certificates(self):
-        make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=cluster"]
-        made = [*make, "-keyout", f"{self.folder}/ca.key", "-out", self.certificate, "-addext", f"subjectAltName=IP:{HOST},IP:127.0.0.1"]
-        subprocess.run(made, check=True, capture_output=True)
+        curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
+        names = ["-addext", f"subjectAltName=IP:{HOST},IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE"]
+        authority = ["-subj", "/CN=authority", "-keyout", f"{self.folder}/ca.key", "-out", self.certificate]
+        server = ["-subj", "/CN=api-server", "-keyout", f"{self.folder}/server.key", "-out", f"{self.folder}/server.crt"]
+        signed = ["-CA", self.certificate, "-CAkey", f"{self.folder}/ca.key", *names]
+        for options in (authority, [*server, *signed]):
+            subprocess.run(["openssl", "req", "-x509", *curve, *options], check=True, capture_output=True)
         subprocess.run(["openssl", "genrsa", "-out", f"{self.folder}/accounts.key", "2048"], check=True, capture_output=True)
         (self.folder / "tokens.csv").write_text(f"{TOKEN},admin,admin,system:masters\n")
         self.kubeconfig = self.folder / "kubeconfig"
@@ -108,20 +114,25 @@ class Cluster:
 
     def start(self, name, *command):
         with open(self.folder / f"{name}.log", "ab") as log, self.network.entered():
-            self.processes[name] = subprocess.Popen([str(part) for part in command], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, "ETCD_UNSUPPORTED_ARCH": ""})
+            self.processes[name] = subprocess.Popen([str(part) for part in command], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def start_etcd(self):
+        urls = {"listen-client-urls": "http://127.0.0.1:2379", "advertise-client-urls": "http://127.0.0.1:2379", "listen-peer-urls": "http://127.0.0.1:2380"}
+        self.start("etcd", "etcd", f"--data-dir={self.folder}/etcd", *(f"--{name}={value}" for name, value in urls.items()))
 
     def start_api_server(self):
         folder = self.folder
         options = {
             "etcd-servers": "http://127.0.0.1:2379",
             "secure-port": 6443,
+            "advertise-address": HOST,
             "service-cluster-ip-range": "10.96.0.0/24",
             "service-account-issuer": "https://kubernetes.default.svc",
             "service-account-signing-key-file": folder / "accounts.key",
             "service-account-key-file": folder / "accounts.key",
             "token-auth-file": folder / "tokens.csv",
-            "tls-cert-file": self.certificate,
-            "tls-private-key-file": folder / "ca.key",
+            "tls-cert-file": folder / "server.crt",
+            "tls-private-key-file": folder / "server.key",
             "authorization-mode": "RBAC",
             "endpoint-reconciler-type": "none",
             "default-not-ready-toleration-seconds": 3,
@@ -131,12 +142,17 @@ class Cluster:
         }
         self.start("apiserver", PROGRAMS / "kube-apiserver", *(f"--{name}={value}" for name, value in options.items()))
         self.api = Api(self.network, self.certificate)
-        wait_until(lambda: self.api.get("/readyz") == "ok", 120, "the API server")
+        wait_until(self.is_ready, 120, "the API server")
 
-    def stop_api_server(self):
-        process = self.processes.pop("apiserver")
+    def stop_program(self, name):
+        process = self.processes.pop(name)
         process.kill()
         process.wait()
+
+    def is_ready(self):
+        for name, process in self.processes.items():
+            assert process.poll() is None, f"{name} has ended: {(self.folder / f'{name}.log').read_text()[-2000:]}"
+        return self.api.get("/readyz") == "ok"
 
     def node(self, name, networks=()):
         self.nodes.append(Node(self, name, networks))

@@ -22,6 +22,7 @@ import urllib.request
 BRIDGE, HOST = "pods", "10.88.0.1"
 ADDRESSES = itertools.count(10)
 LOOK_S = 0.1
+DEVICES = ("null", "zero", "full", "random", "urandom")
 
 
 def now():
@@ -117,6 +118,7 @@ class Pod:
             lines.append(f"mount --bind {volumes[mount['name']]} {place}")
             if mount.get("readOnly"):
                 lines.append(f"mount -o remount,bind,ro {place}")
+        lines += [f"mount --bind /dev/{name} {root}/dev/{name}" for name in DEVICES]
         lines += [f"mount --bind {hosts} {root}/etc/hosts", f"mount -t proc proc {root}/proc", f"mount -o remount,bind,ro {root}"]
         lines += ["ip link set lo up", "read go"]
         program = self.command(self.container.get("command"), self.container.get("args", []))

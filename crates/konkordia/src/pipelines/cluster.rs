@@ -201,7 +201,7 @@ impl Cluster {
             ureq::Error::Io(error) => tls::refusal(error).unwrap_or_else(|| reason(error)),
             other => other.to_string(),
         };
-        let fix = "nothing was changed, and what runs goes on without it; try again in a minute";
+        let fix = "what runs goes on without it; see in a minute with `konkordia pipelines list` what holds";
         Failure::new(Exit::Unreachable, what, why, fix)
     }
 }

@@ -135,3 +135,13 @@ seccompProfile: {type: RuntimeDefault}
 - {name: mount-{{ .name }}, mountPath: {{ .path | quote }}, readOnly: {{ .readOnly | default false }}}
 {{- end }}
 {{- end }}
+
+{{/* Where every pod of a detector may connect to: pods of the namespace, names, and what the values allow. */}}
+{{- define "konkordia.egress" -}}
+- to: [{podSelector: {}}]
+- ports: [{port: 53, protocol: UDP}, {port: 53, protocol: TCP}]
+{{- with .Values.networkPolicy.to }}
+- to:
+    {{- toYaml . | nindent 4 }}
+{{- end }}
+{{- end }}
