@@ -423,3 +423,13 @@ def test_trains_are_built_right():
     assert [row["model"] for row in report["rows"]] == ["lpd", "dssc", "agipd"]
     assert report["verified"] and all(row["gigabytes_per_second_per_core"] > 0 for row in report["rows"])
     assert "calng" in program("bench", "trains", "--quick", check=0).stdout
+
+
+def test_a_graph_beside_plain_zeromq(tmp_path):
+    picture = tmp_path / "processes.png"
+    report = quick("graph", "--png", picture)
+    assert [(edge["transport"], edge["bytes"]) for edge in report["edges"]] == [("ipc", 1 << 20), ("ipc", 64), ("tcp", 1 << 20), ("tcp", 64)]
+    assert all(edge["graph_of_plain"]["median"] > 0 for edge in report["edges"])
+    assert [row["workers"] for row in report["scaling"]] == [1, 2] and all(row["images_per_second"] > 0 for row in report["scaling"])
+    assert [(row["fault"], row["times"], row["lost"], row["taken_twice"]) for row in report["faults"]] == [("killed", 2, 0, 0), ("stopped", 2, 0, 0)]
+    assert report["verified"] and picture.read_bytes().startswith(PNG)

@@ -60,13 +60,13 @@ fn signal(pid: u64, signal: Signal) {
     }
 }
 
-/// Runs a graph without faults, then one with so many.
+/// Runs a graph without faults for `clean_s`, then one with so many.
 ///
 /// # Errors
 /// A graph cannot be started, or has failed.
-pub fn measure(folder: &Folder, fault: Fault, times: u64, work_ms: f64) -> Result<Found, Failure> {
+pub fn measure(folder: &Folder, fault: Fault, times: u64, (work_ms, clean_s): (f64, f64)) -> Result<Found, Failure> {
     let per_second = WORKERS as f64 * 1e3 / work_ms;
-    let clean = runs::waiting(folder, WORKERS, (per_second * 5.0) as u64, work_ms)?.per_second();
+    let clean = runs::waiting(folder, WORKERS, (per_second * clean_s) as u64, work_ms)?.per_second();
     // Enough images that the run does not end before the faults.
     let images = (per_second * times as f64 * 2.5) as u64 + 200;
     let mut child = folder.start(&runs::waiting_graph(WORKERS, images, work_ms))?;

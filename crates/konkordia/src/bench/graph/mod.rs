@@ -29,6 +29,7 @@ const WORK_MS: f64 = 20.0;
 /// An edge beside PUSH and PULL.
 struct Edge {
     transport: &'static str,
+    size: &'static str,
     shape: Shape,
     /// Images per second.
     graph: Spread,
@@ -53,7 +54,7 @@ pub fn command(args: &BenchGraphArgs) -> Result<Exit, Failure> {
         for (name, shape) in sizes {
             progress.update(|| format!("{transport}, {name}"));
             let shape = if args.quick { Shape { images: 200, ..shape } } else { shape };
-            edges.push(edge(&folder, transport, shape, repeats)?);
+            edges.push(edge(&folder, (transport, name), shape, repeats)?);
         }
     }
     let mut scaling = Vec::new();
@@ -66,7 +67,7 @@ pub fn command(args: &BenchGraphArgs) -> Result<Exit, Failure> {
     for fault in [Fault::Kill, Fault::Stop] {
         let times = if args.quick { 2 } else { args.faults };
         progress.update(|| format!("{} {times} times", fault.name()));
-        found.push(faults::measure(&folder, fault, times, WORK_MS)?);
+        found.push(faults::measure(&folder, fault, times, (WORK_MS, if args.quick { 1.0 } else { 5.0 }))?);
     }
     progress.end();
     if let Some(png) = &args.png {
@@ -101,7 +102,12 @@ fn serve(peer: &mut Peer) -> Result<(), Failure> {
 }
 
 /// An edge and plain ZeroMQ, in turns.
-fn edge(folder: &Folder, transport: &'static str, shape: Shape, repeats: usize) -> Result<Edge, Failure> {
+fn edge(
+    folder: &Folder,
+    (transport, size): (&'static str, &'static str),
+    shape: Shape,
+    repeats: usize,
+) -> Result<Edge, Failure> {
     let other = OtherProcess::start("graph")?;
     let (mut graph, mut plain) = (Vec::new(), Vec::new());
     for _ in 0..repeats {
@@ -109,7 +115,7 @@ fn edge(folder: &Folder, transport: &'static str, shape: Shape, repeats: usize) 
         graph.push(runs::edge(folder, transport, shape)?.per_second());
     }
     let ratio = Spread::of(graph.iter().zip(&plain).map(|(graph, plain)| graph / plain));
-    Ok(Edge { transport, shape, graph: Spread::of(graph), plain: Spread::of(plain), ratio })
+    Ok(Edge { transport, size, shape, graph: Spread::of(graph), plain: Spread::of(plain), ratio })
 }
 
 fn draw(scaling: &[(u64, f64)]) -> konkordia_picture::Picture {
@@ -124,7 +130,7 @@ fn draw(scaling: &[(u64, f64)]) -> konkordia_picture::Picture {
 impl Edge {
     fn to_json(&self) -> Value {
         json!({
-            "transport": self.transport, "bytes": self.shape.bytes(), "images": self.shape.images,
+            "transport": self.transport, "size": self.size, "bytes": self.shape.bytes(), "images": self.shape.images,
             "graph_per_second": self.graph.to_json(), "plain_per_second": self.plain.to_json(), "graph_of_plain": self.ratio.to_json(),
         })
     }

@@ -52,6 +52,9 @@ pub fn measure(repeats: u32, is_quick: bool) -> Result<Vec<Row>, Failure> {
         for _ in 0..repeats {
             let measured = system.transfer(&images, slices as u64, false)?;
             verified &= measured.is_right;
+            if !measured.is_right {
+                console::to_stderr(&format!("images of the bench did not come as they should: {:?}", measured.tally));
+            }
             own.push(rate(measured.seconds));
             memcpy.push(rate(copy(&images, &mut slots, slices)));
         }
