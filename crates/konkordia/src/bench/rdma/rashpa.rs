@@ -3,6 +3,7 @@
 //! receiver empties each slot before it allows the next image in it, on a core of its own.
 
 use super::super::spread::Spread;
+use crate::console;
 use crate::rashpa::measure::{Setting, System};
 use konkordia_core::failure::Failure;
 use konkordia_core::text;
