@@ -1,18 +1,24 @@
 //! `konkordia graph`: stages of work on images in processes of their own, on one or more hosts (docs/graph.md).
 
+mod analyse;
 pub mod args;
+mod convert;
+mod draw;
 mod image;
 mod links;
 mod process;
 mod python;
+mod read;
 mod status;
+mod stream;
 mod work;
+mod write;
 
 use crate::console;
 use crate::run::signals;
 use args::{GraphCommand, GraphRunArgs};
 use konkordia_core::failure::{Exit, Failure};
-use konkordia_graph::file::{Graph, Kind};
+use konkordia_graph::file::{Graph, Place};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -31,13 +37,17 @@ pub fn command(which: &GraphCommand) -> Result<Exit, Failure> {
     match which {
         GraphCommand::Run(args) => run(args),
         GraphCommand::Status(args) => {
-            let (graph, folder) = (read(&args.graph)?, folder(&args.graph, args.folder.as_deref())?);
+            let (graph, folder) = (parsed(&args.graph)?, folder(&args.graph, args.folder.as_deref())?);
             status::command(&graph, &folder, args.json)
+        }
+        GraphCommand::Draw(args) => {
+            let (graph, folder) = (parsed(&args.graph)?, folder(&args.graph, args.folder.as_deref())?);
+            draw::command(&graph, &folder, args)
         }
     }
 }
 
-fn read(path: &Path) -> Result<Graph, Failure> {
+fn parsed(path: &Path) -> Result<Graph, Failure> {
     let text = std::fs::read_to_string(path).map_err(|error| Failure::io("cannot read", path, &error))?;
     Graph::parse(&path.display().to_string(), &text)
 }
@@ -48,7 +58,7 @@ fn folder(graph: &Path, given: Option<&Path>) -> Result<PathBuf, Failure> {
 }
 
 fn run(args: &GraphRunArgs) -> Result<Exit, Failure> {
-    let (graph, folder) = (read(&args.graph)?, folder(&args.graph, args.folder.as_deref())?);
+    let (graph, folder) = (parsed(&args.graph)?, folder(&args.graph, args.folder.as_deref())?);
     std::fs::create_dir_all(&folder).map_err(|error| Failure::io("cannot make", &folder, &error))?;
     let stop = signals::stop_flag()?;
     if let Some(member) = &args.member {
@@ -61,8 +71,8 @@ fn run(args: &GraphRunArgs) -> Result<Exit, Failure> {
     for stage in graph.stages.iter().filter(is_ours) {
         for member in stage.members() {
             _ = std::fs::remove_file(folder.join(format!("{member}.json")));
-            let may_die = stage.kind == Kind::Python;
-            let is_last = stage.kind == Kind::Write;
+            let may_die = stage.kind.place() == Place::Inner;
+            let is_last = stage.kind.place() == Place::Last;
             processes.push(Member { name: member, may_die, is_last, restarts: 0, child: None, exit: None, died: None });
         }
     }
