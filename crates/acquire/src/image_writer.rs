@@ -190,7 +190,10 @@ impl ImageWriter {
             return Err(refused(&format!("image {number} cannot follow: {why}"), &self.files));
         }
         for lost in self.next..number {
-            self.hand_over(CommittedImage { results: ImageResults::new(Arc::clone(&self.results)), ..CommittedImage::lost(lost) })?;
+            self.hand_over(CommittedImage {
+                results: ImageResults::new(Arc::clone(&self.results)),
+                ..CommittedImage::lost(lost)
+            })?;
         }
         let packing = self.files.compression.packing();
         let pieces = vec![image.chunk.into()];

@@ -24,6 +24,8 @@ pub enum Kind {
     Files,
     /// Takes the images of a stream.
     Stream,
+    /// Takes the packets of a detector.
+    Receive,
     /// Makes images of the words of a detector.
     Convert,
     /// Looks for spots and more.
@@ -51,22 +53,15 @@ pub enum Place {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 8] = [
-        Self::Files,
-        Self::Stream,
-        Self::Convert,
-        Self::Analyse,
-        Self::Python,
-        Self::Program,
-        Self::Compress,
-        Self::Write,
-    ];
+    pub const ALL: [Self; 8] =
+        [Self::Files, Self::Stream, Self::Convert, Self::Analyse, Self::Python, Self::Program, Self::Compress, Self::Write];
 
     /// Name as the graph file spells it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Files => "files",
             Self::Stream => "stream",
+            Self::Receive => "receive",
             Self::Convert => "convert",
             Self::Analyse => "analyse",
             Self::Python => "python",
@@ -79,7 +74,7 @@ impl Kind {
     /// Where such stages stand.
     pub const fn place(self) -> Place {
         match self {
-            Self::Files | Self::Stream => Place::First,
+            Self::Files | Self::Stream | Self::Receive => Place::First,
             Self::Write => Place::Last,
             Self::Convert | Self::Analyse | Self::Python | Self::Program | Self::Compress => Place::Inner,
         }
@@ -165,7 +160,7 @@ pub struct Stage {
     /// Arrangement of the modules.
     #[serde(default)]
     pub geometry: Option<String>,
-    /// Configuration file with more keys of a conversion.
+    /// Configuration file of a detector, or with more keys of a conversion.
     #[serde(default)]
     pub config: Option<String>,
     /// Recipe file of an analysis.
@@ -292,7 +287,7 @@ impl Stage {
 
     /// Keys that are missing, or that belong to another kind.
     fn key_mistakes(&self, say: &mut dyn FnMut(&str)) {
-        use Kind::{Analyse, Compress, Convert, Files, Program, Python, Stream, Write};
+        use Kind::{Analyse, Compress, Convert, Files, Program, Python, Receive, Stream, Write};
         let needed: [(&str, bool, Kind); 7] = [
             ("files", !self.files.is_empty(), Files),
             ("address", !self.address.is_empty(), Stream),
@@ -317,7 +312,7 @@ impl Stage {
             ("energy_kev", self.energy_kev.is_some(), &[Convert]),
             ("dtype", self.dtype.is_some(), &[Convert]),
             ("geometry", self.geometry.is_some(), &[Convert]),
-            ("config", self.config.is_some(), &[Convert]),
+            ("config", self.config.is_some(), &[Convert, Receive]),
             ("compression", self.compression.is_some(), &[Compress, Write]),
             ("level", self.level.is_some(), &[Compress, Write]),
             ("memory_mb_max", self.memory_mb_max.is_some(), &[Python, Program]),
@@ -327,6 +322,9 @@ impl Stage {
                 let of: Vec<String> = kinds.iter().map(|kind| format!("\"{}\"", kind.name())).collect();
                 say(&format!("'{key}' belongs to kind = {}; remove it", of.join(" or ")));
             }
+        }
+        if self.kind == Receive && self.config.is_none() {
+            say("kind = \"receive\" needs 'config'");
         }
         if let Err(why) = self.packing() {
             say(&why);
@@ -445,7 +443,9 @@ impl Graph {
             if stage.kind == Kind::Write && self.behind(name).count() > 0 {
                 say("it writes a file, so no edge may begin at it");
             }
-            if stage.kind == Kind::Compress && self.behind(name).filter_map(|edge| self.stage(&edge.to)).any(|to| to.kind != Kind::Write) {
+            if stage.kind == Kind::Compress
+                && self.behind(name).filter_map(|edge| self.stage(&edge.to)).any(|to| to.kind != Kind::Write)
+            {
                 say("only a stage with kind = \"write\" can take compressed images; put it directly before that one");
             }
             if stage.kind.is_first() && self.behind(name).count() == 0 {
@@ -606,7 +606,11 @@ policy = "by-key"
             ("file = \"out.h5\"", "", "kind = \"write\" needs 'file'"),
             ("file = \"out.h5\"", "file = \"out.h5\"\ncommand = [\"x\"]", "'command' belongs to kind = \"program\"; remove it"),
             ("file = \"out.h5\"", "file = \"out.h5\"\nlevel = 3", "compression = \"bslz4\" has no levels"),
-            ("kind = \"python\"\nfunction = \"beamline:correct\"", "kind = \"convert\"", "kind = \"convert\" needs 'calibration'"),
+            (
+                "kind = \"python\"\nfunction = \"beamline:correct\"",
+                "kind = \"convert\"",
+                "kind = \"convert\" needs 'calibration'",
+            ),
             (
                 "kind = \"files\"\nfiles = [\"run.h5\"]",
                 "kind = \"files\"\nfiles = [\"run.h5\"]\ndtype = \"int32\"",

@@ -100,7 +100,8 @@ pub fn of_frames(request: &Request, words: &str, taken: Option<&String>) -> Resu
     for (key, value) in known {
         match own.get(&key) {
             Some(given) if OF_PACKETS.contains(&key.as_str()) && *given != value => {
-                let what = format!("the configuration is for another detector: [detector] {key} is {given}, the frames have {value}");
+                let what =
+                    format!("the configuration is for another detector: [detector] {key} is {given}, the frames have {value}");
                 return Err(usage(what, "", "give the configuration of this detector, or remove the line"));
             }
             Some(_) => {}

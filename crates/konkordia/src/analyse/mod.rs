@@ -10,6 +10,7 @@ mod report;
 
 use crate::console::Progress;
 use args::{AnalyseArgs, FramesChoice};
+pub use decide::Deciders;
 use konkordia_acquire::analysis::tasks;
 use konkordia_analysis::analyser::{Analyser, Tasks};
 use konkordia_analysis::geometry::Geometry;
@@ -19,7 +20,6 @@ use konkordia_config::recipe::{self, Recipe};
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::text;
 use konkordia_input::images::{Frames, Images};
-pub use decide::Deciders;
 use order::{Order, Outcome, StopOnDrop};
 use output::Output;
 use reflections::Reflections;

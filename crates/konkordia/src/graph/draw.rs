@@ -151,7 +151,10 @@ impl<'a> Drawing<'a> {
             }
             let [kind, counts] = self.about(one.stage).map(|line| xml(&line));
             let [w, h] = BOX;
-            _ = writeln!(out, "<rect x=\"{x}\" y=\"{y}\" width=\"{w}\" height=\"{h}\" rx=\"4\" fill=\"#f2f5f9\" stroke=\"#456\"/>");
+            _ = writeln!(
+                out,
+                "<rect x=\"{x}\" y=\"{y}\" width=\"{w}\" height=\"{h}\" rx=\"4\" fill=\"#f2f5f9\" stroke=\"#456\"/>"
+            );
             let x = x + 10;
             _ = writeln!(out, "<text x=\"{x}\" y=\"{}\" font-weight=\"bold\">{}</text>", y + 20, xml(&one.stage.name));
             _ = writeln!(out, "<text x=\"{x}\" y=\"{}\">{kind}</text>", y + 37);

@@ -97,9 +97,7 @@ impl About {
         };
         let is_type = |kind: &str| ColumnType::from_name(kind).is_some_and(|kind| kind.bytes() == 8);
         match self.results.iter().find(|(name, kind, count)| !is_name(name) || !is_type(kind) || *count == 0) {
-            Some((name, kind, _)) => {
-                Err(format!("'{}' of type {} cannot be a result", name.escape_debug(), kind.escape_debug()))
-            }
+            Some((name, kind, _)) => Err(format!("'{}' of type {} cannot be a result", name.escape_debug(), kind.escape_debug())),
             None => Ok(()),
         }
     }

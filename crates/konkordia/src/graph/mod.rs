@@ -9,6 +9,7 @@ mod links;
 mod process;
 mod python;
 mod read;
+mod receive;
 mod status;
 mod stream;
 mod work;

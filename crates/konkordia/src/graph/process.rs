@@ -8,7 +8,7 @@ use super::python::{self, Function, Watched};
 use super::status;
 use super::work::{self, Order, Report, Reports};
 use super::write::FileOfImages;
-use super::{read, stream};
+use super::{read, receive, stream};
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_graph::consumer::{Consumer, Verdict};
@@ -393,6 +393,7 @@ fn start(stage: &Stage, orders: Receiver<Order>, reports: Reports) -> Result<Opt
     let started = match stage.kind {
         Kind::Files => thread.spawn(move || read::read(&own, &reports)),
         Kind::Stream => thread.spawn(move || stream::receive(&own, &reports)),
+        Kind::Receive => thread.spawn(move || receive::receive(&own, reports)),
         Kind::Convert => thread.spawn(move || work::work(Convert::new(&own), &orders, &reports)),
         Kind::Analyse => thread.spawn(move || work::work(Analyse::new(&own), &orders, &reports)),
         Kind::Compress => thread.spawn(move || work::work(Compress::new(&own), &orders, &reports)),

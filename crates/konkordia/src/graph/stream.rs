@@ -138,11 +138,7 @@ fn known(start: &SeriesStart, shape: [usize; 2], pixel: PixelType) -> Result<(Ab
     let facts = SeriesFacts::new(&Metadata::default(), start, shape.map(|edge| edge as u64));
     let (underload, saturation) = limits_of_series(start, pixel);
     let run = FileSpec { metadata: facts.metadata, underload, saturation, ..FileSpec::default() };
-    let about = About {
-        run: run_text(&run, shape),
-        valid: valid(pixel.valid_range(underload, saturation)),
-        ..About::default()
-    };
+    let about = About { run: run_text(&run, shape), valid: valid(pixel.valid_range(underload, saturation)), ..About::default() };
     let mask = packed_mask(&facts.pixel_mask).map_err(|failure| failure.what)?;
     Ok((about, mask))
 }
