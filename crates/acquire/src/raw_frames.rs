@@ -64,8 +64,8 @@ impl RawFrames {
         }
         let constants = konkordia_calibration::for_config(&config)?.constants;
         let converter = FrameConverter::new(plan::plan(&config), constants, Isa::detect()).map_err(impossible)?;
-        let words = (converter.plan().geometry.format().tile_bytes() as usize).div_ceil(8);
-        let tiles = vec![vec![0; words]; input.tiles()];
+        let tile_words = (converter.plan().geometry.format().tile_bytes() as usize).div_ceil(8);
+        let tiles = vec![vec![0; tile_words]; input.tiles()];
         let readers = (0..input.tiles()).map(|tile| input.open_tile(tile)).collect();
         Ok(Self { numbers: input.frame_numbers(), input, words, facts, readers, converter, tiles })
     }

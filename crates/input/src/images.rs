@@ -182,6 +182,14 @@ impl Images {
         mask.filter(|mask| mask.len() == self.facts.usable.len())
     }
 
+    /// The state of each image ([`konkordia_core::ledger::ImageStatus`]), if Konkordia wrote the files.
+    pub fn states(&self) -> Option<Vec<u64>> {
+        match &self.source {
+            Source::Own(own) => own.reader.column("status"),
+            Source::Others(_) | Source::Cbf(_) => None,
+        }
+    }
+
     /// The description of the run that wrote the files, if Konkordia did.
     pub fn run(&self) -> Option<&FileSpec> {
         match &self.source {
@@ -335,7 +343,7 @@ fn open_others(path: &Path) -> Result<Images, Failure> {
     }
     let (geometry, note) = place_of_others(shape, &run, file.detector_place());
     notes.extend(note);
-    let metadata = geometry.as_ref().ok().and_then(|geometry| geometry.facts().ok()).unwrap_or_default().over(run);
+    let facts_of_run = geometry.as_ref().ok().and_then(|geometry| geometry.facts().ok()).unwrap_or_default().over(run);
     notes.extend(file.unreadable().map(|(path, why)| format!("{} cannot be read: {why}", path.display())));
     let facts = Facts {
         images: file.images(),
@@ -345,7 +353,7 @@ fn open_others(path: &Path) -> Result<Images, Failure> {
         valid: metadata.valid_range(pixel),
         usable,
         geometry,
-        metadata,
+        metadata: facts_of_run,
         frames: Frames::Stills,
         known: Vec::new(),
         of_pixels: Some(results::pixel_results(pixel)),

@@ -81,10 +81,14 @@ impl Function {
     /// Starts the process.
     fn start(&self) -> std::io::Result<Child> {
         let (program, arguments) = self.command.split_first().ok_or_else(|| std::io::Error::other("there is no program"))?;
-        let child = Command::new(program).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let mut child = Command::new(program).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         if let Some(bytes) = self.memory_mb_max.map(|mib| mib.saturating_mul(1 << 20)) {
             let limit = Rlimit { current: Some(bytes), maximum: Some(bytes) };
-            prlimit(Some(Pid::from_child(&child)), Resource::As, limit)?;
+            if let Err(error) = prlimit(Some(Pid::from_child(&child)), Resource::As, limit) {
+                _ = child.kill();
+                _ = child.wait();
+                return Err(error.into());
+            }
         }
         Ok(child)
     }

@@ -5,6 +5,7 @@ use super::work::{Report, Reports};
 use konkordia_acquire::raw_frames::RawFrames;
 use konkordia_core::failure::Failure;
 use konkordia_core::frame_header::ColumnType;
+use konkordia_core::ledger::ImageStatus;
 use konkordia_core::results::ResultKind;
 use konkordia_core::tile::DetectorKind;
 use konkordia_graph::file::Stage;
@@ -48,8 +49,14 @@ fn images(files: &[PathBuf], reports: &Reports) -> Result<(), Failure> {
     // Numbers of 8 bytes are all that results are.
     let kinds: Vec<ResultKind> = images.facts.known.iter().filter(|kind| kind.number.bytes() == 8).copied().collect();
     let results = if kinds.len() == images.facts.known.len() { named(&kinds) } else { Vec::new() };
-    let about = About { run, valid: valid(images.facts.valid), results, ..About::default() };
+    let mut about = About { run, valid: valid(images.facts.valid), results, ..About::default() };
+    let states = images.states().unwrap_or_default();
     for number in 0..images.facts.images {
+        let state = states.get(number as usize).copied();
+        if state.is_some_and(|state| ![ImageStatus::Complete, ImageStatus::Partial].iter().any(|has| state == *has as u64)) {
+            continue;
+        }
+        about.partial = state == Some(ImageStatus::Partial as u64);
         let Some(pixels) = images.read(number)? else { continue };
         let mut numbers = Vec::new();
         if !about.results.is_empty() {

@@ -5,7 +5,6 @@ use super::image::{About, Image, packed_mask};
 use super::read::{run_text, valid};
 use super::work::{Report, Reports};
 use bytes::Bytes;
-use konkordia_core::array::Array;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::pixel::PixelType;
 use konkordia_core::ports::Message;
@@ -114,10 +113,10 @@ impl Series {
             Some(known) => known,
             None => self.about.insert(known(&self.start, shape, pixel)?),
         };
-        let whole: Array = self.unpacker.whole_bytes(array)?;
-        let pixels = whole.pieces.concat();
+        let whole = self.unpacker.one_piece(array, &[])?;
+        let pixels = &whole.pieces[0];
         let about = About { partial: part.is_partial, ..about.clone() };
-        let image = Image { shape, pixel, pixels: &pixels, about, numbers: Vec::new(), mask };
+        let image = Image { shape, pixel, pixels, about, numbers: Vec::new(), mask };
         (self.next, self.taken) = (part.number + 1, self.taken + 1);
         Ok(reports.say(Report::Made(part.number, image.encode())))
     }
@@ -175,7 +174,16 @@ fn message(socket: &zmq::Socket) -> Option<Message> {
         return None;
     }
     let parts = super::links::take(socket, PARTS_MAX).filter(|parts| !parts.is_empty())?;
-    Some(Message { parts: parts.into_iter().map(Bytes::from_owner).collect() })
+    Some(Message { parts: parts.into_iter().map(|part| Bytes::from_owner(Part(part))).collect() })
+}
+
+/// A part of a message in the memory of libzmq.
+struct Part(zmq::Message);
+
+impl AsRef<[u8]> for Part {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
 }
 
 #[cfg(test)]

@@ -88,7 +88,9 @@ impl FileOfImages {
         let Some(bytes) = self.early.remove(&id) else { return Ok(()) };
         match Image::decode(&bytes).and_then(|image| Ok((self.form(&image)?, image))) {
             Ok((compression, image)) => match self.append(id, compression, &image)? {
-                Ok(()) => drop(reports.say(Report::Done(id))),
+                Ok(()) => {
+                    reports.say(Report::Done(id));
+                }
                 Err(why) => self.refuse(id, why, reports),
             },
             Err(why) => self.refuse(id, why, reports),
