@@ -1,6 +1,8 @@
 //! Images of frames in memory: what a run with this configuration and calibration makes of the words of each frame.
 
-use konkordia_calibration::{Calibration, of_calibration};
+use crate::run::arm;
+use konkordia_calibration::guard::{self, Expected};
+use konkordia_calibration::{Calibration, Loaded, of_calibration};
 use konkordia_config::{Config, plan};
 use konkordia_core::assembler::PacketBitmap;
 use konkordia_core::failure::{Exit, Failure};
@@ -11,11 +13,13 @@ use konkordia_core::sls_header::SlsHeader;
 use konkordia_core::tile::TileFormat;
 use konkordia_engine::run::{FrameConverter, FrameTiles};
 use konkordia_kernels::isa::Isa;
+use konkordia_sinks::hdf5::FileSpec;
 
 /// Makes images of JUNGFRAU frames.
 pub struct FrameImages {
     converter: FrameConverter,
     mask: Vec<u32>,
+    expected: Expected,
 }
 
 impl FrameImages {
@@ -24,16 +28,31 @@ impl FrameImages {
     /// # Errors
     /// The calibration does not fit the detector and its pixels, or an image would depend on other frames.
     pub fn new(config: &Config, calibration: &Calibration) -> Result<Self, Failure> {
-        let refuse = |why: String| {
-            let fix = "leave out what sums frames or follows pedestals; `konkordia convert` does that with files";
-            Failure::new(Exit::Configuration, "single frames cannot be converted like this", why, fix)
-        };
+        let loaded = Self::loaded(config, calibration)?;
+        Self::of_loaded(config, loaded)
+    }
+
+    /// As [`Self::new`], and what a file of these images says of them: not where it is and how it is packed.
+    ///
+    /// # Errors
+    /// As of [`Self::new`].
+    pub fn with_file(config: &Config, calibration: &Calibration) -> Result<(Self, FileSpec), Failure> {
+        let loaded = Self::loaded(config, calibration)?;
+        let file = FileSpec { pixel_mask: Vec::new(), ..arm::file_spec(config, &plan::plan(config), &loaded) };
+        Ok((Self::of_loaded(config, loaded)?, file))
+    }
+
+    fn loaded(config: &Config, calibration: &Calibration) -> Result<Loaded, Failure> {
         if config.recipe != Recipe::JungfrauPhotons {
             return Err(refuse("only words of a JUNGFRAU become photons".into()));
         }
-        let loaded = of_calibration(config, calibration)?;
+        of_calibration(config, calibration)
+    }
+
+    fn of_loaded(config: &Config, loaded: Loaded) -> Result<Self, Failure> {
+        let expected = loaded.expected();
         let converter = FrameConverter::new(plan::plan(config), loaded.constants, Isa::detect()).map_err(refuse)?;
-        Ok(Self { converter, mask: loaded.mask })
+        Ok(Self { converter, mask: loaded.mask, expected })
     }
 
     /// Type of the pixels.
@@ -50,6 +69,17 @@ impl FrameImages {
     /// NXmx mask bits of an image, row by row.
     pub fn mask(&self) -> &[u32] {
         &self.mask
+    }
+
+    /// Compares what the files of a frame say of its detector with the calibration: the module ids of its tiles, and the
+    /// `daq_info` of its header, which says whether the detector is in high gain.
+    ///
+    /// # Errors
+    /// The calibration is of other modules, or of the other gain.
+    pub fn check(&self, module_ids: &[u16], daq_info: u32) -> Result<(), Failure> {
+        let other_gain = || guard::other_gain(self.expected.high_gain?, daq_info, "a frame");
+        let found = guard::other_module(&self.expected.ids, module_ids).or_else(other_gain);
+        found.map_or(Ok(()), |error| Err(Failure { exit: Exit::Configuration, ..Failure::from(error) }))
     }
 
     /// Words of a frame, modules one below the other.
@@ -87,6 +117,11 @@ impl FrameImages {
         };
         FrameTiles(frame.chunks_exact(self.tile_words()).map(tile).collect())
     }
+}
+
+fn refuse(why: String) -> Failure {
+    let fix = "leave out what sums frames or follows pedestals; `konkordia convert` does that with files";
+    Failure::new(Exit::Configuration, "single frames cannot be converted like this", why, fix)
 }
 
 /// Packets that came: those whose words are not all 0xFFFF, the padding of receivers.

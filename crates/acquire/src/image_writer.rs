@@ -9,11 +9,12 @@ use konkordia_core::ledger::ImageStatus;
 use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::Compression;
 use konkordia_core::ports::Sink;
+use konkordia_core::results::{self, ImageResults, ResultKind};
 use konkordia_core::series::{ChannelStart, Ended, SeriesEnd, SeriesLedger, SeriesStart, UpstreamLedger};
 use konkordia_kernels::codec::compress;
 use konkordia_kernels::{ElementSize, Isa};
 use konkordia_sinks::clock;
-use konkordia_sinks::hdf5::{FileSink, FileSpec, Overwrite, SeriesFileSpec, SharedState, master_path};
+use konkordia_sinks::hdf5::{FileSink, FileSpec, Overwrite, Scale, SeriesFileSpec, SharedState, master_path};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -44,12 +45,37 @@ pub struct ImageFiles {
     pub metadata: Metadata,
 }
 
+/// What the files of a run hold beside images and metadata.
+#[derive(Clone, Debug, Default)]
+pub struct Beside {
+    /// Results of each image: they become columns.
+    pub results: Arc<[ResultKind]>,
+    /// What was done to the pixels: names and values.
+    pub notes: Vec<(String, String)>,
+    /// What the numbers mean, if they are not the values themselves.
+    pub scale: Option<Scale>,
+    /// Hash of the calibration that was used.
+    pub calibration_hash: String,
+}
+
+/// An image whose pixels are packed as [`ImageFiles::compression`] says ([`pack`]).
+#[derive(Clone, Debug)]
+pub struct PackedImage<'a> {
+    /// The chunk.
+    pub chunk: Vec<u8>,
+    /// [`ImageStatus::Partial`] if some of its pixels are missing.
+    pub status: ImageStatus,
+    /// The bits of the numbers of [`Beside::results`].
+    pub results: &'a [u64],
+}
+
 /// Open files, to which images are added.
 pub struct ImageWriter {
     sink: FileSink,
     shared: Arc<SharedState>,
     master: PathBuf,
     files: ImageFiles,
+    results: Arc<[ResultKind]>,
     shape: Shape,
     ledger: SeriesLedger,
     /// Number of the next image.
@@ -63,6 +89,14 @@ impl ImageWriter {
     /// # Errors
     /// The images cannot be written like this, or not there.
     pub fn open(files: ImageFiles) -> Result<Self, Failure> {
+        Self::open_with(files, Beside::default())
+    }
+
+    /// As [`Self::open`], for files that hold more than images and metadata.
+    ///
+    /// # Errors
+    /// As of [`Self::open`].
+    pub fn open_with(files: ImageFiles, beside: Beside) -> Result<Self, Failure> {
         let (directory, prefix) = folder_and_prefix(&files.output)?;
         let [rows, columns] = files.shape.map(|edge| edge as u64);
         let master = master_path(&directory, &prefix);
@@ -72,6 +106,8 @@ impl ImageWriter {
             images_per_file: files.images_per_file,
             overwrite: if files.overwrite { Overwrite::Replace } else { Overwrite::Refuse },
             images_planned: files.images,
+            scale: beside.scale,
+            calibration_hash: beside.calibration_hash,
             ..FileSpec::default()
         };
         let spec = SeriesFileSpec { file, clock: Some(clock::now), ..SeriesFileSpec::default() };
@@ -90,6 +126,8 @@ impl ImageWriter {
             element: Some(files.pixel.into()),
             channels: vec![ChannelStart { pixel_mask: mask, ..ChannelStart::default() }],
             facts,
+            notes: beside.notes,
+            results: beside.results.to_vec(),
             store: true,
             ..SeriesStart::default()
         };
@@ -102,7 +140,8 @@ impl ImageWriter {
             frames_per_image: 1,
             ..SeriesLedger::default()
         };
-        Ok(Self { sink, shared, master, shape, files, ledger, next: 0, began: Instant::now() })
+        let results = beside.results;
+        Ok(Self { sink, shared, master, shape, files, results, ledger, next: 0, began: Instant::now() })
     }
 
     /// The master file.
@@ -129,18 +168,38 @@ impl ImageWriter {
         if pixels.len() != image_bytes {
             return Err(refused(&format!("an image has {} bytes, and not {image_bytes}", pixels.len()), &self.files));
         }
+        let chunk = pack(self.files.compression, self.files.pixel, pixels)?;
+        self.append_packed(number, PackedImage { chunk, status: ImageStatus::Complete, results: &[] })
+    }
+
+    /// Adds an image whose chunk and results are there already.
+    ///
+    /// # Errors
+    /// As of [`Self::append`], or these are not the numbers of the results.
+    pub fn append_packed(&mut self, number: u64, image: PackedImage<'_>) -> Result<(), Failure> {
+        let mut results = ImageResults::new(Arc::clone(&self.results));
+        if !image.results.is_empty() {
+            let numbers = results::numbers(&self.results);
+            if image.results.len() != numbers {
+                return Err(refused(&format!("an image has {} results, and not {numbers}", image.results.len()), &self.files));
+            }
+            results.fill().copy_from_slice(image.results);
+        }
         if number < self.next || number - self.next > GAP_MAX {
             let why = format!("the next image is number {}, and at most {GAP_MAX} may be left out", self.next);
             return Err(refused(&format!("image {number} cannot follow: {why}"), &self.files));
         }
         for lost in self.next..number {
-            self.hand_over(CommittedImage::lost(lost))?;
+            self.hand_over(CommittedImage {
+                results: ImageResults::new(Arc::clone(&self.results)),
+                ..CommittedImage::lost(lost)
+            })?;
         }
-        let chunk = packed(self.files.compression, self.files.pixel, pixels)?;
         let packing = self.files.compression.packing();
-        let array = Array { shape: self.shape, element: self.files.pixel.into(), packing, pieces: vec![chunk.into()] };
+        let pieces = vec![image.chunk.into()];
+        let array = Array { shape: self.shape, element: self.files.pixel.into(), packing, pieces };
         let channels = vec![Channel { name: "".into(), array }];
-        self.hand_over(CommittedImage { status: ImageStatus::Complete, channels, ..CommittedImage::lost(number) })?;
+        self.hand_over(CommittedImage { status: image.status, channels, results, ..CommittedImage::lost(number) })?;
         self.sink.tick(self.began.elapsed().as_nanos() as u64)?;
         Ok(())
     }
@@ -173,7 +232,10 @@ impl ImageWriter {
 }
 
 /// The chunk of an image.
-fn packed(compression: Compression, pixel: PixelType, pixels: &[u8]) -> Result<Vec<u8>, Failure> {
+///
+/// # Errors
+/// Pixels of this type cannot be compressed.
+pub fn pack(compression: Compression, pixel: PixelType, pixels: &[u8]) -> Result<Vec<u8>, Failure> {
     let element = ElementSize::new(pixel.bytes()).ok_or_else(|| {
         Failure::new(Exit::Usage, format!("pixels of type {pixel} cannot be compressed"), "", "give another dtype")
     })?;

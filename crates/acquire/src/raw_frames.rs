@@ -2,8 +2,9 @@
 //! calibrations; the ports of an EIGER lie where the files say, and their counts are unpacked. Where packets are
 //! missing, the words are 0xFFFF (0xFFFF_FFFF for 32 bit).
 
-use crate::convert::of_words;
+use crate::convert::{facts_of_words, of_words};
 use konkordia_config::plan;
+use konkordia_core::experiment::Metadata;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::geometry::ImageGeometry;
 use konkordia_core::image::TileRecord;
@@ -18,6 +19,8 @@ use std::path::PathBuf;
 /// Raw files that were opened and belong together.
 pub struct RawFrames {
     input: Input,
+    words: String,
+    facts: Metadata,
     /// Numbers of the frames that are there, ascending.
     numbers: Vec<u64>,
     readers: Vec<Box<dyn TileReader>>,
@@ -54,21 +57,32 @@ impl RawFrames {
     pub fn open(paths: &[PathBuf], options: &Options) -> Result<Self, Failure> {
         let input = Input::open(paths, options)?;
         let mut config = of_words(input.info())?;
+        let (words, facts) = (config.text.clone(), facts_of_words(&config, input.info()));
         if config.geometry.format().kind == DetectorKind::Jungfrau {
             let (format, tiles) = (*config.geometry.format(), input.tiles() as u32);
             config.geometry = ImageGeometry::stacked(format, tiles).map_err(|error| impossible(error.to_string()))?;
         }
         let constants = konkordia_calibration::for_config(&config)?.constants;
         let converter = FrameConverter::new(plan::plan(&config), constants, Isa::detect()).map_err(impossible)?;
-        let words = (converter.plan().geometry.format().tile_bytes() as usize).div_ceil(8);
-        let tiles = vec![vec![0; words]; input.tiles()];
+        let tile_words = (converter.plan().geometry.format().tile_bytes() as usize).div_ceil(8);
+        let tiles = vec![vec![0; tile_words]; input.tiles()];
         let readers = (0..input.tiles()).map(|tile| input.open_tile(tile)).collect();
-        Ok(Self { numbers: input.frame_numbers(), input, readers, converter, tiles })
+        Ok(Self { numbers: input.frame_numbers(), input, words, facts, readers, converter, tiles })
     }
 
     /// What was found in the files.
     pub fn info(&self) -> &InputInfo {
         self.input.info()
+    }
+
+    /// What the frames are, for [`crate::convert::of_frames`].
+    pub fn words(&self) -> &str {
+        &self.words
+    }
+
+    /// What the run that wrote the files says of the measurement.
+    pub fn facts(&self) -> &Metadata {
+        &self.facts
     }
 
     /// Numbers of the frames that are there, ascending.

@@ -3,6 +3,7 @@
 use crate::message::NAME_BYTES_MAX;
 use crate::producer::{Limits, Policy};
 use konkordia_core::failure::{Exit, Failure};
+use konkordia_core::plan::Compression;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -24,8 +25,20 @@ const PATTERN_PIXELS_MAX: usize = 1 << 28;
 pub enum Kind {
     /// Reads the images of files.
     Files,
+    /// Takes the images of a stream.
+    Stream,
+    /// Takes the packets of a detector.
+    Receive,
+    /// Makes images of the words of a detector.
+    Convert,
+    /// Looks for spots and more.
+    Analyse,
     /// Calls a function of a user in Python.
     Python,
+    /// Gives the images to a program of a user.
+    Program,
+    /// Compresses the images.
+    Compress,
     /// Writes the images into a file.
     Write,
     /// Makes images, to try a graph without a detector.
@@ -36,15 +49,74 @@ pub enum Kind {
     Discard,
 }
 
+/// Where a stage stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Images begin there.
+    First,
+    /// It takes images and gives others.
+    Inner,
+    /// Images end there.
+    Last,
+}
+
 impl Kind {
-    /// Images begin here.
-    pub fn is_source(self) -> bool {
-        matches!(self, Self::Files | Self::Pattern)
+    /// All of them.
+    pub const ALL: [Self; 12] = [
+        Self::Files,
+        Self::Stream,
+        Self::Receive,
+        Self::Pattern,
+        Self::Convert,
+        Self::Analyse,
+        Self::Python,
+        Self::Program,
+        Self::Wait,
+        Self::Compress,
+        Self::Write,
+        Self::Discard,
+    ];
+
+    /// Name as the graph file spells it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Files => "files",
+            Self::Stream => "stream",
+            Self::Receive => "receive",
+            Self::Convert => "convert",
+            Self::Analyse => "analyse",
+            Self::Python => "python",
+            Self::Program => "program",
+            Self::Compress => "compress",
+            Self::Write => "write",
+            Self::Pattern => "pattern",
+            Self::Wait => "wait",
+            Self::Discard => "discard",
+        }
     }
 
-    /// Images end here.
-    pub fn is_sink(self) -> bool {
-        matches!(self, Self::Write | Self::Discard)
+    /// Where such stages stand.
+    pub const fn place(self) -> Place {
+        match self {
+            Self::Files | Self::Stream | Self::Receive | Self::Pattern => Place::First,
+            Self::Write | Self::Discard => Place::Last,
+            Self::Convert | Self::Analyse | Self::Python | Self::Program | Self::Wait | Self::Compress => Place::Inner,
+        }
+    }
+
+    /// True if a program of a user works on the images.
+    pub const fn is_of_user(self) -> bool {
+        matches!(self, Self::Python | Self::Program)
+    }
+
+    /// True for the first stages.
+    pub fn is_first(self) -> bool {
+        self.place() == Place::First
+    }
+
+    /// True for the last stages.
+    pub fn is_last(self) -> bool {
+        self.place() == Place::Last
     }
 }
 
@@ -61,6 +133,16 @@ pub enum Transport {
     Inproc,
     /// MPI: each process of the graph is a rank that `mpirun` started.
     Mpi,
+}
+
+/// The socket that takes a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Socket {
+    /// The images are shared by those who take them.
+    Pull,
+    /// Each gets all, and loses those for which it is too slow.
+    Sub,
 }
 
 /// A stage.
@@ -90,9 +172,48 @@ pub struct Stage {
     /// Files to read.
     #[serde(default)]
     pub files: Vec<String>,
+    /// Address of the stream.
+    #[serde(default)]
+    pub address: String,
+    /// Protocol of the stream; none: STINS.
+    #[serde(default)]
+    pub protocol: Option<String>,
+    /// Socket that takes the stream.
+    #[serde(default)]
+    pub socket: Option<Socket>,
+    /// A stream ends if no message comes for so long, in s.
+    #[serde(default)]
+    pub silent_s_max: Option<f64>,
+    /// Calibration file, or a folder of planes.
+    #[serde(default)]
+    pub calibration: String,
+    /// Photon energy in keV.
+    #[serde(default)]
+    pub energy_kev: Option<f64>,
+    /// Pixel type of the images.
+    #[serde(default)]
+    pub dtype: Option<String>,
+    /// Arrangement of the modules.
+    #[serde(default)]
+    pub geometry: Option<String>,
+    /// Configuration file of a detector, or with more keys of a conversion.
+    #[serde(default)]
+    pub config: Option<String>,
+    /// Recipe file of an analysis.
+    #[serde(default)]
+    pub recipe: String,
+    /// How images are compressed.
+    #[serde(default)]
+    pub compression: Option<String>,
+    /// Level of the compression.
+    #[serde(default)]
+    pub level: Option<u8>,
     /// `module:name` of a function in Python.
     #[serde(default)]
     pub function: String,
+    /// A program and its arguments.
+    #[serde(default)]
+    pub command: Vec<String>,
     /// Most memory of the program of a user, in MiB.
     #[serde(default)]
     pub memory_mb_max: Option<u64>,
@@ -248,33 +369,63 @@ impl Stage {
         if self.response_ms_max < 100 {
             say("response_ms_max is below 100 ms, the time between two heartbeats");
         }
-        let given = [
-            ("files", !self.files.is_empty(), Kind::Files),
-            ("function", !self.function.is_empty(), Kind::Python),
-            ("file", !self.file.is_empty(), Kind::Write),
-            ("images", self.images.is_some(), Kind::Pattern),
-            ("work_ms", self.work_ms.is_some(), Kind::Wait),
-        ];
-        for (key, is_given, kind) in given {
-            let of = match kind {
-                Kind::Files => "files",
-                Kind::Python => "python",
-                Kind::Write => "write",
-                Kind::Pattern => "pattern",
-                Kind::Wait => "wait",
-                Kind::Discard => "discard",
+        self.key_mistakes(&mut say);
+        if self.kind.place() != Place::Inner && self.workers != 1 {
+            let why = match self.kind.place() {
+                Place::Last => "an image is in the file once only if one process writes it; set workers = 1",
+                _ => "each would take all images; set workers = 1",
             };
+            say(why);
+        }
+    }
+
+    /// Keys that are missing, or that belong to another kind.
+    fn key_mistakes(&self, say: &mut dyn FnMut(&str)) {
+        use Kind::{Analyse, Compress, Convert, Discard, Files, Pattern, Program, Python, Receive, Stream, Wait, Write};
+        let needed: [(&str, bool, Kind); 9] = [
+            ("files", !self.files.is_empty(), Files),
+            ("address", !self.address.is_empty(), Stream),
+            ("calibration", !self.calibration.is_empty(), Convert),
+            ("recipe", !self.recipe.is_empty(), Analyse),
+            ("function", !self.function.is_empty(), Python),
+            ("command", !self.command.is_empty(), Program),
+            ("file", !self.file.is_empty(), Write),
+            ("images", self.images.is_some(), Pattern),
+            ("work_ms", self.work_ms.is_some(), Wait),
+        ];
+        for (key, is_given, kind) in needed {
+            let of = kind.name();
             match (is_given, kind == self.kind) {
                 (true, false) => say(&format!("'{key}' belongs to kind = \"{of}\"; remove it")),
                 (false, true) => say(&format!("kind = \"{of}\" needs '{key}'")),
                 _ => (),
             }
         }
-        if self.memory_mb_max.is_some() && self.kind != Kind::Python {
-            say("'memory_mb_max' belongs to kind = \"python\"; remove it");
+        let possible: [(&str, bool, &[Kind]); 12] = [
+            ("protocol", self.protocol.is_some(), &[Stream]),
+            ("socket", self.socket.is_some(), &[Stream]),
+            ("silent_s_max", self.silent_s_max.is_some(), &[Stream]),
+            ("energy_kev", self.energy_kev.is_some(), &[Convert]),
+            ("dtype", self.dtype.is_some(), &[Convert]),
+            ("geometry", self.geometry.is_some(), &[Convert]),
+            ("config", self.config.is_some(), &[Convert, Receive]),
+            ("compression", self.compression.is_some(), &[Compress, Write]),
+            ("level", self.level.is_some(), &[Compress, Write]),
+            ("memory_mb_max", self.memory_mb_max.is_some(), &[Python, Program]),
+            ("shape", self.shape.is_some(), &[Pattern]),
+            ("compare", self.compare.is_some(), &[Discard]),
+        ];
+        for (key, is_given, kinds) in possible {
+            if is_given && !kinds.contains(&self.kind) {
+                let of: Vec<String> = kinds.iter().map(|kind| format!("\"{}\"", kind.name())).collect();
+                say(&format!("'{key}' belongs to kind = {}; remove it", of.join(" or ")));
+            }
         }
-        if self.shape.is_some() && self.kind != Kind::Pattern {
-            say("'shape' belongs to kind = \"pattern\"; remove it");
+        if self.kind == Receive && self.config.is_none() {
+            say("kind = \"receive\" needs 'config'");
+        }
+        if let Err(why) = self.packing() {
+            say(&why);
         }
         if self
             .shape
@@ -282,23 +433,33 @@ impl Stage {
         {
             say(&format!("shape is not of 1 to {PATTERN_PIXELS_MAX} pixels"));
         }
-        if self.compare.is_some() && self.kind != Kind::Discard {
-            say("'compare' belongs to kind = \"discard\"; remove it");
-        }
         if self.work_ms.is_some_and(|ms| !(0.0..=3_600_000.0).contains(&ms)) {
             say("work_ms is not from 0 to 3600000");
         }
         let is_function = self.function.split(':').filter(|part| !part.is_empty()).count() == 2;
-        if self.kind == Kind::Python && !self.function.is_empty() && !is_function {
+        if self.kind == Python && !self.function.is_empty() && !is_function {
             say(&format!("function = \"{}\" is not of the form \"module:name\"", self.function));
         }
-        if (self.kind.is_source() || self.kind.is_sink()) && self.workers != 1 {
-            let why = match self.kind {
-                Kind::Write | Kind::Discard => "an image is in the file once only if one process writes it; set workers = 1",
-                _ => "each would read all images; set workers = 1",
-            };
-            say(why);
+        if self.silent_s_max.is_some_and(|seconds| !(0.1..=86_400.0).contains(&seconds)) {
+            say("silent_s_max is not from 0.1 to 86400");
         }
+    }
+
+    /// How images are compressed.
+    ///
+    /// # Errors
+    /// There is no such compression or level; in words.
+    pub fn packing(&self) -> Result<Compression, String> {
+        let known = match &self.compression {
+            None => Compression::Bslz4,
+            Some(name) => Compression::from_name(name)
+                .ok_or_else(|| format!("compression = \"{name}\" is not one of {}", Compression::NAMES.join(", ")))?,
+        };
+        let Some(level) = self.level else { return Ok(known) };
+        known.with_level(level).ok_or_else(|| match known.level_max() {
+            Some(most) => format!("level = {level} is not from 1 to {most}"),
+            None => format!("compression = \"{}\" has no levels; remove 'level'", known.name()),
+        })
     }
 }
 
@@ -403,7 +564,7 @@ impl Graph {
 
     fn shape_mistakes(&self, out: &mut Vec<String>) {
         let mut reached = BTreeSet::new();
-        let mut next: Vec<&str> = self.stages.iter().filter(|stage| stage.kind.is_source()).map(|s| s.name.as_str()).collect();
+        let mut next: Vec<&str> = self.stages.iter().filter(|stage| stage.kind.is_first()).map(|s| s.name.as_str()).collect();
         while let Some(name) = next.pop() {
             if reached.insert(name) {
                 next.extend(self.behind(name).map(|edge| edge.to.as_str()));
@@ -412,20 +573,24 @@ impl Graph {
         for stage in &self.stages {
             let (name, into) = (&stage.name, self.edges.iter().filter(|edge| edge.to == stage.name).count());
             let mut say = |what: &str| out.push(format!("stage '{name}': {what}"));
-            match (stage.kind, into) {
-                (kind, 0) if kind.is_source() => (),
-                (kind, _) if kind.is_source() => say("images begin at it, so no edge may lead to it"),
-                (_, 1) => (),
+            match (stage.kind.place(), into) {
+                (Place::First, 0) | (Place::Inner | Place::Last, 1) => (),
+                (Place::First, _) => say("images begin there, so no edge may lead to it"),
                 (_, 0) => say("no edge leads to it, so it would get no images"),
                 _ => say("several edges lead to it; joining is not possible, because an image has one number in the graph"),
             }
             if into > 0 && !reached.contains(name.as_str()) {
                 say("no stage where images begin leads to it: its edges form a circle, or begin at such a stage");
             }
-            if stage.kind.is_sink() && self.behind(name).count() > 0 {
+            if stage.kind.is_last() && self.behind(name).count() > 0 {
                 say("images end at it, so no edge may begin at it");
             }
-            if stage.kind.is_source() && self.behind(name).count() == 0 {
+            if stage.kind == Kind::Compress
+                && self.behind(name).filter_map(|edge| self.stage(&edge.to)).any(|to| to.kind != Kind::Write)
+            {
+                say("only a stage with kind = \"write\" can take compressed images; put it directly before that one");
+            }
+            if stage.kind.is_first() && self.behind(name).count() == 0 {
                 say("no edge begins at it, so nobody would get its images");
             }
         }
@@ -457,7 +622,7 @@ impl Graph {
     /// those that read: a process that kept fewer could be full of images that wait for an older one, which it could
     /// not take.
     pub fn limits(&self, edge: &Edge) -> Limits {
-        let ring = self.stages.iter().filter(|stage| stage.kind.is_source()).map(|stage| stage.queue).max().unwrap_or(1);
+        let ring = self.stages.iter().filter(|stage| stage.kind.is_first()).map(|stage| stage.queue).max().unwrap_or(1);
         let one_ms = self.stage(&edge.to).map_or_else(default_response, |stage| stage.response_ms_max);
         let response_ms_max = one_ms.saturating_mul(u64::from(edge.window) + 1).saturating_add(1000);
         let members = self.stage(&edge.to).map_or(1, |stage| stage.workers);
@@ -611,6 +776,18 @@ policy = "by-key"
     }
 
     #[test]
+    fn images_are_compressed_directly_before_they_are_written() {
+        let python = "kind = \"python\"\nfunction = \"beamline:correct\"";
+        let compress = GOOD.replacen(python, "kind = \"compress\"\ncompression = \"bszstd\"\nlevel = 3", 1);
+        let graph = Graph::parse("graph.toml", &compress).unwrap();
+        assert_eq!(graph.stages[1].packing(), Ok(Compression::Bszstd { level: 3 }));
+        let write = "kind = \"write\"\nfile = \"out.h5\"";
+        let more = compress.replacen(write, python, 1);
+        let failure = Graph::parse("graph.toml", &more).unwrap_err();
+        assert!(failure.why.contains("only a stage with kind = \"write\" can take compressed images"), "{}", failure.why);
+    }
+
+    #[test]
     fn mistakes_are_named() {
         let cases = [
             ("workers = 4", "workerz = 4", "unknown field `workerz`"),
@@ -626,6 +803,23 @@ policy = "by-key"
             ("transport = \"ipc\"", "transport = \"mpi\"\nport = 7", "'port' belongs to transport = \"tcp\""),
             ("file = \"out.h5\"", "file = \"out.h5\"\nworkers = 2", "in the file once only if one process writes"),
             ("file = \"out.h5\"", "", "kind = \"write\" needs 'file'"),
+            ("file = \"out.h5\"", "file = \"out.h5\"\ncommand = [\"x\"]", "'command' belongs to kind = \"program\"; remove it"),
+            ("file = \"out.h5\"", "file = \"out.h5\"\nlevel = 3", "compression = \"bslz4\" has no levels"),
+            (
+                "kind = \"python\"\nfunction = \"beamline:correct\"",
+                "kind = \"convert\"",
+                "kind = \"convert\" needs 'calibration'",
+            ),
+            (
+                "kind = \"files\"\nfiles = [\"run.h5\"]",
+                "kind = \"files\"\nfiles = [\"run.h5\"]\ndtype = \"int32\"",
+                "'dtype' belongs to kind = \"convert\"; remove it",
+            ),
+            (
+                "kind = \"python\"\nfunction = \"beamline:correct\"",
+                "kind = \"compress\"\ncompression = \"bszstd\"\nlevel = 23",
+                "level = 23 is not from 1 to 22",
+            ),
             ("beamline:correct", "beamline", "is not of the form \"module:name\""),
             ("files = [\"run.h5\"]", "files = [\"run.h5\"]\nqueue = 0", "queue = 0 is not from 1 to"),
             ("[[edge]]", "[discovery]\nkind = \"etcd\"\nname = \"a\"\n[[edge]]", "needs 'url'"),

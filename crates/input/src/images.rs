@@ -10,7 +10,7 @@ use konkordia_core::results::{self, PIXEL_RESULTS, ResultKind};
 use konkordia_kernels::byte_offset;
 use konkordia_kernels::codec::decode;
 use konkordia_sinks::hdf5::others::{OthersFile, is_ours};
-use konkordia_sinks::hdf5::{DetectorPlace, Reader, StoredResults, Summary};
+use konkordia_sinks::hdf5::{DetectorPlace, FileSpec, Reader, StoredResults, Summary};
 use konkordia_wire::cbf;
 use konkordia_wire::files::of_pilatus_lines;
 use konkordia_wire::stream::Bounds;
@@ -72,6 +72,8 @@ pub struct Facts {
     pub usable: Vec<bool>,
     /// Geometry, or why there is none.
     pub geometry: Result<Geometry, String>,
+    /// Facts of the measurement, as far as the files say them.
+    pub metadata: Metadata,
     /// How they belong together.
     pub frames: Frames,
     /// What a run or series has measured or been told of its images, and analysis does not make.
@@ -170,6 +172,32 @@ impl Images {
         }
     }
 
+    /// NXmx mask bits, row by row, if the files have a mask.
+    pub fn mask(&self) -> Option<Vec<u32>> {
+        let mask = match &self.source {
+            Source::Own(own) => own.reader.pixel_mask(),
+            Source::Others(file) => file.pixel_mask(),
+            Source::Cbf(_) => None,
+        };
+        mask.filter(|mask| mask.len() == self.facts.usable.len())
+    }
+
+    /// The state of each image ([`konkordia_core::ledger::ImageStatus`]), if Konkordia wrote the files.
+    pub fn states(&self) -> Option<Vec<u64>> {
+        match &self.source {
+            Source::Own(own) => own.reader.column("status"),
+            Source::Others(_) | Source::Cbf(_) => None,
+        }
+    }
+
+    /// The description of the run that wrote the files, if Konkordia did.
+    pub fn run(&self) -> Option<&FileSpec> {
+        match &self.source {
+            Source::Own(own) => own.reader.summary().spec.as_ref(),
+            Source::Others(_) | Source::Cbf(_) => None,
+        }
+    }
+
     /// Appends what is known of an image, [`Facts::known`].
     ///
     /// # Errors
@@ -232,7 +260,7 @@ fn open_own(path: &Path, channel: Option<&str>) -> Result<Images, Failure> {
     let pixels = shape[0] * shape[1];
     let mut notes = Vec::new();
     let (mut usable, mut geometry) = (vec![true; pixels], Err("the file has no description of its run".to_owned()));
-    let mut frames = Frames::Stills;
+    let (mut frames, mut metadata) = (Frames::Stills, Metadata::default());
     match reader.pixel_mask() {
         Some(mask) => usable.iter_mut().zip(mask).for_each(|(usable, bits)| *usable = bits == 0),
         None => notes.push("it has no mask".into()),
@@ -244,6 +272,7 @@ fn open_own(path: &Path, channel: Option<&str>) -> Result<Images, Failure> {
         }
         geometry = Geometry::of_run(shape, &spec.metadata);
         frames = Frames::of(&spec.metadata, 0);
+        metadata = spec.metadata.clone();
     }
     let channels = summary.image_shape.iter().rev().skip(2).product();
     let (channel, note) = channel_of(path, summary, channels, channel)?;
@@ -270,6 +299,7 @@ fn open_own(path: &Path, channel: Option<&str>) -> Result<Images, Failure> {
         valid: summary.valid_range(),
         usable,
         geometry,
+        metadata,
         frames,
         of_pixels,
         known: stored.as_ref().map_or_else(Vec::new, StoredResults::kinds),
@@ -313,6 +343,7 @@ fn open_others(path: &Path) -> Result<Images, Failure> {
     }
     let (geometry, note) = place_of_others(shape, &run, file.detector_place());
     notes.extend(note);
+    let facts_of_run = geometry.as_ref().ok().and_then(|geometry| geometry.facts().ok()).unwrap_or_default().over(run);
     notes.extend(file.unreadable().map(|(path, why)| format!("{} cannot be read: {why}", path.display())));
     let facts = Facts {
         images: file.images(),
@@ -322,6 +353,7 @@ fn open_others(path: &Path) -> Result<Images, Failure> {
         valid: metadata.valid_range(pixel),
         usable,
         geometry,
+        metadata: facts_of_run,
         frames: Frames::Stills,
         known: Vec::new(),
         of_pixels: Some(results::pixel_results(pixel)),
@@ -442,6 +474,7 @@ fn open_cbf(files: &[PathBuf]) -> Result<Images, Failure> {
         usable: vec![true; shape[0] * shape[1]],
         geometry: Geometry::of_run(shape, &metadata),
         frames: Frames::of_name(&metadata, path),
+        metadata,
         known: Vec::new(),
         of_pixels: Some(results::pixel_results(pixel)),
         writer: "another program (CBF)",

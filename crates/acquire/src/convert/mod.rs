@@ -5,14 +5,16 @@
 //! [`Conversion::arm`] makes or continues the files, and [`Ready::run`] converts. [`Conversion::verify`] compares the
 //! files with a second conversion. Who shows the progress runs [`Ready::armed`] and calls [`Ready::close`] instead.
 
+mod frames;
 mod kept;
 mod request;
 mod settings;
 mod verify;
 
+pub use frames::of_frames;
 pub use request::{Request, Setting};
 pub use settings::folders;
-pub(crate) use settings::of_words;
+pub(crate) use settings::{facts_of_words, of_words};
 pub use verify::{Comparison, Verified};
 
 use crate::run::arm::{self, RunInputs};

@@ -75,20 +75,72 @@ pub fn of_words(info: &InputInfo) -> Result<Config, Failure> {
     if info.format.kind == DetectorKind::Jungfrau {
         table(&mut root, "processing")?.insert("dtype".into(), Value::String("raw".into()));
     }
-    root.insert(
-        "output".into(),
-        Table::from_iter([("directory", "."), ("prefix", "words")].map(|(k, v)| (k.into(), v.into()))).into(),
-    );
+    root.insert("output".into(), nowhere());
     let text = toml::to_string(&root).map_err(|e| bug(&e.to_string()))?;
     let config = konkordia_config::parse(&text, Path::new("(words)"))?;
     fits(&config, info)?;
     Ok(config)
 }
 
+/// Keys of `[detector]` that say what its packets are.
+const OF_PACKETS: [&str; 6] = ["type", "modules", "bits", "interfaces", "rows", "ten_giga"];
+
+/// The configuration for frames whose words [`of_words`] has described in `words`, by what a request says of pixels.
+/// Nothing is written with it. `taken`: when the frames were taken.
+pub fn of_frames(request: &Request, words: &str, taken: Option<&String>) -> Result<Config, Failure> {
+    let mut root = start(request)?;
+    let mut words: Table = words.parse().map_err(|error: toml::de::Error| bug(&error.to_string()))?;
+    let known = words.remove("detector").and_then(|detector| detector.try_into::<Table>().ok()).unwrap_or_default();
+    let own = table(&mut root, "detector")?;
+    if let Some(name) = &request.geometry {
+        GEOMETRY[..4].iter().for_each(|key| drop(own.remove(*key)));
+        own.insert("geometry".into(), Value::String(name.clone()));
+    }
+    let placed_by_user = ["geometry", "tile"].iter().any(|key| own.contains_key(*key));
+    for (key, value) in known {
+        match own.get(&key) {
+            Some(given) if OF_PACKETS.contains(&key.as_str()) && *given != value => {
+                let what =
+                    format!("the configuration is for another detector: [detector] {key} is {given}, the frames have {value}");
+                return Err(usage(what, "", "give the configuration of this detector, or remove the line"));
+            }
+            Some(_) => {}
+            None if placed_by_user && GEOMETRY.contains(&key.as_str()) => {}
+            None => drop(own.insert(key, value)),
+        }
+    }
+    root.remove("run");
+    root.insert("output".into(), nowhere());
+    pixels(&mut root, request)?;
+    let text = toml::to_string(&root).map_err(|e| bug(&e.to_string()))?;
+    let mut config = konkordia_config::parse(&text, request.config.as_deref().unwrap_or(Path::new(NO_FILE)))?;
+    if let Some(files) = &mut config.calibration {
+        files.data_time = taken.cloned();
+    }
+    Ok(config)
+}
+
+/// The table `[output]` where nothing is written.
+fn nowhere() -> Value {
+    Table::from_iter([("directory", "."), ("prefix", "words")].map(|(k, v)| (k.into(), v.into()))).into()
+}
+
+/// What the run that wrote the words says of the measurement, for frames from the first one of the input on.
+pub fn facts_of_words(config: &Config, info: &InputInfo) -> Metadata {
+    let run = info.own.as_ref().map(|own| run_facts(config, own, info.first_frame).0).unwrap_or_default();
+    Metadata { start_time: info.times().start.cloned(), ..run }
+}
+
 /// Metadata of the file. Values of the options and of the configuration come first, then those of the converted run,
 /// then the assumptions for such a detector. Angles are those at which the first image of the conversion begins;
 /// `first_frame` is the first frame of the input. Also returns a note if these angles are not known.
 fn facts_of_run(config: &Config, own: &OwnRun, first_frame: u64) -> (Metadata, Option<String>) {
+    let (run, turned) = run_facts(config, own, first_frame);
+    (overrides::metadata_of_text(&config.text).over(run.over(config.metadata.clone())), turned)
+}
+
+/// Metadata of the converted run, and the note.
+fn run_facts(config: &Config, own: &OwnRun, first_frame: u64) -> (Metadata, Option<String>) {
     let mut run = own.metadata.clone();
     let goniometer = run.experiment.goniometer;
     let before = config.options.processing.selection.frames_before_first_image();
@@ -101,7 +153,7 @@ fn facts_of_run(config: &Config, own: &OwnRun, first_frame: u64) -> (Metadata, O
     let turned = lost.then(|| {
         "the number of the frame with which the first image begins is unknown: the angles of axes that turned are left out; give them with --set goniometer.omega_start_deg=... and the like".into()
     });
-    (overrides::metadata_of_text(&config.text).over(run.over(config.metadata.clone())), turned)
+    (run, turned)
 }
 
 /// Refuses a configuration that needs the words of double pixels if the input does not have them.

@@ -366,6 +366,7 @@ pub fn ready(
         raw_writers: fanout.raw_writers(),
         consumers: &consumers,
         wrap: &wrap,
+        sink: None,
     };
     let mut prepared = prepare_with(config, Ports::Configured, &additions)?;
     prepared.notes.splice(0..0, parameters.notes.iter().cloned());

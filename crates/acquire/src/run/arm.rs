@@ -138,6 +138,8 @@ pub struct Additions<'a> {
     pub consumers: &'a dyn Fn() -> Consumers,
     /// Wraps the source of each stream.
     pub wrap: &'a dyn Fn(Box<dyn Source>) -> Box<dyn Source>,
+    /// Makes who gets the images in place of files, of what files would say.
+    pub sink: Option<&'a dyn Fn(&FileSpec) -> Box<dyn Sink>>,
 }
 
 /// The writers on other hosts of a run without a service.
@@ -183,10 +185,37 @@ pub fn prepare_for(
         raw_writers: writers.and_then(|writers| writers.raw_writers),
         consumers: writers.map_or(&Consumers::default, |writers| writers.consumers),
         wrap: &|source| source,
+        sink: None,
     };
     let mut prepared = prepare_with(config, ports, &plain)?;
     prepared.opened.spool = spool;
     Ok(prepared)
+}
+
+/// As [`prepare`], for images that do not go into files: `sink` makes who gets them, of what files would say of them.
+///
+/// # Errors
+/// As of [`prepare`].
+pub fn prepare_to(
+    config: &Config,
+    ports: Ports,
+    note: fn(&str),
+    sink: &dyn Fn(&FileSpec) -> Box<dyn Sink>,
+) -> Result<Prepared, Failure> {
+    let elsewhere = Additions {
+        write: false,
+        spool: None,
+        drawing: None,
+        append: None,
+        disk: None,
+        note: &|| Box::new(note),
+        has_writers: false,
+        raw_writers: None,
+        consumers: &Consumers::default,
+        wrap: &|source| source,
+        sink: Some(sink),
+    };
+    prepare_with(config, ports, &elsewhere)
 }
 
 /// As [`prepare`], with the changes of a service.
@@ -232,6 +261,7 @@ pub fn prepare_with(config: &Config, ports: Ports, additions: &Additions<'_>) ->
     let spec = described(file_spec(config, &plan, &loaded), additions, texts, begin);
     let run_file = (additions.has_writers && additions.append.is_none()).then(|| run_file(&spec, &plan));
     consumers.start.run_file.clone_from(&run_file);
+    let elsewhere = additions.sink.map(|make| make(&spec));
     let files = if let Some((files, _)) = behind {
         files.clone()
     } else if additions.write {
@@ -255,9 +285,12 @@ pub fn prepare_with(config: &Config, ports: Ports, additions: &Additions<'_>) ->
     } else {
         RunFiles::default()
     };
-    let sink: Box<dyn Sink> = match &spooled {
-        None => Box::new(files.sink_behind(behind.map_or_else(Positions::default, |(_, before)| *before))),
-        Some(run) => Box::new(SpooledSink { inner: files.sink(), current: CurrentRun::of(Arc::clone(run)), closes: false }),
+    let sink: Box<dyn Sink> = match (elsewhere, &spooled) {
+        (Some(sink), _) => sink,
+        (None, None) => Box::new(files.sink_behind(behind.map_or_else(Positions::default, |(_, before)| *before))),
+        (None, Some(run)) => {
+            Box::new(SpooledSink { inner: files.sink(), current: CurrentRun::of(Arc::clone(run)), closes: false })
+        }
     };
     let sources = streams.into_iter().map(|stream| (additions.wrap)(stream.source)).collect();
     let frame_sinks = sinks_of_frames(raw_copy.as_ref(), raw_far.as_ref());

@@ -2,27 +2,25 @@
 //! same for any number of threads.
 
 pub mod args;
+mod decide;
 mod order;
 mod output;
 mod reflections;
 mod report;
 
 use crate::console::Progress;
-use crate::model::{self, Model};
 use args::{AnalyseArgs, FramesChoice};
+pub use decide::Deciders;
 use konkordia_acquire::analysis::tasks;
-use konkordia_analysis::analyser::{Analyser, Results, Tasks};
-use konkordia_analysis::figures::{Decisions, Figures};
+use konkordia_analysis::analyser::{Analyser, Tasks};
 use konkordia_analysis::geometry::Geometry;
-use konkordia_analysis::model::ModelInputs;
 use konkordia_analysis::pixels::Pixels;
 use konkordia_analysis::poni::Poni;
 use konkordia_config::recipe::{self, Recipe};
 use konkordia_core::failure::{Exit, Failure};
-use konkordia_core::results::{self, ResultKind};
 use konkordia_core::text;
 use konkordia_input::images::{Frames, Images};
-use order::{Done, Order, Outcome, StopOnDrop};
+use order::{Order, Outcome, StopOnDrop};
 use output::Output;
 use reflections::Reflections;
 use report::Report;
@@ -39,19 +37,8 @@ pub fn command(args: &AnalyseArgs) -> Result<Exit, Failure> {
     let usage = |why: String| Failure::new(Exit::Usage, "this cannot be analysed", why, "correct the recipe or the geometry");
     let mut tasks = tasks::of(&recipe, geometry.as_ref().ok()).map_err(usage)?;
     tasks.of_pixels = images.facts.of_pixels;
-    let fix = "set a smaller spots_max or fewer bins (of the cake, azimuth_bins x bins), or correct the rules of the recipe";
-    let cannot = |why: String| Failure::new(Exit::Configuration, "this recipe cannot be followed", why, fix);
-    // Files of results have the pixels above the level as a sparse matrix beside the other numbers.
-    let figures = Figures::of(&Tasks { keep_above: None, ..tasks.clone() }, geometry.is_ok()).map_err(cannot)?;
-    let known = &images.facts.known;
-    let kinds: Vec<ResultKind> = known.iter().chain(figures.kinds()).copied().collect();
-    let own_at = results::numbers(known);
-    let decisions = Decisions::new(&tasks, &kinds).map_err(cannot)?;
-    let scorer = tasks.model.as_ref().map(|task| {
-        let inputs = ModelInputs::new(task, &kinds).map_err(cannot)?;
-        Ok::<_, Failure>(Scorer { model: model::of_recipe(task, inputs.numbers())?, inputs })
-    });
-    let scorer = scorer.transpose()?;
+    let deciders = Deciders::new(&tasks, geometry.is_ok(), &images.facts.known)?;
+    let kinds = deciders.kinds();
     let shape = images.facts.shape;
     let (analyser, left_out) = Analyser::new(&tasks, geometry.as_ref().ok(), &images.facts.usable, shape).map_err(usage)?;
     let all = images.facts.images;
@@ -63,15 +50,14 @@ pub fn command(args: &AnalyseArgs) -> Result<Exit, Failure> {
     let workers = args.workers.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
     let workers = workers.min(usize::try_from(to - from).unwrap_or(usize::MAX));
     // Before anything is said: a file that cannot be created ends the analysis before it begins.
-    let output = args.output.as_deref().map(|path| Output::create(path, &args.files, &tasks, &kinds, &analyser, shape));
+    let output = args.output.as_deref().map(|path| Output::create(path, &args.files, &tasks, kinds, &analyser, shape));
     let mut output = output.transpose()?;
     let mut reflections = reflections(args, &analyser, images.facts.frames)?;
-    let mut report = Report::new(args.json, analyser.regions(), &kinds);
+    let mut report = Report::new(args.json, analyser.regions(), kinds);
     report.begin(&images.facts, geometry.as_ref(), &tasks, &analyser, &left_out);
     let mut progress = Progress::new(args.quiet || args.json);
     let order = Order::new(from, workers);
-    let deciders = Deciders { figures: &figures, own_at, scorer: scorer.as_ref(), decisions: &decisions };
-    let work = Work { args, geometry: geometry.as_ref().ok(), tasks: &tasks, deciders, to, order: &order };
+    let work = Work { args, geometry: geometry.as_ref().ok(), tasks: &tasks, deciders: &deciders, to, order: &order };
     std::thread::scope(|scope| -> Result<(), Failure> {
         let _end = StopOnDrop(&order);
         let mut own = Some((images, analyser));
@@ -125,48 +111,18 @@ fn geometry(args: &AnalyseArgs, images: &Images) -> Result<Result<Geometry, Stri
     Ok(Ok(geometry))
 }
 
-/// The model of the recipe. The threads share it.
-struct Scorer {
-    model: Model,
-    inputs: ModelInputs,
-}
-
-/// What decides about an image, in this order.
-struct Deciders<'a> {
-    figures: &'a Figures,
-    /// Where they begin among the numbers of an image, behind what is known of it.
-    own_at: usize,
-    scorer: Option<&'a Scorer>,
-    decisions: &'a Decisions,
-}
-
 /// What the threads need.
 struct Work<'a> {
     args: &'a AnalyseArgs,
     geometry: Option<&'a Geometry>,
     tasks: &'a Tasks,
-    deciders: Deciders<'a>,
+    deciders: &'a Deciders,
     /// Behind the last image.
     to: u64,
     order: &'a Order,
 }
 
 impl Work<'_> {
-    /// `known`: what is known of the image.
-    fn decided(&self, results: Results, known: Vec<u64>) -> Done {
-        let Deciders { figures, own_at, scorer, decisions } = self.deciders;
-        let mut numbers = known;
-        numbers.resize(own_at + figures.numbers(), 0);
-        figures.fill(&results, &mut numbers[own_at..]);
-        let score = scorer.map(|Scorer { model, inputs }| {
-            let score = model.score(&inputs.gather(&numbers));
-            inputs.put(score.as_ref().ok().copied(), &mut numbers);
-            score
-        });
-        let decision = decisions.decide(&mut numbers);
-        Done { results, figures: numbers, score, decision }
-    }
-
     /// One thread: an image after the other, with files and an analyser of its own.
     fn run(&self, own: Option<(Images, Analyser)>) {
         let made = own.map_or_else(
@@ -190,7 +146,7 @@ impl Work<'_> {
                     let image_of = (facts.shape[1], facts.valid);
                     let looked = pixels.analyse(&mut analyser, (facts.pixel, &bytes), image_of, &mut results);
                     match looked.and_then(|()| images.add_known(image, &mut known).map_err(|failure| failure.to_string())) {
-                        Ok(()) => Outcome::Done(Box::new(self.decided(results, known))),
+                        Ok(()) => Outcome::Done(Box::new(self.deciders.decided(results, known))),
                         Err(why) => Outcome::Failed(why),
                     }
                 }

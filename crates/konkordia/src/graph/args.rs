@@ -19,6 +19,12 @@ pub enum GraphCommand {
   konkordia graph status graph.toml --json
   konkordia graph status graph.toml --folder /run/graph")]
     Status(GraphStatusArgs),
+    /// Draws the stages of a graph as text, or into a file as SVG or for Graphviz
+    #[command(help_template = crate::help::TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia graph draw graph.toml
+  konkordia graph draw graph.toml --status
+  konkordia graph draw graph.toml --svg graph.svg")]
+    Draw(GraphDrawArgs),
 }
 
 /// `konkordia graph run`
@@ -57,4 +63,23 @@ pub struct GraphStatusArgs {
     /// Prints JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// `konkordia graph draw`
+#[derive(Debug, Args)]
+pub struct GraphDrawArgs {
+    /// The graph file
+    pub graph: PathBuf,
+    /// With the counts of the graph that runs on this host, or has run
+    #[arg(long)]
+    pub status: bool,
+    /// The folder of `run`, if one was given
+    #[arg(long, value_name = "DIR")]
+    pub folder: Option<PathBuf>,
+    /// Writes a picture
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+    /// Writes a file for Graphviz
+    #[arg(long, value_name = "FILE")]
+    pub dot: Option<PathBuf>,
 }

@@ -1,21 +1,28 @@
 //! `konkordia graph`: stages of work on images in processes of their own, on one or more hosts (docs/graph.md).
 
+mod analyse;
 pub mod args;
+mod convert;
 mod discovery;
-mod image;
+mod draw;
+pub mod image;
 mod links;
 mod process;
 mod python;
 mod ranks;
+mod read;
+mod receive;
 mod status;
+mod stream;
 pub mod trial;
 mod work;
+mod write;
 
 use crate::console;
 use crate::run::signals;
 use args::{GraphCommand, GraphRunArgs};
 use konkordia_core::failure::{Exit, Failure};
-use konkordia_graph::file::{Graph, Stage};
+use konkordia_graph::file::{Graph, Place, Stage};
 use links::Network;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -35,13 +42,17 @@ pub fn command(which: &GraphCommand) -> Result<Exit, Failure> {
     match which {
         GraphCommand::Run(args) => run(args),
         GraphCommand::Status(args) => {
-            let (graph, folder) = (read(&args.graph)?, folder(&args.graph, args.folder.as_deref())?);
+            let (graph, folder) = (parsed(&args.graph)?, folder(&args.graph, args.folder.as_deref())?);
             status::command(&graph, &folder, args.json)
+        }
+        GraphCommand::Draw(args) => {
+            let (graph, folder) = (parsed(&args.graph)?, folder(&args.graph, args.folder.as_deref())?);
+            draw::command(&graph, &folder, args)
         }
     }
 }
 
-fn read(path: &Path) -> Result<Graph, Failure> {
+fn parsed(path: &Path) -> Result<Graph, Failure> {
     let text = std::fs::read_to_string(path).map_err(|error| Failure::io("cannot read", path, &error))?;
     Graph::parse(&path.display().to_string(), &text)
 }
@@ -52,7 +63,7 @@ fn folder(graph: &Path, given: Option<&Path>) -> Result<PathBuf, Failure> {
 }
 
 fn run(args: &GraphRunArgs) -> Result<Exit, Failure> {
-    let (graph, folder) = (read(&args.graph)?, folder(&args.graph, args.folder.as_deref())?);
+    let (graph, folder) = (parsed(&args.graph)?, folder(&args.graph, args.folder.as_deref())?);
     std::fs::create_dir_all(&folder).map_err(|error| Failure::io("cannot make", &folder, &error))?;
     let stop = signals::stop_flag()?;
     if graph.uses_mpi() {
@@ -73,8 +84,8 @@ fn run(args: &GraphRunArgs) -> Result<Exit, Failure> {
     for group in graph.groups() {
         let members: Vec<_> = group.iter().flat_map(|stage| ours(stage)).collect();
         members.iter().for_each(|member| _ = std::fs::remove_file(folder.join(format!("{member}.json"))));
-        let may_die = group.iter().all(|stage| !stage.kind.is_source() && !stage.kind.is_sink());
-        let is_last = group.iter().any(|stage| stage.kind.is_sink());
+        let may_die = group.iter().all(|stage| stage.kind.place() == Place::Inner);
+        let is_last = group.iter().any(|stage| stage.kind.is_last());
         // Threads of one process if an edge between their stages is `inproc`.
         let is_one = group.len() > 1 && !members.is_empty();
         let together = if is_one { vec![members] } else { members.into_iter().map(|member| vec![member]).collect() };

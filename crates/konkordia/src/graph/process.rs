@@ -1,13 +1,17 @@
 //! One process of a stage: it serves the sockets of its edges, by the rules of `konkordia_graph`, and keeps a file with
 //! its state for `konkordia graph status`.
 
+use super::analyse::Analyse;
+use super::convert::{Compress, Convert};
 use super::discovery::{self, End, Finder};
 use super::links::{Connection, Listener, Network};
 use super::python::{self, Function, Watched};
 use super::ranks::Post;
 use super::status;
-use super::trial;
-use super::work::{self, Ahead, FileOfImages, Order, Report, Reports};
+use super::trial::{self, Wait};
+use super::work::{self, Ahead, Order, Report, Reports};
+use super::write::FileOfImages;
+use super::{read, receive, stream};
 use crate::console;
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
 use konkordia_core::failure::{Exit, Failure};
@@ -90,6 +94,8 @@ pub struct Process<'a> {
     has_ended: bool,
     offered_end: u64,
     refused: Option<String>,
+    /// Not all images came from outside.
+    is_short: bool,
     state_at: Option<Instant>,
 }
 
@@ -150,6 +156,7 @@ impl<'a> Process<'a> {
             has_ended: false,
             offered_end: 0,
             refused: None,
+            is_short: false,
             state_at: None,
         })
     }
@@ -191,7 +198,7 @@ impl<'a> Process<'a> {
             post.borrow_mut().flush();
         }
         self.write_state(if is_finished { "finished" } else { "stopped" }, true)?;
-        let given_up = self.outputs.iter().any(|output| output.rules.account().given_up > 0);
+        let given_up = self.is_short || self.outputs.iter().any(|output| output.rules.account().given_up > 0);
         Ok(match (is_finished, given_up) {
             (false, _) => Exit::Interrupted,
             (true, true) => Exit::Incomplete,
@@ -270,6 +277,10 @@ impl<'a> Process<'a> {
             Report::Refused(id, why) => {
                 self.refused = Some(format!("image {id}: {why}"));
                 self.with_input(|rules| rules.refuse(id, &why));
+            }
+            Report::Short(why) => {
+                crate::console::note(&why);
+                (self.refused, self.is_short) = (Some(why), true);
             }
             Report::Ended => {
                 self.has_ended = true;
@@ -357,7 +368,7 @@ impl<'a> Process<'a> {
         }
         if input.rules.floor() > input.floor {
             let floor = input.rules.floor();
-            if !self.stage.kind.is_sink() || self.orders.try_send(Order::Floor(floor)).is_ok() {
+            if !self.stage.kind.is_last() || self.orders.try_send(Order::Floor(floor)).is_ok() {
                 input.floor = floor;
             }
         }
@@ -477,32 +488,23 @@ fn pair(context: &zmq::Context, member: &str) -> Result<(zmq::Socket, zmq::Socke
 fn start(stage: &Stage, orders: Receiver<Order>, reports: Reports) -> Result<Option<Arc<Mutex<Watched>>>, Failure> {
     let thread = std::thread::Builder::new().name("stage".into());
     let mut watched = None;
+    let own = stage.clone();
     let started = match stage.kind {
-        Kind::Files => {
-            let stage = stage.clone();
-            thread.spawn(move || work::read(&stage, &reports))
-        }
-        Kind::Python => {
+        Kind::Files => thread.spawn(move || read::read(&own, &reports)),
+        Kind::Stream => thread.spawn(move || stream::receive(&own, &reports)),
+        Kind::Receive => thread.spawn(move || receive::receive(&own, reports)),
+        Kind::Convert => thread.spawn(move || work::work(Convert::new(&own), &orders, &reports)),
+        Kind::Analyse => thread.spawn(move || work::work(Analyse::new(&own), &orders, &reports)),
+        Kind::Compress => thread.spawn(move || work::work(Compress::new(&own), &orders, &reports)),
+        Kind::Python | Kind::Program => {
             let function = Function::new(stage);
             watched = Some(function.watched());
-            thread.spawn(move || work::call(function, &orders, &reports))
+            thread.spawn(move || work::work(function, &orders, &reports))
         }
-        Kind::Pattern => {
-            let stage = stage.clone();
-            thread.spawn(move || trial::pattern(&stage, &reports))
-        }
-        Kind::Wait => {
-            let work_ms = stage.work_ms.unwrap_or(0.0);
-            thread.spawn(move || trial::wait(work_ms, &orders, &reports))
-        }
-        Kind::Discard => {
-            let compare = stage.compare == Some(true);
-            thread.spawn(move || trial::discard(compare, &orders, &reports))
-        }
-        Kind::Write => {
-            let file = FileOfImages::new(stage);
-            thread.spawn(move || file.write(&orders, &reports))
-        }
+        Kind::Pattern => thread.spawn(move || trial::pattern(&own, &reports)),
+        Kind::Wait => thread.spawn(move || work::work(Wait::new(&own), &orders, &reports)),
+        Kind::Discard => thread.spawn(move || trial::discard(own.compare == Some(true), &orders, &reports)),
+        Kind::Write => thread.spawn(move || FileOfImages::new(&own).write(&orders, &reports)),
     };
     started.map(|_| watched).map_err(|error| work::no_thread(&error))
 }

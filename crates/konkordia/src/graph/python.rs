@@ -1,6 +1,11 @@
-//! A function of a user in a Python process of its own. What it throws, prints, leaks or waits for stays there.
+//! A program of a user, or a function of one in Python, in a process of its own. What it throws, prints, leaks or waits
+//! for stays there.
 
-use konkordia_graph::file::Stage;
+use super::image::Image;
+use super::work::{Made, Work};
+use konkordia_core::failure::Failure;
+use konkordia_graph::file::{Kind, Stage};
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -10,16 +15,6 @@ use std::time::Instant;
 const ANSWER_BYTES_MAX: usize = 1 << 31;
 /// The other side.
 const SCRIPT: &str = include_str!("../../../../python/konkordia/graph.py");
-
-/// What a function made of an image.
-pub enum Made {
-    /// Another image.
-    Image(Vec<u8>),
-    /// Nothing: the image is not wanted.
-    Nothing,
-    /// It failed; why.
-    Failed(String),
-}
 
 /// What was counted.
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,10 +34,13 @@ pub struct Watched {
     was_killed: bool,
 }
 
-/// A function and its process.
+/// A program or function, and its process.
 pub struct Function {
-    function: String,
-    memory_mb_max: u64,
+    /// For messages.
+    name: String,
+    command: Vec<String>,
+    /// The process of a program is given this limit; a function in Python sets its own.
+    memory_mb_max: Option<u64>,
     response_ms_max: u64,
     watched: Arc<Mutex<Watched>>,
 }
@@ -62,11 +60,17 @@ pub fn watch(watched: &Mutex<Watched>, response_ms_max: u64) -> Counts {
 }
 
 impl Function {
-    /// The function of a stage.
+    /// The program or function of a stage.
     pub fn new(stage: &Stage) -> Self {
-        let memory_mb_max = stage.memory_mb_max.unwrap_or(0);
-        let (function, response_ms_max) = (stage.function.clone(), stage.response_ms_max);
-        Self { function, memory_mb_max, response_ms_max, watched: Arc::default() }
+        let response_ms_max = stage.response_ms_max;
+        let (name, command, memory_mb_max) = if stage.kind == Kind::Program {
+            (stage.command.join(" "), stage.command.clone(), stage.memory_mb_max)
+        } else {
+            let python = std::env::var("KONKORDIA_PYTHON").unwrap_or_else(|_| "python3".into());
+            let memory = stage.memory_mb_max.unwrap_or(0).to_string();
+            (stage.function.clone(), vec![python, "-c".into(), SCRIPT.into(), stage.function.clone(), memory], None)
+        };
+        Self { name, command, memory_mb_max, response_ms_max, watched: Arc::default() }
     }
 
     /// For [`watch`].
@@ -74,12 +78,19 @@ impl Function {
         Arc::clone(&self.watched)
     }
 
-    /// Calls the function.
-    pub fn call(&mut self, id: u64, image: &[u8]) -> Made {
-        match self.try_call(id, image) {
-            Ok(made) => made,
-            Err(error) => Made::Failed(self.ended(&error)),
+    /// Starts the process.
+    fn start(&self) -> std::io::Result<Child> {
+        let (program, arguments) = self.command.split_first().ok_or_else(|| std::io::Error::other("there is no program"))?;
+        let mut child = Command::new(program).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        if let Some(bytes) = self.memory_mb_max.map(|mib| mib.saturating_mul(1 << 20)) {
+            let limit = Rlimit { current: Some(bytes), maximum: Some(bytes) };
+            if let Err(error) = prlimit(Some(Pid::from_child(&child)), Resource::As, limit) {
+                _ = child.kill();
+                _ = child.wait();
+                return Err(error.into());
+            }
         }
+        Ok(child)
     }
 
     fn try_call(&mut self, id: u64, image: &[u8]) -> std::io::Result<Made> {
@@ -87,11 +98,7 @@ impl Function {
         let (mut to, mut from) = {
             let mut watched = self.watched.lock().map_err(|_| poisoned())?;
             if watched.child.is_none() {
-                let python = std::env::var_os("KONKORDIA_PYTHON").unwrap_or_else(|| "python3".into());
-                let memory = self.memory_mb_max.to_string();
-                let mut command = Command::new(python);
-                command.args(["-c", SCRIPT, &self.function, &memory]).stdin(Stdio::piped()).stdout(Stdio::piped());
-                watched.child = Some(command.spawn()?);
+                watched.child = Some(self.start()?);
             }
             watched.since = Some(Instant::now());
             let child = watched.child.as_mut().ok_or_else(poisoned)?;
@@ -114,11 +121,12 @@ impl Function {
         if let Some(child) = &mut watched.child {
             (child.stdin, child.stdout) = (Some(to), Some(from));
         }
-        Ok(match head[0] {
-            b'I' => Made::Image(answer),
-            b'N' => Made::Nothing,
-            _ => Made::Failed(String::from_utf8_lossy(&answer).into_owned()),
-        })
+        match head[0] {
+            b'I' => Ok(Made::Image(answer)),
+            b'N' => Ok(Made::Nothing),
+            b'F' => Ok(Made::Failed(String::from_utf8_lossy(&answer).into_owned())),
+            other => Err(std::io::Error::other(format!("it answered with the letter {other}, and I, N or F are possible"))),
+        }
     }
 
     /// Why the process ended. The next call starts another one.
@@ -127,13 +135,34 @@ impl Function {
         watched.since = None;
         watched.counts.restarts += 1;
         let was_killed = std::mem::take(&mut watched.was_killed);
-        let Some(mut child) = watched.child.take() else { return format!("Python cannot be started: {error}") };
+        let Some(mut child) = watched.child.take() else { return format!("{} cannot be started: {error}", self.program()) };
+        // It may have said something wrong instead of ending.
+        let has_ended = error.kind() != std::io::ErrorKind::Other;
         _ = child.kill();
         let status = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
         if was_killed {
-            return format!("{} took longer than {} ms and was ended", self.function, self.response_ms_max);
+            return format!("{} took longer than {} ms and was ended", self.name, self.response_ms_max);
         }
-        format!("the process of {} ended: {status}", self.function)
+        if has_ended { format!("the process of {} ended: {status}", self.name) } else { format!("{}: {error}", self.name) }
+    }
+
+    /// The program that is started.
+    fn program(&self) -> &str {
+        self.command.first().map_or("", |program| program)
+    }
+}
+
+impl Work for Function {
+    fn image(&mut self, id: u64, image: &[u8]) -> Result<Made, Failure> {
+        let made = match self.try_call(id, image) {
+            Ok(Made::Image(answer)) => match Image::decode(image).and_then(|image| image.with_answer(&answer)) {
+                Ok(made) => Made::Image(made),
+                Err(why) => Made::Failed(format!("the answer of {}: {why}", self.name)),
+            },
+            Ok(made) => made,
+            Err(error) => Made::Failed(self.ended(&error)),
+        };
+        Ok(made)
     }
 }
 

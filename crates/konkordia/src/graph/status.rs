@@ -128,13 +128,21 @@ pub fn table(states: &[(String, Value)]) -> String {
     lines.join("\n")
 }
 
-/// `konkordia graph status`
-pub fn command(graph: &Graph, folder: &Path, as_json: bool) -> Result<Exit, Failure> {
+/// The states of a graph that runs or has run.
+///
+/// # Errors
+/// There is no such graph.
+pub fn states(graph: &Graph, folder: &Path) -> Result<Vec<(String, Value)>, Failure> {
     if !folder.is_dir() {
         let what = format!("there is no state of a graph in {}", folder.display());
         return Err(Failure::new(Exit::State, what, "no such folder", "start it with `konkordia graph run`, or give --folder"));
     }
-    let states = read(graph, folder);
+    Ok(read(graph, folder))
+}
+
+/// `konkordia graph status`
+pub fn command(graph: &Graph, folder: &Path, as_json: bool) -> Result<Exit, Failure> {
+    let states = states(graph, folder)?;
     if as_json {
         let states: Vec<Value> = states.into_iter().map(|(member, value)| json!({ "member": member, "status": value })).collect();
         console::json(&json!({ "processes": states }), false);

@@ -1,9 +1,10 @@
 //! Stages to try a graph without a detector: images with a known pattern, a stage that only takes time, and one that takes
 //! images and keeps nothing.
 
-use super::image::{HEAD_BYTES, Image};
-use super::work::{Order, Report, Reports};
+use super::image::{About, HEAD_BYTES, Image};
+use super::work::{Made, Order, Report, Reports, Work};
 use crossbeam_channel::Receiver;
+use konkordia_core::failure::Failure;
 use konkordia_core::pixel::PixelType;
 use konkordia_graph::file::Stage;
 use std::time::Duration;
@@ -14,29 +15,31 @@ const SHAPE: [usize; 2] = [512, 1024];
 const NUMBER_BYTES: usize = 8;
 
 /// The images that `pattern` makes: pixels that count up, with the number of the image in the first ones.
-pub struct Pattern(Vec<u8>);
+pub struct Pattern {
+    /// An image as it is sent, without its number.
+    bytes: Vec<u8>,
+}
 
 impl Pattern {
     /// Of these rows and columns.
     pub fn new(shape: [usize; 2]) -> Self {
         let pixels: Vec<u8> = (0..shape[0] * shape[1]).flat_map(|pixel| (pixel as u16).to_le_bytes()).collect();
-        Self(Image { shape, pixel: PixelType::Uint16, pixels: &pixels }.encode())
+        let (about, numbers) = (About::default(), Vec::new());
+        Self { bytes: Image { shape, pixel: PixelType::Uint16, pixels: &pixels, about, numbers, mask: &[] }.encode() }
     }
 
     /// The image with this number, as it is sent.
     pub fn image(&self, number: u64) -> Vec<u8> {
-        let mut bytes = self.0.clone();
+        let mut bytes = self.bytes.clone();
         bytes[HEAD_BYTES..].iter_mut().zip(number.to_le_bytes()).for_each(|(to, byte)| *to = byte);
         bytes
     }
 
-    /// True if these bytes are that image.
-    pub fn is(&self, number: u64, bytes: &[u8]) -> bool {
-        let stamped = (self.0.len() - HEAD_BYTES).min(NUMBER_BYTES) + HEAD_BYTES;
-        bytes.len() == self.0.len()
-            && bytes[..HEAD_BYTES] == self.0[..HEAD_BYTES]
-            && bytes[HEAD_BYTES..stamped] == number.to_le_bytes()[..stamped - HEAD_BYTES]
-            && bytes[stamped..] == self.0[stamped..]
+    /// True if these are the pixels of that image.
+    pub fn is(&self, number: u64, pixels: &[u8]) -> bool {
+        let own = &self.bytes[HEAD_BYTES..];
+        let stamped = own.len().min(NUMBER_BYTES);
+        pixels.len() == own.len() && pixels[..stamped] == number.to_le_bytes()[..stamped] && pixels[stamped..] == own[stamped..]
     }
 }
 
@@ -52,16 +55,20 @@ pub fn pattern(stage: &Stage, reports: &Reports) {
 }
 
 /// Takes a time for each image.
-pub fn wait(work_ms: f64, orders: &Receiver<Order>, reports: &Reports) {
-    let work = Duration::from_secs_f64(work_ms / 1e3);
-    while let Ok(order @ (Order::Image(..) | Order::Floor(_))) = orders.recv() {
-        let Order::Image(id, image) = order else { continue };
-        std::thread::sleep(work);
-        if !reports.say(Report::Made(id, image.to_vec())) {
-            return;
-        }
+pub struct Wait(Duration);
+
+impl Wait {
+    /// As the stage says.
+    pub fn new(stage: &Stage) -> Self {
+        Self(Duration::from_secs_f64(stage.work_ms.unwrap_or(0.0) / 1e3))
     }
-    reports.end(Ok(()));
+}
+
+impl Work for Wait {
+    fn image(&mut self, _id: u64, image: &[u8]) -> Result<Made, Failure> {
+        std::thread::sleep(self.0);
+        Ok(Made::Image(image.to_vec()))
+    }
 }
 
 /// Takes images. With `compare`, those that [`pattern`] did not make are refused.
@@ -70,10 +77,10 @@ pub fn discard(compare: bool, orders: &Receiver<Order>, reports: &Reports) {
     while let Ok(order @ (Order::Image(..) | Order::Floor(_))) = orders.recv() {
         let Order::Image(id, image) = order else { continue };
         let is_right = !compare
-            || match Image::decode(&image) {
-                Ok(found) => pattern.get_or_insert_with(|| Pattern::new(found.shape)).is(id, &image),
-                Err(_) => false,
-            };
+            || Image::decode(&image).is_ok_and(|found| {
+                let own = pattern.get_or_insert_with(|| Pattern::new(found.shape));
+                found.pixel == PixelType::Uint16 && own.is(id, found.pixels)
+            });
         let report = if is_right { Report::Done(id) } else { Report::Refused(id, "it is not the pattern that was sent".into()) };
         if !reports.say(report) {
             return;
@@ -90,16 +97,17 @@ mod tests {
     fn an_image_of_the_pattern_is_known_again() {
         for shape in [[1, 1], [1, 3], [1, 4], [7, 5]] {
             let pattern = Pattern::new(shape);
-            let image = pattern.image(513);
-            assert!(pattern.is(513, &image) && Image::decode(&image).is_ok(), "{shape:?}");
-            let sizes = [0, image.len() - 1];
-            assert!(sizes.iter().all(|size| !pattern.is(513, &image[..*size])));
-            for at in 0..image.len() {
-                let mut other = image.clone();
+            let bytes = pattern.image(513);
+            let image = Image::decode(&bytes).unwrap();
+            assert!(image.shape == shape && pattern.is(513, image.pixels), "{shape:?}");
+            let sizes = [0, image.pixels.len() - 1];
+            assert!(sizes.iter().all(|size| !pattern.is(513, &image.pixels[..*size])));
+            for at in 0..image.pixels.len() {
+                let mut other = image.pixels.to_vec();
                 other[at] ^= 1;
                 assert!(!pattern.is(513, &other), "{shape:?}, byte {at}");
             }
         }
-        assert!(!Pattern::new([7, 5]).is(514, &Pattern::new([7, 5]).image(513)));
+        assert!(!Pattern::new([7, 5]).is(514, &Pattern::new([7, 5]).image(513)[HEAD_BYTES..]));
     }
 }

@@ -102,12 +102,7 @@ fn serve(peer: &mut Peer) -> Result<(), Failure> {
 }
 
 /// An edge and plain ZeroMQ, in turns.
-fn edge(
-    folder: &Folder,
-    (transport, size): (&'static str, &'static str),
-    shape: Shape,
-    repeats: usize,
-) -> Result<Edge, Failure> {
+fn edge(folder: &Folder, (transport, size): (&'static str, &'static str), shape: Shape, repeats: usize) -> Result<Edge, Failure> {
     let other = OtherProcess::start("graph")?;
     let (mut graph, mut plain) = (Vec::new(), Vec::new());
     for _ in 0..repeats {
