@@ -48,7 +48,8 @@ pub fn write(head: &JoinedHead<'_>, images: &[JoinedImage<'_>]) -> Vec<Bytes> {
         parts.extend(image.parts.iter().cloned());
         first_part += count;
     }
-    let scalars: Map<String, Value> = head.scalars.iter().map(|(source, values)| ((*source).to_owned(), object(values))).collect();
+    let scalars: Map<String, Value> =
+        head.scalars.iter().map(|(source, values)| ((*source).to_owned(), object(values))).collect();
     let text = json!({
         "htype": "joined", "row": head.row, "trigger": head.trigger, "complete": head.is_complete, "absent": head.absent,
         "images": about, "scalars": scalars,

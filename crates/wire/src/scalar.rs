@@ -71,7 +71,8 @@ fn values<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<(String, f64)>, D::E
             let mut list: Self::Value = Vec::new();
             while let Some(name) = map.next_key::<Cow<'de, str>>()? {
                 if !is_name(&name) {
-                    let why = format!("{} is not of letters, digits, '_', '-', ':' and '.', at most {NAME_BYTES_MAX}", quoted(&name));
+                    let why =
+                        format!("{} is not of letters, digits, '_', '-', ':' and '.', at most {NAME_BYTES_MAX}", quoted(&name));
                     return Err(de::Error::custom(why));
                 }
                 if list.iter().any(|(known, _)| *known == name) {
@@ -103,7 +104,8 @@ mod tests {
 
     #[test]
     fn a_message_is_read() {
-        let text = br#"{"source": "encoder", "trigger": 18446744073709551615, "time": [1], "values": {"XF:28.RBV": 1, "b": -2.5e3}}"#;
+        let text =
+            br#"{"source": "encoder", "trigger": 18446744073709551615, "time": [1], "values": {"XF:28.RBV": 1, "b": -2.5e3}}"#;
         let read = Scalars::parse(text).unwrap();
         assert_eq!((&*read.source, read.trigger), ("encoder", u64::MAX));
         assert_eq!(read.values, [("XF:28.RBV".to_owned(), 1.0), ("b".to_owned(), -2500.0)]);

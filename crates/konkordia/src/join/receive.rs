@@ -40,7 +40,8 @@ pub fn open(join: &JoinFile) -> Result<Vec<Receive>, Failure> {
     let context = context(1).map_err(|error| unopened("ZeroMQ", &error))?;
     let mut found = Vec::new();
     for (n, stream) in join.streams.iter().enumerate() {
-        let images = Images::new(n, stream).ok_or_else(|| Failure::new(Exit::Bug, "a stream has no protocol", "", "please report this"))?;
+        let images = Images::new(n, stream)
+            .ok_or_else(|| Failure::new(Exit::Bug, "a stream has no protocol", "", "please report this"))?;
         let bytes_max = stream.message_mib << 20;
         let socket = socket(&context, &stream.address, stream.socket, stream.bind, bytes_max)?;
         found.push(Receive { socket, reader: Reader::Images(images), counts: Received::default() });
@@ -69,7 +70,12 @@ fn socket(context: &Context, address: &str, socket: Socket, bind: bool, message_
 }
 
 fn unopened(address: &str, error: &std::io::Error) -> Failure {
-    Failure::new(Exit::Io, format!("the source {address} cannot be opened"), reason(error), "correct its address in the join file")
+    Failure::new(
+        Exit::Io,
+        format!("the source {address} cannot be opened"),
+        reason(error),
+        "correct its address in the join file",
+    )
 }
 
 impl Receive {

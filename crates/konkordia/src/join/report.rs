@@ -30,7 +30,12 @@ pub fn imbalances(file: &JoinFile, outcome: &Outcome) -> Vec<String> {
     let sources = file.names().zip(outcome.join.sources());
     let mut found: Vec<String> = sources.filter_map(|(name, source)| source.imbalance(name)).collect();
     for socket in outcome.received.iter().filter(|socket| socket.accounted() != socket.messages) {
-        found.push(format!("{} messages came at {}, but {} are accounted for (a bug)", socket.messages, socket.address, socket.accounted()));
+        found.push(format!(
+            "{} messages came at {}, but {} are accounted for (a bug)",
+            socket.messages,
+            socket.address,
+            socket.accounted()
+        ));
     }
     found
 }
@@ -107,7 +112,8 @@ fn noted(noted: &Noted) -> Value {
 pub fn to_text(file: &JoinFile, outcome: &Outcome) -> String {
     let numbers = outcome.join.numbers();
     let all = numbers.complete + numbers.incomplete();
-    let mut lines = vec![format!("{} of {} triggers are complete ({})", count(numbers.complete), count(all), ended(outcome.ended))];
+    let mut lines =
+        vec![format!("{} of {} triggers are complete ({})", count(numbers.complete), count(all), ended(outcome.ended))];
     let mut line = |n: u64, what: &str| {
         if n > 0 {
             lines.push(format!("  {} {what}", count(n)));

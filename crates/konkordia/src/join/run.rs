@@ -94,9 +94,10 @@ pub fn run(
     let start = |(n, receive): (usize, Receive)| {
         let (to, halt) = (to.clone(), Arc::clone(&halt));
         let work = move || receive.run(&to, &halt);
-        std::thread::Builder::new().name(format!("pull-{n}")).spawn(work).map_err(|error| {
-            Failure::new(Exit::Io, "cannot start a thread", reason(&error), "raise the limit (ulimit -u)")
-        })
+        std::thread::Builder::new()
+            .name(format!("pull-{n}"))
+            .spawn(work)
+            .map_err(|error| Failure::new(Exit::Io, "cannot start a thread", reason(&error), "raise the limit (ulimit -u)"))
     };
     let threads = sockets.into_iter().enumerate().map(start).collect::<Result<Vec<_>, _>>()?;
     drop(to);
