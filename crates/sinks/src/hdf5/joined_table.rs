@@ -123,7 +123,7 @@ impl JoinedTable {
                 Waiting::create(&joined, "reason", ColumnType::U8)?,
             ];
             let groups = nexus::group(&entry, "sources", "NXcollection")?;
-            let source = |source: &JoinedSource| {
+            let source = |source: &JoinedSource| -> hdf5::Result<Columns> {
                 let group = nexus::group(&groups, &source.name, "NXcollection")?;
                 let names: &[&str] = if source.has_images { &["image", "series"] } else { &[] };
                 let columns = names.iter().map(|name| Waiting::create(&group, name, ColumnType::I64));
