@@ -22,6 +22,7 @@ Streams
 -------
 stream      the images of a stream, as they come
 Streamer    makes a stream of the frames of a detector's SDK
+joined      what `konkordia join` sends: for each trigger the images of several detectors, and numbers
 
 On a cluster
 ------------
@@ -40,6 +41,7 @@ from ._codec import compress, decompress
 from ._errors import KonkordiaError
 from ._geometry import Geometry
 from ._images import Images
+from ._joined import Joined, JoinedStream, joined
 from ._native import __version__
 from ._open import open
 from ._pedestal import Pedestals, StagePedestal, pedestal
@@ -59,6 +61,8 @@ __all__ = [
     "Geometry",
     "Image",
     "Images",
+    "Joined",
+    "JoinedStream",
     "KonkordiaError",
     "NXmxWriter",
     "Pedestals",
@@ -79,6 +83,7 @@ __all__ = [
     "convert",
     "decompress",
     "find_spots",
+    "joined",
     "open",
     "pedestal",
     "stream",

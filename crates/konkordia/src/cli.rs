@@ -209,6 +209,8 @@ pub enum Command {
   konkordia coincide jungfrau_master.h5 eiger_master.h5 --by pulse_id
   konkordia coincide a_master.h5 b_master.h5 c_master.h5 --json")]
     Coincide(crate::coincide::args::CoincideArgs),
+    /// Joins streams of several detectors and numbers of other devices by trigger number, while they come
+    Join(crate::join::args::JoinArgs),
     /// Builds trains of AGIPD, DSSC or LPD from the packets of their modules: files for EXtra-data, karabo-bridge, UDP.
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia trains --listen 0.0.0.0:8000 --files /data/raw/r0001 --bridge tcp://*:45000

@@ -18,6 +18,7 @@ mod doctor;
 mod files;
 mod graph;
 mod help;
+mod join;
 mod links_verb;
 mod log;
 mod model;
@@ -110,6 +111,7 @@ fn dispatch(command: &Command) -> Result<Exit, Failure> {
         Command::Writer(args) => writer::command(args),
         Command::Graph(which) => graph::command(which),
         Command::Coincide(args) => coincide::command(args),
+        Command::Join(args) => join::command(args),
         Command::Inspect(args) => files::inspect::command(args),
         Command::Convert(args) => convert::command(args),
         Command::Repack(args) => repack_verb::command(args),

@@ -22,6 +22,7 @@ pub fn allowed(krate: &str) -> Option<&'static [&'static str]> {
             "fabric",
             "graph",
             "input",
+            "join",
             "kernels",
             "links",
             "memory",
@@ -59,7 +60,7 @@ pub fn allowed(krate: &str) -> Option<&'static [&'static str]> {
         "fabric" => &["core", "kernels", "wire"],
         "sinks" => &["core", "zeromq"],
         "sources" => &["core", "links", "zeromq"],
-        "config" | "doctor" | "graph" | "kernels" | "memory" | "picture" | "wire" | "zeromq" => &["core"],
+        "config" | "doctor" | "graph" | "join" | "kernels" | "memory" | "picture" | "wire" | "zeromq" => &["core"],
         // A reference must not share the code that it checks; it may use only the types and the special pixel values.
         "sim" => &["core"],
         "core" | "links" => &[],

@@ -11,15 +11,14 @@ use std::path::{Path, PathBuf};
 use hdf5::{Dataset, File, Group};
 use konkordia_core::pixel::PixelType;
 
-use super::columns::{Column, ColumnType};
+use super::columns::ColumnType;
 use super::error::{Context, Error, ErrorKind};
 use super::low::{self, Format};
+use super::table::Table;
 use super::text;
 
 /// The parts of a source.
 const PARTS: [&str; 4] = ["header", "image", "detector", "trailer"];
-/// Rows of a chunk of a column.
-const CHUNK_ROWS: u32 = 256;
 const CREATE: &str = "create the file of a module";
 const WRITE: &str = "write a train";
 
@@ -80,38 +79,6 @@ pub struct ExtraDataModule<'a> {
 /// Bit of `image/mask` of a pixel that did not arrive. The bit is ours: those below 24 are taken by the corrections of
 /// European XFEL.
 pub const MASK_MISSING: u32 = 1 << 31;
-
-/// Columns with the same rows.
-struct Table {
-    columns: Vec<(Dataset, Column)>,
-    rows: u64,
-}
-
-impl Table {
-    fn create(parent: &Group, columns: &[(&str, ColumnType, &[usize])]) -> hdf5::Result<Self> {
-        let create = |&(name, kind, shape): &(&str, ColumnType, &[usize])| {
-            let (name, shape, description) = (name.to_owned(), shape.to_vec(), String::new());
-            let column = Column { name, kind, shape, offset: 0, description };
-            Ok((low::create_column(parent, &column, CHUNK_ROWS)?, column))
-        };
-        Ok(Self { columns: columns.iter().map(create).collect::<hdf5::Result<_>>()?, rows: 0 })
-    }
-
-    /// Appends rows: the bytes of each column.
-    fn append(&mut self, values: &[&[u8]]) -> hdf5::Result<()> {
-        assert_eq!(values.len(), self.columns.len(), "one value for each column");
-        let added = values[0].len() / self.columns[0].1.bytes();
-        for ((dataset, column), bytes) in self.columns.iter().zip(values) {
-            assert_eq!(bytes.len(), added * column.bytes(), "as many rows of {}", column.name);
-            low::set_extent(dataset, self.rows + added as u64, &column.shape)?;
-            if added > 0 {
-                low::write_rows(dataset, column, self.rows, bytes)?;
-            }
-        }
-        self.rows += added as u64;
-        Ok(())
-    }
-}
 
 /// The part of `INDEX` that all files have.
 struct Index {

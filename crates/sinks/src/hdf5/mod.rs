@@ -36,6 +36,7 @@ mod handoff;
 #[cfg(test)]
 mod handoff_tests;
 mod image_times;
+pub mod joined_table;
 mod journal;
 mod ledger;
 mod look;
@@ -73,6 +74,7 @@ pub mod spec;
 mod stacks;
 pub mod stored;
 mod stored_results;
+mod table;
 mod text;
 pub mod tree;
 pub mod unknown;
