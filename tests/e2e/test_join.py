@@ -274,7 +274,7 @@ def test_a_client_that_is_slow_or_gone_holds_up_nothing(world, reads):
     text = f"timeout_ms = 2000\n{stream('l', left)}{stream('r', right)}"
     join = world.join(text + output(out, "queue_messages = 2\nwait_ms = 50"))
     if reads == "nothing":
-        world.pull(out, 1)
+        taker = world.pull(out, 1)  # noqa: F841  connected, and it takes nothing
     senders, stins, count = [world.push(left), world.push(right)], [Stins(), Stins()], 60
     image = pictures(1, (512, 1024))[0]
     time.sleep(0.5)
