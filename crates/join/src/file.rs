@@ -111,7 +111,8 @@ pub struct Output {
     /// Messages that may wait for a receiver.
     #[serde(default = "default_queue")]
     pub queue_messages: u32,
-    /// Longest wait for a receiver that is full. One that let it pass is not waited for again before it takes a message.
+    /// Longest wait for a receiver that is full. One that let it pass is not waited for again before it takes a
+    /// message.
     #[serde(default = "default_wait")]
     pub wait_ms: u64,
 }

@@ -80,10 +80,13 @@ impl Noted {
     pub fn add(&mut self, number: u64) {
         self.count += 1;
         self.ends = Some((self.ends.map_or(number, |(first, _)| first), number));
-        match self.ranges.last_mut() {
-            Some((_, last)) if !self.has_more && last.checked_add(1) == Some(number) => *last = number,
-            _ if self.ranges.len() < Self::RANGES_MAX => self.ranges.push((number, number)),
-            _ => self.has_more = true,
+        let follows = self.ranges.last_mut().filter(|(_, last)| !self.has_more && last.checked_add(1) == Some(number));
+        if let Some((_, last)) = follows {
+            *last = number;
+        } else if self.ranges.len() < Self::RANGES_MAX {
+            self.ranges.push((number, number));
+        } else {
+            self.has_more = true;
         }
     }
 }

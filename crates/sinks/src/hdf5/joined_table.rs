@@ -1,5 +1,5 @@
 //! The table of `konkordia join`: a row for each trigger number that was handed on, with the place of the image of each
-//! detector in its own file and the numbers of other devices. Read [`JoinedTable`] first; the layout is in docs/join.md.
+//! detector in its own file and the numbers of other devices. Read [`JoinedTable`] first; docs/join.md has the layout.
 //!
 //! There is no journal: what was flushed before a process is killed can be read.
 
