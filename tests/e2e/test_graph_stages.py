@@ -2,6 +2,7 @@
 images travels with them. What happens when processes die stands in test_graph.py."""
 
 import contextlib
+import itertools
 import json
 import os
 import pathlib
@@ -34,7 +35,7 @@ def toml(tables):
 def write_graph(folder, *stages, name="graph", **edge):
     """A graph file of stages one behind the other."""
     names = [stage["name"] for stage in stages]
-    edges = [{"from": one, "to": two, "transport": "ipc", **edge} for one, two in zip(names, names[1:], strict=False)]
+    edges = [{"from": one, "to": two, "transport": "ipc", **edge} for one, two in itertools.pairwise(names)]
     path = folder / f"{name}.toml"
     path.write_text(toml([("stage", stage) for stage in stages] + [("edge", one) for one in edges]))
     return path

@@ -288,7 +288,9 @@ pub fn prepare_with(config: &Config, ports: Ports, additions: &Additions<'_>) ->
     let sink: Box<dyn Sink> = match (elsewhere, &spooled) {
         (Some(sink), _) => sink,
         (None, None) => Box::new(files.sink_behind(behind.map_or_else(Positions::default, |(_, before)| *before))),
-        (None, Some(run)) => Box::new(SpooledSink { inner: files.sink(), current: CurrentRun::of(Arc::clone(run)), closes: false }),
+        (None, Some(run)) => {
+            Box::new(SpooledSink { inner: files.sink(), current: CurrentRun::of(Arc::clone(run)), closes: false })
+        }
     };
     let sources = streams.into_iter().map(|stream| (additions.wrap)(stream.source)).collect();
     let frame_sinks = sinks_of_frames(raw_copy.as_ref(), raw_far.as_ref());

@@ -68,7 +68,8 @@ impl ToGraph {
 
 impl Sink for ToGraph {
     fn image(&mut self, image: &Arc<CommittedImage>) -> Result<(), SinkError> {
-        let error = |what: &str, why: String| SinkError { what: what.into(), why, fix: "look at the processes of the graph".into() };
+        let error =
+            |what: &str, why: String| SinkError { what: what.into(), why, fix: "look at the processes of the graph".into() };
         let mask = self.mask.as_ref().map_err(|failure| error("the mask cannot be packed", failure.what.clone()))?;
         if !image.status.has_pixels() {
             return Ok(());
