@@ -8,6 +8,7 @@ usage: calibrate_32_modules.py FOLDER [--images N] [--modules M] [--workers N] [
 """
 
 import argparse
+import functools
 import json
 import os
 import pathlib
@@ -37,9 +38,10 @@ def planes(rng, values, modules):
     return [(mean + spread * (rng.random(shape, np.float32) - 0.5)).astype(np.float32) for mean, spread in values]
 
 
+@functools.lru_cache(maxsize=DISTINCT)
 def photons_of(number, modules):
-    """The photons of a frame: few in most pixels, and more in some, so that all gains come."""
-    rng = np.random.default_rng(1000 + number % DISTINCT)
+    """The photons of one of the different frames: few in most pixels, and more in some, so that all gains come."""
+    rng = np.random.default_rng(1000 + number)
     photons = rng.poisson(1.5, (modules * MODULE[0], MODULE[1])).astype(np.int32)
     bright = rng.integers(0, photons.size, photons.size // 50)
     photons.flat[bright] = rng.integers(0, SWITCH[2], bright.size)
@@ -121,7 +123,7 @@ def check(folder, images, modules):
         stack = file["entry/data/images"]
         assert stack.shape == (images, modules * MODULE[0], MODULE[1]), stack.shape
         for number in range(images):
-            different = np.count_nonzero(stack[number] != photons_of(number, modules))
+            different = np.count_nonzero(stack[number] != photons_of(number % DISTINCT, modules))
             assert different == 0, f"image {number}: {different} pixels differ from the photons"
         return stack.size
 

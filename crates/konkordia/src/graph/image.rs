@@ -200,9 +200,10 @@ impl<'a> Image<'a> {
         let (mut about, mut numbers) = (self.about.clone(), Vec::new());
         about.results.clear();
         let (same_shape, same_pixel) = (made.shape == self.shape, made.pixel == self.pixel);
-        about.words = about.words.filter(|_| same_shape && same_pixel);
+        let is_same = same_shape && same_pixel;
+        about.words = about.words.filter(|_| is_same);
         about.valid = about.valid.filter(|_| same_pixel);
-        if !about.run.is_empty() && !(same_shape && same_pixel) {
+        if !about.run.is_empty() && !is_same {
             about.run = changed(about.file()?, same_shape, same_pixel).to_text();
         }
         // Sums and the like of the pixels no longer hold; results of the answer take precedence.
