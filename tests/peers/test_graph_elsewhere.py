@@ -219,7 +219,7 @@ def test_processes_find_each_other_in_a_cluster(tmp_path, started):
         until(lambda: run.written() > 50, "images", timeout=60)
         leases = cluster.api.get("/apis/coordination.k8s.io/v1/namespaces/default/leases?labelSelector=konkordia%2Fgraph%3Dtest")["items"]
         assert len(leases) == 5 and all(lease["spec"]["leaseDurationSeconds"] == 10 for lease in leases)
-        cluster.stop_api_server()
+        cluster.stop_program("apiserver")
         before = run.written()
         until(lambda: run.written() > before + 400, "images without the API server", timeout=60)
         cluster.start_api_server()

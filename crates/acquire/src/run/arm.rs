@@ -139,8 +139,11 @@ pub struct Additions<'a> {
     /// Wraps the source of each stream.
     pub wrap: &'a dyn Fn(Box<dyn Source>) -> Box<dyn Source>,
     /// Makes who gets the images in place of files, of what files would say.
-    pub sink: Option<&'a dyn Fn(&FileSpec) -> Box<dyn Sink>>,
+    pub sink: Option<&'a MakeSink<'a>>,
 }
+
+/// Makes who gets the images of a run, of what its files would say.
+pub type MakeSink<'a> = dyn Fn(&FileSpec) -> Box<dyn Sink> + 'a;
 
 /// The writers on other hosts of a run without a service.
 pub struct WritersOfRun<'a> {
@@ -285,13 +288,7 @@ pub fn prepare_with(config: &Config, ports: Ports, additions: &Additions<'_>) ->
     } else {
         RunFiles::default()
     };
-    let sink: Box<dyn Sink> = match (elsewhere, &spooled) {
-        (Some(sink), _) => sink,
-        (None, None) => Box::new(files.sink_behind(behind.map_or_else(Positions::default, |(_, before)| *before))),
-        (None, Some(run)) => {
-            Box::new(SpooledSink { inner: files.sink(), current: CurrentRun::of(Arc::clone(run)), closes: false })
-        }
-    };
+    let sink = elsewhere.unwrap_or_else(|| sink_of(&files, spooled.as_ref(), behind.map(|(_, before)| *before)));
     let sources = streams.into_iter().map(|stream| (additions.wrap)(stream.source)).collect();
     let frame_sinks = sinks_of_frames(raw_copy.as_ref(), raw_far.as_ref());
     let parts = Parts { sources, sinks: (sink, frame_sinks), consumers, isa: Isa::detect() };
@@ -299,6 +296,14 @@ pub fn prepare_with(config: &Config, ports: Ports, additions: &Additions<'_>) ->
     let host = super::host::counters(&addresses);
     let opened = Opened { host, files, run_file, spool: None, spooled, raw_copy, raw_far, addresses, receiving };
     Ok(Prepared { armed, plan, opened, mask, receive_buffer_bytes: given, notes })
+}
+
+/// Who writes the images into files: through the spool, or behind those of a run before.
+fn sink_of(files: &RunFiles, spooled: Option<&Arc<SpoolRun>>, before: Option<Positions>) -> Box<dyn Sink> {
+    match spooled {
+        None => Box::new(files.sink_behind(before.unwrap_or_default())),
+        Some(run) => Box::new(SpooledSink { inner: files.sink(), current: CurrentRun::of(Arc::clone(run)), closes: false }),
+    }
 }
 
 /// Adds what is known only when the streams are open. How many images an appended run will have in the end is not

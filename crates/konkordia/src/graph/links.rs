@@ -242,7 +242,7 @@ impl Connection {
 }
 
 /// Takes a message with its further parts, if one is there: at most `parts_max` of them, and no more is kept.
-fn take(socket: &zmq::Socket, parts_max: usize) -> Option<Vec<zmq::Message>> {
+pub fn take(socket: &zmq::Socket, parts_max: usize) -> Option<Vec<zmq::Message>> {
     let mut parts = vec![socket.recv_msg(DONTWAIT).ok()?];
     while parts.last().is_some_and(zmq::Message::get_more) {
         let part = socket.recv_msg(DONTWAIT).ok()?;

@@ -21,11 +21,14 @@ const BATCH_MESSAGES: usize = 16;
 /// Memory of the messages that wait in libzmq, for each socket.
 const QUEUE_BYTES: u64 = 64 << 20;
 
+/// A device that sends numbers: name, place among all sources, offset.
+type Device = (String, usize, i64);
+
 /// What reads the messages of a socket.
 enum Reader {
     Images(Images),
-    /// The devices that send to it: name, place among all sources, offset.
-    Scalars(Vec<(String, usize, i64)>),
+    /// The devices that send to it.
+    Scalars(Vec<Device>),
 }
 
 /// A socket that is open.
@@ -46,7 +49,7 @@ pub fn open(join: &JoinFile) -> Result<Vec<Receive>, Failure> {
         let socket = socket(&context, &stream.address, stream.socket, stream.bind, bytes_max)?;
         found.push(Receive { socket, reader: Reader::Images(images), counts: Received::default() });
     }
-    let mut devices: Vec<(&str, Vec<(String, usize, i64)>, Socket, bool)> = Vec::new();
+    let mut devices: Vec<(&str, Vec<Device>, Socket, bool)> = Vec::new();
     for (n, scalar) in join.scalars.iter().enumerate() {
         let one = (scalar.name.clone(), join.streams.len() + n, scalar.offset);
         match devices.iter_mut().find(|(address, ..)| *address == scalar.address) {

@@ -294,3 +294,24 @@ fn said(functions: &Functions, call: &str, code: c_int) -> String {
     let text = CStr::from_bytes_until_nul(&text).map(CStr::to_string_lossy).unwrap_or_default();
     format!("{call}: {text} ({code})")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_the_library_is_absent_it_is_said_what_to_do() {
+        let Some(why) = Library::open(c"libmpi.so.40").err() else { return };
+        let error = World::open().err().unwrap();
+        assert!(error.starts_with(&why) && error.contains("install Open MPI 5"), "{error}");
+    }
+
+    #[test]
+    fn all_functions_are_of_mpi() {
+        let others: Vec<_> =
+            FUNCTIONS.iter().filter(|name| !name.starts_with("MPI_") && !name.starts_with("MPIX_Comm_")).collect();
+        assert!(others.is_empty(), "{others:?}");
+        // The largest that an Open MPI has had is 24 bytes.
+        assert!(size_of::<Status>() >= 24);
+    }
+}
