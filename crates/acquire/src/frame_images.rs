@@ -71,8 +71,8 @@ impl FrameImages {
         &self.mask
     }
 
-    /// Compares what the files of a frame say of its detector with the calibration: the module ids of its tiles, and the
-    /// `daq_info` of its header, which says whether the detector is in high gain.
+    /// Compares what the files of a frame say of its detector with the calibration: the module ids of its tiles, and
+    /// the `daq_info` of its header, which says whether the detector is in high gain.
     ///
     /// # Errors
     /// The calibration is of other modules, or of the other gain.

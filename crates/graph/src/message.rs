@@ -1,6 +1,6 @@
 //! The messages between a producer and a consumer: a letter for the kind, then the fields in order, little endian.
-//! Texts have their length before them, or are the rest of the message. The pixels follow `Work` as a further part. What a
-//! consumer says stands in rows ([`add_to_row`]), because it has much to say and little each time.
+//! Texts have their length before them, or are the rest of the message. The pixels follow `Work` as a further part.
+//! What a consumer says stands in rows ([`add_to_row`]), because it has much to say and little each time.
 
 use std::fmt;
 

@@ -30,8 +30,8 @@ pub fn send_shared(socket: &mut zmq::Socket, bytes: Arc<Vec<u8>>, flags: i32) ->
     let (length, data) = (bytes.len(), bytes.as_ptr());
     let owner = Arc::into_raw(bytes);
     // SAFETY: the data live as long as `owner`, whose count `release` gives back exactly once: the library calls it
-    // when it needs the data no more, from any thread, and an `Arc` may be dropped by any thread. The data are only read.
-    // The message is closed by us if it was not sent, and belongs to the library otherwise.
+    // when it needs the data no more, from any thread, and an `Arc` may be dropped by any thread. The data are only
+    // read. The message is closed by us if it was not sent, and belongs to the library otherwise.
     unsafe {
         let mut message: zmq_sys::zmq_msg_t = std::mem::zeroed();
         let hint = owner.cast_mut().cast();

@@ -5,6 +5,7 @@ pub mod args;
 mod blocks;
 mod blocksize;
 mod caches;
+pub mod command;
 mod crossover;
 mod disk;
 pub mod fabric_args;
@@ -35,7 +36,7 @@ mod threads;
 mod trains;
 mod udp;
 
-use crate::cli::BenchCommand;
+use command::BenchCommand;
 use konkordia_core::failure::{Exit, Failure};
 
 /// `konkordia bench ...`

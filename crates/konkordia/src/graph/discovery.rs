@@ -1,6 +1,6 @@
 //! Processes of a graph that find each other in etcd or in the API server of Kubernetes. Each process where edges begin
-//! announces its addresses, and each process where one ends looks for those of the stage before it. Nothing else depends on
-//! the directory: while it does not answer, all go on with the addresses that they know.
+//! announces its addresses, and each process where one ends looks for those of the stage before it. Nothing else
+//! depends on the directory: while it does not answer, all go on with the addresses that they know.
 
 use crate::pipelines::cluster::of_this_pod;
 use crate::serve::client::tls::Tls;

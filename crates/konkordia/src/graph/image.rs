@@ -1,5 +1,5 @@
-//! An image as the bytes that follow `Work`, and as a program of a user gets it: a head, the pixels, a text, the numbers
-//! of its results, and the mask (docs/graph.md).
+//! An image as the bytes that follow `Work`, and as a program of a user gets it: a head, the pixels, a text, the
+//! numbers of its results, and the mask (docs/graph.md).
 
 use konkordia_acquire::image_writer::pack;
 use konkordia_core::failure::Failure;

@@ -1,5 +1,5 @@
-//! The stage that takes the packets of a detector, by the engine of `konkordia receive`. While the graph is full its ring
-//! fills, and what does not fit is counted as in each run.
+//! The stage that takes the packets of a detector, by the engine of `konkordia receive`. While the graph is full its
+//! ring fills, and what does not fit is counted as in each run.
 
 use super::image::{About, Image, packed_mask};
 use super::read::{named, run_text, valid};

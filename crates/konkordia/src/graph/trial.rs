@@ -1,5 +1,5 @@
-//! Stages to try a graph without a detector: images with a known pattern, a stage that only takes time, and one that takes
-//! images and keeps nothing.
+//! Stages to try a graph without a detector: images with a known pattern, a stage that only takes time, and one that
+//! takes images and keeps nothing.
 
 use super::image::{About, HEAD_BYTES, Image};
 use super::work::{Made, Order, Report, Reports, Work};

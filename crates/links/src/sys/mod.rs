@@ -1,5 +1,5 @@
-//! Libraries of C that are opened at run time (libfabric, libibverbs and Open MPI), and memory that programs share. All `unsafe`
-//! of this crate is here.
+//! Libraries of C that are opened at run time (libfabric, libibverbs and Open MPI), and memory that programs share. All
+//! `unsafe` of this crate is here.
 
 mod library;
 mod memory;

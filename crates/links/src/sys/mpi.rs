@@ -1,6 +1,6 @@
 //! Open MPI 5, opened at run time: messages between the ranks that `mpirun` started, and which of them have failed
-//! (User Level Failure Mitigation, <https://fault-tolerance.org>). Types as in its `mpi.h`, whose objects are symbols of
-//! the library.
+//! (User Level Failure Mitigation, <https://fault-tolerance.org>). Types as in its `mpi.h`, whose objects are symbols
+//! of the library.
 #![allow(non_snake_case, reason = "the names of the library")]
 
 use super::library::{Library, functions};
@@ -266,11 +266,11 @@ impl World {
 
     /// Leaves the other ranks. What was not taken is lost.
     pub(crate) fn close(&mut self) {
-        // With ranks that may fail, MPI_Finalize of Open MPI 5.0 sometimes waits for one of them for ever; `mpirun` does
-        // not mind there that it was not called.
+        // With ranks that may fail, MPI_Finalize of Open MPI 5.0 sometimes waits for one of them for ever; `mpirun`
+        // does not mind there that it was not called.
         if std::env::var_os(FAULTS_ALLOWED).is_none_or(|value| value != "1") {
-            // SAFETY: the library is initialised, and nothing of it is used after this. What it still sends stays where
-            // it is.
+            // SAFETY: the library is initialised, and nothing of it is used after this. What it still sends stays
+            // where it is.
             unsafe { (self.functions.MPI_Finalize)() };
         }
         std::mem::take(&mut self.sent).into_iter().for_each(std::mem::forget);

@@ -1,5 +1,5 @@
-//! `konkordia bench graph`: what the rules of [graphs](crate::graph) cost. `konkordia graph run` runs in processes of its own,
-//! as users start it; images are made by a stage `pattern`, and each is compared by a stage `discard`.
+//! `konkordia bench graph`: what the rules of [graphs](crate::graph) cost. `konkordia graph run` runs in processes of
+//! its own, as users start it; images are made by a stage `pattern`, and each is compared by a stage `discard`.
 //!
 //! - An edge beside plain PUSH and PULL of ZeroMQ with the same images, compared as well, one after the other.
 //! - Images per second against the number of processes, whose work is to sleep: more of them than cores have room.
