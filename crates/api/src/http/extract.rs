@@ -85,9 +85,13 @@ impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for Body<T> {
             return Ok(Self(T::default()));
         }
         type_problem?;
+        let whole = "the body must be one JSON object";
+        // Lists would be taken too, as the members in their order.
+        if bytes.trim_ascii_start().first() == Some(&b'[') {
+            return Err(Problem::new("bad_body", "the body is a list", whole));
+        }
         serde_json::from_slice(&bytes).map(Self).map_err(|error| {
-            let hint =
-                if error.is_data() { "the schema is in GET /api/v1/openapi.json" } else { "the body must be one JSON object" };
+            let hint = if error.is_data() { "the schema is in GET /api/v1/openapi.json" } else { whole };
             Problem::new("bad_body", error.to_string(), hint)
         })
     }

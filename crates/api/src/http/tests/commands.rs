@@ -39,6 +39,7 @@ async fn bodies_are_taken_strictly() {
     detail(&bench.post("/api/v1/arm", "[]").await, "bad_body");
     detail(&bench.post("/api/v1/arm", "{} {}").await, "bad_body");
     detail(&bench.post("/api/v1/stop", r#"{"now": true}"#).await, "bad_body");
+    detail(&bench.post("/api/v1/stop", " []").await, "bad_body");
     detail(&bench.post("/api/v1/arm", &"[".repeat(100_000)).await, "bad_body");
     let text = Request::post("/api/v1/arm").header("content-type", "text/plain").body(Body::from("{}")).unwrap();
     bench.send(text).await.is_problem(415, "media_type");
