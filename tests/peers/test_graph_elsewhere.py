@@ -133,6 +133,7 @@ class Started:
         for program in (last, first):
             output, _ = program.communicate(timeout=120)
             assert program.returncode == 0, [path.read_text() for path in self.folder.glob("*.txt")]
+        until(lambda: all(program.poll() is not None for program in self.programs), "the end of all", timeout=60)
         done = [process for process in json.loads(output.splitlines()[0])["processes"] if process]
         assert source_account({"processes": done})["done"] == images
         check_file(self.folder, images)

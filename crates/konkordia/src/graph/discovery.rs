@@ -44,7 +44,8 @@ pub struct End {
 pub struct Finder {
     found: Receiver<String>,
     trouble: Arc<Mutex<Option<String>>>,
-    _stop: Sender<()>,
+    stop: Option<Sender<()>>,
+    left: Receiver<()>,
 }
 
 /// Where a directory is, and how it is asked.
@@ -72,9 +73,12 @@ impl Finder {
         let mut client = Client::new(discovery)?;
         let (to, found) = bounded(MEMBERS_MAX);
         let (stop, stopped) = bounded::<()>(0);
+        let (leaving, left) = bounded::<()>(0);
         let trouble = Arc::new(Mutex::new(None));
         let (said, member) = (Arc::clone(&trouble), member.to_owned());
         let work = move || {
+            // Dropped when the thread ends.
+            let _leaving = leaving;
             let (mut known, mut announced, mut since) = (BTreeSet::new(), None::<Instant>, None);
             loop {
                 let outcome = client.turn(&member, &addresses, wanted.as_ref(), &mut announced);
@@ -95,7 +99,7 @@ impl Finder {
         };
         let thread = std::thread::Builder::new().name("discovery".into()).spawn(work);
         thread.map_err(|error| super::work::no_thread(&error))?;
-        Ok(Self { found, trouble, _stop: stop })
+        Ok(Self { found, trouble, stop: Some(stop), left })
     }
 
     /// An address that was not known before.
@@ -106,6 +110,14 @@ impl Finder {
     /// Why the directory could not be asked the last time.
     pub fn trouble(&self) -> Option<String> {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for Finder {
+    /// Gives the thread time to say that the process is gone.
+    fn drop(&mut self) {
+        self.stop = None;
+        _ = self.left.recv_timeout(PATIENCE);
     }
 }
 
