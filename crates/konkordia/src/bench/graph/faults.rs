@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// Processes of the stage.
 const WORKERS: u64 = 4;
 /// How long a process is stopped.
-const STOPPED: Duration = Duration::from_millis(1000);
+const STOPPED: Duration = Duration::from_millis(600);
 /// Between two faults all processes work.
 const BETWEEN: Duration = Duration::from_millis(300);
 /// Between two looks whether a process works again.
@@ -68,7 +68,7 @@ pub fn measure(folder: &Folder, fault: Fault, times: u64, (work_ms, clean_s): (f
     let per_second = WORKERS as f64 * 1e3 / work_ms;
     let clean = runs::waiting(folder, WORKERS, (per_second * clean_s) as u64, work_ms)?.per_second();
     // Enough images that the run does not end before the faults.
-    let images = (per_second * times as f64 * 2.5) as u64 + 200;
+    let images = (per_second * times as f64 * (BETWEEN + STOPPED).as_secs_f64() * 1.2) as u64 + 200;
     let mut child = folder.start(&runs::waiting_graph(WORKERS, images, work_ms))?;
     let taken = |member: &str| folder.state(member)["input"]["taken"].as_u64().unwrap_or(0);
     let (mut away, mut done, mut random) = (Duration::ZERO, 0, 12_345_u64);
