@@ -31,7 +31,6 @@ pub enum BridgeCommand {
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia bridge run jungfrau-1 --store /dev/shm/frames --frames 100
   konkordia bridge run eiger-16bit --store frames.bin --missing pad --interrupt 8
-  konkordia bridge run mine.toml --store frames.bin --address 0.0.0.0 --json
   konkordia bridge run jungfrau-1 --store frames.bin --receive xdp --address 10.1.2.3")]
     Run(RunArgs),
 }

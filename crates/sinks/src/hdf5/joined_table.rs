@@ -306,11 +306,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("joined.h5");
         let mut table = JoinedTable::create(&path, &sources()).unwrap();
-        assert_eq!(JoinedTable::create(&path, &sources()).err().unwrap().kind, ErrorKind::Exists);
         let many: Vec<(String, f64)> = (0..VALUES_MAX + 3).map(|n| (format!("v{n}"), n as f64)).collect();
         let parts = [None, Some(JoinedPart::Scalars(&many[..]))];
         table.add(&JoinedRow { trigger: 1, is_complete: true, reason: 0, parts: &parts }).unwrap();
         assert_eq!(table.refused(), 3);
         table.finish(&JoinedAccount::default()).unwrap();
+        assert_eq!(JoinedTable::create(&path, &sources()).err().unwrap().kind, ErrorKind::Exists);
     }
 }
