@@ -112,7 +112,7 @@ def test_pipelines_over_http_need_tokens_for_other_hosts_and_know_their_names(tm
         assert ask("/pipelines/azint/up", '{"replicas": 101}')[0] == 422
         assert ask("/pipelines/azint/up", '{"replica": 1}')[1]["code"] == "bad_body"
         status, problem = ask("/pipelines/azint/up", '{"replicas": 1}')
-        assert status == 503 and problem["code"] == "cluster_away" and "try again" in problem["hint"], problem
+        assert status == 503 and problem["code"] == "cluster_away" and "goes on without it" in problem["hint"], problem
     finally:
         process.terminate()
         assert process.wait(10) == 0

@@ -170,7 +170,8 @@ def test_abort_in_each_state(bench, serve):
         thread = threading.Thread(target=lambda ended=ended: ended.append(server.put("Acquire", 1, wait=True)))
         thread.start()
         until(lambda: server.get("DetectorState_RBV") == "Waiting", "it is armed")
-        run = server.get("Run_RBV")
+        run = service.status()["run"]
+        until(lambda run=run: server.get("Run_RBV") == run, "the server knows the run")
         bench.send(3)
         until(lambda: service.status()["images_committed"] == 3, "three images have come")
         assert not ended and server.get("Acquire_RBV") == "Acquiring"

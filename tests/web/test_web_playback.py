@@ -189,6 +189,7 @@ def test_the_hit_rate_is_shown_at_the_places_of_the_raster(serve, open_tab, tmp_
     tab.page.get_by_label("Plot of").select_option("hit rate")
     tab.page.get_by_label("against").select_option("raster")
     tab.has(".strip-summary", "3 of 9 analysed images")
+    tab.page.wait_for_selector(".raster-map")
     colours = until(lambda: (found := map_colours(tab))[0][0] and found, "a map")
     no, yes = colours[0][0], colours[0][1]
     assert no != yes
