@@ -39,19 +39,9 @@ impl World {
         mpi::World::open().map(Self).map_err(Absent)
     }
 
-    /// The number of this process, from 0.
-    pub fn rank(&self) -> usize {
-        self.0.rank()
-    }
-
     /// How many there are.
     pub fn size(&self) -> usize {
         self.0.size()
-    }
-
-    /// The library and its version.
-    pub fn version(&self) -> &str {
-        self.0.version()
     }
 
     /// Ranks that are known to have failed. A process that is stopped or cut off is not among them.

@@ -6,7 +6,6 @@ use super::convert::{Compress, Convert};
 use super::discovery::{self, End, Finder};
 use super::links::{Connection, Listener, Network};
 use super::python::{self, Function, Watched};
-use super::ranks::Post;
 use super::status;
 use super::trial::{self, Wait};
 use super::work::{self, Ahead, Order, Report, Reports};
@@ -18,9 +17,7 @@ use konkordia_core::failure::{Exit, Failure};
 use konkordia_graph::consumer::{Consumer, Verdict};
 use konkordia_graph::file::{Edge, Kind, Stage, Transport};
 use konkordia_graph::producer::Producer;
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -85,7 +82,6 @@ pub struct Process<'a> {
     is_asleep: Arc<AtomicBool>,
     ahead: Arc<Ahead>,
     watched: Option<Arc<Mutex<Watched>>>,
-    post: Option<Rc<RefCell<Post>>>,
     network: Network<'a>,
     finder: Option<Finder>,
     began: Instant,
@@ -148,7 +144,6 @@ impl<'a> Process<'a> {
             is_asleep,
             ahead,
             watched,
-            post: network.post.clone(),
             network: network.clone(),
             finder,
             began: Instant::now(),
@@ -194,7 +189,7 @@ impl<'a> Process<'a> {
             }
             input.answer();
         }
-        if let Some(post) = &self.post {
+        if let Some(post) = &self.network.post {
             post.borrow_mut().flush();
         }
         self.write_state(if is_finished { "finished" } else { "stopped" }, true)?;
@@ -219,7 +214,7 @@ impl<'a> Process<'a> {
         self.is_asleep.store(true, Ordering::SeqCst);
         let has_work = self.made.is_none() && !self.reports.is_empty();
         // An error is one of a signal: the loop looks whether to stop.
-        match &self.post {
+        match &self.network.post {
             _ if has_work => (),
             None => _ = zmq::poll(&mut items, WAIT_MS),
             Some(post) => {

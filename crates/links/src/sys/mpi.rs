@@ -45,7 +45,6 @@ functions! {
         MPI_Get_library_version: unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int,
         MPI_Init_thread: unsafe extern "C" fn(*mut c_int, *mut *mut *mut c_char, c_int, *mut c_int) -> c_int,
         MPI_Finalize: unsafe extern "C" fn() -> c_int,
-        MPI_Comm_rank: unsafe extern "C" fn(Object, *mut c_int) -> c_int,
         MPI_Comm_size: unsafe extern "C" fn(Object, *mut c_int) -> c_int,
         MPI_Comm_set_errhandler: unsafe extern "C" fn(Object, Object) -> c_int,
         MPI_Comm_group: unsafe extern "C" fn(Object, *mut Object) -> c_int,
@@ -76,9 +75,7 @@ pub(crate) struct World {
     functions: Functions,
     communicator: NonNull<c_void>,
     byte: NonNull<c_void>,
-    rank: usize,
     size: usize,
-    version: String,
     sent: VecDeque<Transfer>,
     waiting: Vec<usize>,
     taken: Vec<Transfer>,
@@ -111,7 +108,7 @@ impl World {
         if OPENED.swap(true, Ordering::AcqRel) {
             return Err("MPI was opened before in this program (a bug)".into());
         }
-        let (mut provided, mut rank, mut size) = (0, 0, 0);
+        let (mut provided, mut size) = (0, 0);
         // SAFETY: no arguments are given, which is possible since MPI 2; the pointers are to integers of this frame.
         let code =
             keeping_handlers(|| unsafe { (functions.MPI_Init_thread)(null_mut(), null_mut(), FUNNELED, &raw mut provided) });
@@ -121,24 +118,15 @@ impl World {
         // SAFETY: the library is initialised, and the communicator and the handler are its own objects.
         unsafe {
             (functions.MPI_Comm_set_errhandler)(communicator.as_ptr(), returns.as_ptr());
-            (functions.MPI_Comm_rank)(communicator.as_ptr(), &raw mut rank);
             (functions.MPI_Comm_size)(communicator.as_ptr(), &raw mut size);
         }
-        let (rank, size) = (usize::try_from(rank).unwrap_or(0), usize::try_from(size).unwrap_or(0));
+        let size = usize::try_from(size).unwrap_or(0);
         let (sent, taken, failed) = (VecDeque::new(), Vec::new(), BTreeSet::new());
-        Ok(Self { functions, communicator, byte, rank, size, version, sent, waiting: vec![0; size], taken, failed })
-    }
-
-    pub(crate) fn rank(&self) -> usize {
-        self.rank
+        Ok(Self { functions, communicator, byte, size, sent, waiting: vec![0; size], taken, failed })
     }
 
     pub(crate) fn size(&self) -> usize {
         self.size
-    }
-
-    pub(crate) fn version(&self) -> &str {
-        &self.version
     }
 
     /// Ranks that are known to have failed.
