@@ -18,6 +18,8 @@ import pytest
 from driving import BINARY, free_ports, program
 
 SHAPE = (40, 60)
+# Faults of each kind; 0 = a few. KONKORDIA_FAULTS=100 takes some minutes.
+FAULTS = int(os.environ.get("KONKORDIA_FAULTS", "0"))
 
 FUNCTIONS = '''
 import os, time
@@ -185,34 +187,40 @@ def test_all_images_in_order(tmp_path, transport):
 
 
 def test_inner_processes_are_killed(tmp_path):
-    graph = Graph(tmp_path, images=400)
+    wanted = FAULTS or 10
+    graph = Graph(tmp_path, images=40 * wanted)
     kills = 0
     with graph.running(SLEEP_S="0.01"):
         graph.until(lambda: graph.written() > 10, "image")
         rng = random.Random(7)
-        while kills < 10 and graph.process.poll() is None and graph.written() < 300:
+        while kills < wanted and graph.process.poll() is None and graph.written() < 40 * wanted - 100:
             kills += bool(graph.signal(f"correct-{rng.randrange(3)}", signal.SIGKILL))
             time.sleep(0.1)
-        report = graph.finish()
-    assert kills >= 5 and report["restarts"] >= 3
-    assert source_account(report)["done"] == 400
+        report = graph.finish(timeout=90 + 2 * wanted)
+    account = source_account(report)
+    print(f"{kills} times killed: {account['done']} of {account['produced']} images, others had them within {account['recovery_ms_max']} ms")
+    assert kills >= wanted // 2 and report["restarts"] >= wanted // 3
+    assert account["done"] == 40 * wanted
     graph.check_images()
 
 
 def test_inner_processes_are_stopped_and_come_back(tmp_path):
-    graph = Graph(tmp_path, images=1500)
+    rounds = FAULTS or 3
+    graph = Graph(tmp_path, images=500 * rounds)
     with graph.running(SLEEP_S="0.01"):
         graph.until(lambda: graph.written() > 10, "image")
-        for round_ in range(3):
-            pids = graph.signal(f"correct-{round_}", signal.SIGSTOP)
+        for round_ in range(rounds):
+            pids = graph.signal(f"correct-{round_ % 3}", signal.SIGSTOP)
             before = graph.written()
             graph.until(lambda before=before: graph.written() > before + 20, "progress without the stopped process")
             for pid in pids:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGCONT)
             time.sleep(0.3)
-        report = graph.finish()
-    assert source_account(report)["deaths"] >= 1
+        report = graph.finish(timeout=90 + 4 * rounds)
+    account = source_account(report)
+    print(f"{rounds} times stopped: {account['done']} of {account['produced']} images, others had them within {account['recovery_ms_max']} ms")
+    assert account["deaths"] >= 1 and account["done"] == 500 * rounds
     graph.check_images()
 
 
@@ -242,11 +250,13 @@ def test_a_function_that_throws(tmp_path):
 
 
 def test_a_function_that_hangs(tmp_path):
-    graph = Graph(tmp_path, images=60, function="slow_once", more="response_ms_max = 500")
+    graph = Graph(tmp_path, images=60, function="slow_once", more="response_ms_max = 2000")
     with graph.running():
         report = graph.finish()
     hangs = sum(process["function"]["hangs"] for process in report["processes"] if process["function"])
-    assert hangs == 3 and source_account(report)["done"] == 60
+    account = source_account(report)
+    # A busy machine may take an image that is not hung for one that is; it is done again too.
+    assert hangs >= 3 and (account["done"], account["given_up"]) == (60, 0), report
     graph.check_images()
 
 
@@ -306,7 +316,7 @@ def test_a_graph_with_mpi_says_how_it_is_started(tmp_path):
         ('kind = "python"', 'kind = "pyton"', "unknown variant `pyton`"),
         ("workers = 3", "workers = 0", "workers = 0 is not from 1 to 256"),
         ('to = "write"', 'to = "wrote"', "there is no stage 'wrote'"),
-        ('transport = "ipc"', 'transport = "udp"', "is not possible yet"),
+        ('transport = "ipc"', 'transport = "udp"', "an edge needs what TCP has"),
         ('transport = "ipc"', 'transport = "inproc"\nport = 7', "belongs to transport"),
     ],
 )

@@ -277,7 +277,7 @@ def test_a_module_whose_manager_leaves_at_once_gives_an_account(members):
         '<dtp-config><transfer id="0" channel="0" dataset="image" first-slice="0" slices="5" step="1" x="0" y="0" width="64"'
         ' height="64" receive-buffer="0" slots="1" slot-bytes="8192" block-offset="0" row-pitch-bytes="128" policy="credit"'
         ' packet-bytes="1024"/></dtp-config>',
-        "<start/>",
+        '<start run="1"/>',
         "<stop/>",
         "<release/>",
     ]
@@ -294,7 +294,7 @@ def test_a_module_whose_manager_leaves_at_once_gives_an_account(members):
 
 def test_what_is_out_of_order_or_no_telegram_is_refused(members):
     module = members("module", "--id", 7)
-    answer = say(module.address, telegram("<start/>"))
+    answer = say(module.address, telegram('<start run="1"/>'))
     assert 'code="order"' in answer and "start comes after comm-config, which was not done; do that first" in answer
     answer = say(module.address, telegram('<ack number="x"/>'))
     assert "number of &lt;ack> is 'x', but has to be a number" in answer

@@ -49,6 +49,13 @@ def test_the_sum(tmp_path, log, status, last):
     assert done.returncode == (0 if " 0 failed" in last else 1)
 
 
+def test_what_failed_is_named_at_the_end(tmp_path):
+    rust = "test of_rust::a ... FAILED\ntest of_rust::b ... ok\ntest result: FAILED. 1 passed; 1 failed; 0 ignored\n"
+    python = "FAILED tests/e2e/test_x.py::test_y - AssertionError\n1 failed, 3 passed in 3.21s\n"
+    lines = total(tmp_path, python + rust + "much more\n" * 50, status=1).stdout.splitlines()
+    assert lines == ["FAILED (Rust) of_rust::a", "FAILED tests/e2e/test_x.py::test_y - AssertionError", "4 passed, 2 failed, 0 skipped"]
+
+
 def test_instructions_are_not_counted_without_valgrind(tmp_path):
     done = subprocess.run([sys.executable, "scripts/instructions"], cwd=ROOT, capture_output=True, text=True, env={"PATH": str(tmp_path)})
     assert done.returncode == 77 and "apt-get install valgrind" in done.stderr, done

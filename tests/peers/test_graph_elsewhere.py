@@ -74,7 +74,8 @@ def check_file(folder, images):
 
 @pytest.mark.peer("Open MPI")
 @pytest.mark.skipif(not MPIRUN.exists(), reason=f"the wheel of Open MPI is not there: {MPIRUN}; scripts/peers says why")
-def test_ranks_of_mpi_that_are_killed(tmp_path):
+@pytest.mark.parametrize("run", range(int(os.environ.get("KONKORDIA_MPI_RUNS", "1"))))
+def test_ranks_of_mpi_that_are_killed(tmp_path, run):
     """`mpirun --with-ft ulfm`: of ten ranks that work, nine are killed one after the other; nothing is lost or written twice."""
     workers, images = 10, 1500
     path = graph_file(tmp_path, images, "mpi", workers=workers, work_ms=20)
@@ -86,7 +87,7 @@ def test_ranks_of_mpi_that_are_killed(tmp_path):
     with subprocess.Popen([str(part) for part in command], text=True, start_new_session=True, **pipes) as job:
         try:
             until(lambda: written(folder) > 20, "the first images", timeout=60)
-            for victim in random.Random(5).sample(range(workers), workers - 1):
+            for victim in random.Random(5 + run).sample(range(workers), workers - 1):
                 os.kill(state(folder, f"work-{victim}")["pid"], signal.SIGKILL)
                 before = written(folder)
                 until(lambda before=before: written(folder) > before + 8, "images after a rank was killed", timeout=60)

@@ -390,7 +390,7 @@ fn a_receiver_refuses_what_is_out_of_order_or_cannot_be() {
         let answer = system.tell(member, &Telegram { number, sender: name("a"), body });
         if let Body::Nack(nack) = answer.body { nack.reason.as_str().to_owned() } else { answer.body.element().to_owned() }
     };
-    assert_eq!(reason(&mut system, Body::Start), "start comes after comm-config, which was not done; do that first");
+    assert_eq!(reason(&mut system, Body::Start(1)), "start comes after comm-config, which was not done; do that first");
     assert_eq!(reason(&mut system, Body::CommConfig(vec![])), "ack");
     let config = |parts| ReceiveConfig {
         slots: vec![ReceivedSlots {
@@ -414,7 +414,7 @@ fn a_receiver_refuses_what_is_out_of_order_or_cannot_be() {
     let gpu = BufferWish { kind: MemoryKind::Gpu, ..wish(1, 32) };
     assert!(reason(&mut system, Body::BufferDefine(vec![gpu])).contains("ordinary memory only"));
     assert_eq!(reason(&mut system, Body::BufferDefine(vec![wish(1, 32), wish(2, 256)])), "buffer-defined");
-    assert!(reason(&mut system, Body::Start).starts_with("start comes after receive-config"));
+    assert!(reason(&mut system, Body::Start(1)).starts_with("start comes after receive-config"));
     let says = |system: &mut System, reason: &mut dyn FnMut(&mut System, Body) -> String, config: ReceiveConfig, part: &str| {
         let why = reason(system, Body::ReceiveConfig(config));
         assert!(why.contains(part), "{why}");
@@ -433,7 +433,7 @@ fn a_receiver_refuses_what_is_out_of_order_or_cannot_be() {
     large.slots[0].height = u32::MAX;
     says(&mut system, &mut reason, large, "do not fit into local buffer 1");
     says(&mut system, &mut reason, config(vec![part]), "ack");
-    assert_eq!(reason(&mut system, Body::Start), "ack");
+    assert_eq!(reason(&mut system, Body::Start(1)), "ack");
     assert!(reason(&mut system, Body::Release).contains("not possible while the receiver takes packets"));
     assert_eq!(reason(&mut system, Body::Stop), "ack");
     assert!(reason(&mut system, Body::Stop).starts_with("stop comes after start"));

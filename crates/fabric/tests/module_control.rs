@@ -81,9 +81,12 @@ fn tell(module: &mut ModuleControl, sender: &str, number: u32, body: Body) -> Re
     }
 }
 
+/// The number of the run.
+const RUN: u32 = 7;
+
 fn configured(policy: Policy) -> ModuleControl {
     let mut module = module();
-    for (number, body) in (1..).zip([Body::CommConfig(vec![]), Body::RasMap(map()), transfers(policy), Body::Start]) {
+    for (number, body) in (1..).zip([Body::CommConfig(vec![]), Body::RasMap(map()), transfers(policy), Body::Start(RUN)]) {
         assert_eq!(tell(&mut module, "a", number, body), Ok(Body::Ack(number)));
     }
     module
@@ -93,23 +96,23 @@ fn configured(policy: Policy) -> ModuleControl {
 fn what_comes_too_early_names_the_missing_step() {
     let mut module = module();
     let mut reason = |number, body| tell(&mut module, "a", number, body).expect_err("refused").1;
-    for body in [Body::RasMap(map()), transfers(Policy::Credit), Body::Start, Body::Stop, Body::Release] {
+    for body in [Body::RasMap(map()), transfers(Policy::Credit), Body::Start(RUN), Body::Stop, Body::Release] {
         let text = format!("{} comes after comm-config, which was not done; do that first", body.element());
         assert_eq!(reason(1, body), text);
     }
     assert!(reason(1, Body::Credit(Credits::default())).starts_with("credit comes after start"));
     tell(&mut module, "a", 1, Body::CommConfig(vec![])).expect("first");
     let mut reason = |number, body| tell(&mut module, "a", number, body).expect_err("refused").1;
-    assert!(reason(2, Body::Start).starts_with("start comes after ras-map"));
+    assert!(reason(2, Body::Start(RUN)).starts_with("start comes after ras-map"));
     assert!(reason(3, transfers(Policy::Credit)).starts_with("dtp-config comes after ras-map"));
     assert!(reason(4, Body::Stop).starts_with("stop comes after start"));
     assert_eq!(reason(5, Body::BufferDefine(vec![])), "buffer-define is not for a module");
     tell(&mut module, "a", 6, Body::RasMap(map())).expect("in order");
-    let refused = tell(&mut module, "a", 7, Body::Start).expect_err("refused");
+    let refused = tell(&mut module, "a", 7, Body::Start(RUN)).expect_err("refused");
     assert_eq!((refused.0, refused.1.starts_with("start comes after dtp-config")), (Code::Order, true));
     tell(&mut module, "a", 8, transfers(Policy::Credit)).expect("in order");
     tell(&mut module, "a", 9, Body::RasMap(map())).expect("a new map");
-    assert!(tell(&mut module, "a", 10, Body::Start).is_err(), "transfers belong to their map");
+    assert!(tell(&mut module, "a", 10, Body::Start(RUN)).is_err(), "transfers belong to their map");
 }
 
 #[test]
@@ -118,7 +121,7 @@ fn a_receiver_gets_packets_by_links_of_its_kind_only() {
     module.capabilities().links.push(Link { id: LinkId(2), kind: LinkKind::Shm, is_up: true, ..Link::default() });
     let peer = |id, link_kind| Peer { kind: PeerKind::Receiver, id, link_kind, ..Peer::default() };
     let peers = Body::CommConfig(vec![peer(0, LinkKind::RdmaUdp), peer(1, LinkKind::Shm)]);
-    for (number, body) in (1..).zip([peers, Body::RasMap(map()), transfers(Policy::Credit), Body::Start]) {
+    for (number, body) in (1..).zip([peers, Body::RasMap(map()), transfers(Policy::Credit), Body::Start(RUN)]) {
         assert_eq!(tell(&mut module, "a", number, body), Ok(Body::Ack(number)));
     }
     let sender = module.running().expect("started");
@@ -151,7 +154,10 @@ fn a_receiver_gets_packets_by_links_of_its_kind_only() {
 fn runs_and_receivers_that_leave_are_counted() {
     let mut module = configured(Policy::Credit);
     assert_eq!(module.runs(), 1);
-    let credit = Body::Credit(Credits { buffer: ReceiveBufferId(9), grants: vec![Grant { slot: 0, fills: 2 }] });
+    let credit = Body::Credit(Credits { run: RUN, buffer: ReceiveBufferId(9), grants: vec![Grant { slot: 0, fills: 2 }] });
+    let older = Body::Credit(Credits { run: RUN - 1, buffer: ReceiveBufferId(9), grants: vec![Grant { slot: 0, fills: 2 }] });
+    let refused = tell(&mut module, "receiver-0", 1, older).expect_err("it was on its way when this run began");
+    assert_eq!(refused, (Code::Order, format!("a credit of run {}, and this is run {RUN}", RUN - 1)));
     assert!(module.running().expect("started").has_credit(10) && !module.running().expect("started").has_credit(13));
     tell(&mut module, "receiver-0", 1, credit.clone()).expect("a credit");
     assert!(module.running().expect("started").has_credit(13));
@@ -168,7 +174,7 @@ fn runs_and_receivers_that_leave_are_counted() {
 fn a_second_master_is_refused_until_the_first_releases_the_module() {
     let mut module = configured(Policy::Credit);
     let text = "module-5 is configured by a; it has to release the module first".to_owned();
-    for body in [Body::CommConfig(vec![]), Body::RasMap(map()), Body::Start, Body::Stop, Body::Release] {
+    for body in [Body::CommConfig(vec![]), Body::RasMap(map()), Body::Start(RUN), Body::Stop, Body::Release] {
         assert_eq!(tell(&mut module, "b", 100, body), Err((Code::Master, text.clone())));
     }
     assert!(module.running().is_some(), "it still sends");
@@ -250,7 +256,8 @@ fn credits_decide_what_is_sent() {
     assert_eq!(slice(&mut module, 11), [(1, 1, 0, None), (1, 1, 16, None), (1, 2, 0, Some((Kind::BlockDone, 1, 0)))]);
     assert_eq!(slice(&mut module, 12), [(1, 1, 32, None), (1, 1, 48, None), (1, 2, 1, Some((Kind::BlockDone, 2, 0)))]);
     assert_eq!(slice(&mut module, 13), [(0, 2, 1, Some((Kind::BlockSkipped, 0, 1)))], "slot 0 has no second credit");
-    let credit = |slot, fills| Body::Credit(Credits { buffer: ReceiveBufferId(9), grants: vec![Grant { slot, fills }] });
+    let credit =
+        |slot, fills| Body::Credit(Credits { run: RUN, buffer: ReceiveBufferId(9), grants: vec![Grant { slot, fills }] });
     assert_eq!(tell(&mut module, "receiver-1", 1, credit(1, 2)), Ok(Body::Ack(1)));
     assert_eq!(slice(&mut module, 14).len(), 3);
     assert_eq!(tell(&mut module, "receiver-1", 2, credit(3, 2)).expect_err("3 slots").0, Code::Invalid);

@@ -179,8 +179,8 @@ fn bodies() -> Vec<BoxedStrategy<Body>> {
         Body::Status(Status { module: ModuleId(module), state, blocks, skipped, unsent, packets })
     });
     let grant = (number(), number()).prop_map(|(slot, fills)| Grant { slot, fills });
-    let credit = (number(), vec(grant, 0..5))
-        .prop_map(|(buffer, grants)| Body::Credit(Credits { buffer: ReceiveBufferId(buffer), grants }));
+    let credit = (number(), number(), vec(grant, 0..5))
+        .prop_map(|(run, buffer, grants)| Body::Credit(Credits { run, buffer: ReceiveBufferId(buffer), grants }));
     let nack =
         (number(), select(Code::ALL), sentence()).prop_map(|(number, code, reason)| Body::Nack(Nack { number, code, reason }));
     let [module, receiver] = capabilities();
@@ -195,7 +195,7 @@ fn bodies() -> Vec<BoxedStrategy<Body>> {
         map().boxed(),
         vec(transfer(), 0..4).prop_map(Body::DtpConfig).boxed(),
         receive_config().boxed(),
-        Just(Body::Start).boxed(),
+        number().prop_map(Body::Start).boxed(),
         Just(Body::Stop).boxed(),
         Just(Body::Release).boxed(),
         Just(Body::StatusRequest).boxed(),
@@ -288,12 +288,15 @@ fn attacks_are_refused() {
     says("<a>".repeat(BYTES_MAX / 3).as_bytes(), "no XML");
     let (deep, close) = ("<a>".repeat(39_000), "</a>".repeat(39_000));
     let frame = |inner: &str| format!("<rashpa version=\"1\" number=\"1\" sender=\"a\">{inner}</rashpa>");
-    says(frame(&format!("<start>{deep}{close}</start>")).as_bytes(), "<a> has no place in <start>");
+    says(frame(&format!("<start run=\"1\">{deep}{close}</start>")).as_bytes(), "<a> has no place in <start>");
     says(frame(&"<start/>".repeat(50_000)).as_bytes(), "no XML");
     let peer = "<slot id=\"1\" fills=\"1\"/>";
-    says(frame(&format!("<credit receive-buffer=\"1\">{}</credit>", peer.repeat(4097))).as_bytes(), "more than 4096 times");
+    says(
+        frame(&format!("<credit run=\"1\" receive-buffer=\"1\">{}</credit>", peer.repeat(4097))).as_bytes(),
+        "more than 4096 times",
+    );
     let attributes: String = (0..20_000).map(|n| format!(" a{n}=\"\"")).collect();
-    says(frame(&format!("<start{attributes}/>")).as_bytes(), "attribute");
+    says(frame(&format!("<start run=\"1\"{attributes}/>")).as_bytes(), "attribute");
     says(frame(&format!("<{}/>", "x".repeat(100_000))).as_bytes(), "has no place");
     says(&[b'<', 0xFF, b'>'], "byte 1 is wrong");
 }

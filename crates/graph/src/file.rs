@@ -689,7 +689,10 @@ impl Graph {
 /// An error of the reader, and what is not possible yet.
 fn explain(error: &toml::de::Error) -> String {
     let text = error.to_string();
-    let later = [("`udp`", "transport = \"udp\" is not possible yet; use \"tcp\"")];
+    let later = [(
+        "`udp`",
+        "transport = \"udp\" is not there: an image would be many datagrams, and an edge needs what TCP has; use \"tcp\"",
+    )];
     let hint = later.iter().find(|(word, _)| text.contains(&format!("unknown variant {word}")));
     hint.map_or_else(|| text.clone(), |(_, hint)| format!("{text}{hint}"))
 }

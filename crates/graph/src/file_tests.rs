@@ -100,7 +100,7 @@ fn mistakes_are_named() {
         ("from = \"correct\"", "from = \"read\"", "are for stages of one host"),
         ("from = \"read\"", "from = \"correct\"", "form a circle"),
         ("name = \"write\"", "name = \"correct\"", "two stages have the name 'correct'"),
-        ("transport = \"ipc\"", "transport = \"udp\"", "is not possible yet; use \"tcp\""),
+        ("transport = \"ipc\"", "transport = \"udp\"", "an edge needs what TCP has; use \"tcp\""),
         ("transport = \"ipc\"", "transport = \"mpi\"\nport = 7", "'port' belongs to transport = \"tcp\""),
         ("file = \"out.h5\"", "file = \"out.h5\"\nworkers = 2", "in the file once only if one process writes"),
         ("file = \"out.h5\"", "", "kind = \"write\" needs 'file'"),

@@ -644,6 +644,9 @@ pub enum ConfigAction {
     Init {
         /// The new file
         file: Option<PathBuf>,
+        /// For a detector by name; `konkordia size --list` shows the names
+        #[arg(long, value_name = "NAME")]
+        detector: Option<String>,
     },
     /// Checks a configuration, and prints the plan of a run
     Check {

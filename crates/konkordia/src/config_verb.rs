@@ -1,7 +1,7 @@
 //! `konkordia config`: writes an example, checks a file, prints the keys.
 
 use crate::cli::{ConfigAction, ConfigArgs};
-use crate::console;
+use crate::{config_init, console, detectors};
 use konkordia_acquire::run::placement::place;
 use konkordia_config::service::{DetectorConfig, DetectorKindConfig, ServiceConfig};
 use konkordia_config::{EXAMPLE, plan, schema, stream, xds};
@@ -11,12 +11,13 @@ use std::path::Path;
 /// `konkordia config ...`
 pub fn command(args: &ConfigArgs) -> Result<Exit, Failure> {
     match &args.action {
-        ConfigAction::Init { file: None } => console::to_stdout(EXAMPLE.trim_end()),
-        ConfigAction::Init { file: Some(path) } => {
+        ConfigAction::Init { file: None, detector } => console::to_stdout(example(detector.as_deref())?.trim_end()),
+        ConfigAction::Init { file: Some(path), detector } => {
+            let text = example(detector.as_deref())?;
             let mut options = std::fs::OpenOptions::new();
             let file = options.write(true).create_new(true).open(path);
             let mut file = file.map_err(|error| Failure::io("cannot create", path, &error))?;
-            let written = std::io::Write::write_all(&mut file, EXAMPLE.as_bytes());
+            let written = std::io::Write::write_all(&mut file, text.as_bytes());
             written.map_err(|error| Failure::io("cannot write", path, &error))?;
             console::to_stderr(&format!("wrote {0}; edit it, then: konkordia config check {0}", path.display()));
         }
@@ -26,6 +27,11 @@ pub fn command(args: &ConfigArgs) -> Result<Exit, Failure> {
         ConfigAction::Check { file, json } => return check(file, *json),
     }
     Ok(Exit::Complete)
+}
+
+/// The example of all keys, or the configuration of a detector by name.
+fn example(detector: Option<&str>) -> Result<String, Failure> {
+    detector.map_or_else(|| Ok(EXAMPLE.to_owned()), |name| Ok(config_init::configuration(detectors::find(name)?)))
 }
 
 /// Prints the plan and notes, and reports problems outside the file: missing folders, unusable calibrations.

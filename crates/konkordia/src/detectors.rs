@@ -66,6 +66,11 @@ pub fn streamed(args: &StreamArgs) -> Result<StreamArgs, Failure> {
     Ok(args)
 }
 
+/// Do messages have a type for its pixels?
+pub fn is_streamed(preset: &DetectorPreset) -> bool {
+    element(preset.bits).is_some()
+}
+
 /// The type of counts with this many bits in a message.
 fn element(bits: u32) -> Option<Element> {
     [Element::Uint8, Element::Mono12p, Element::Uint16, Element::Uint32].into_iter().find(|element| element.bits() == bits)

@@ -8,6 +8,7 @@ mod calibration_verbs;
 mod choice;
 mod cli;
 mod coincide;
+mod config_init;
 mod config_verb;
 mod console;
 mod contained;

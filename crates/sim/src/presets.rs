@@ -25,6 +25,18 @@ pub enum Wire {
     },
 }
 
+/// What a detector measures with, which decides where its images are packed (compressed).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Counts photons: most pixels are 0 or nearly so, and the sender packs them to a small part (Bell et al. 2026).
+    Counting,
+    /// Integrates charge: its words are noise at the end, and pack well only as photons.
+    Integrating,
+    /// A camera (CMOS, CCD) or flat panel: the noise of the dark image fills the low bits, so packing gains little for
+    /// its time (Bell et al. 2026).
+    Camera,
+}
+
 /// One detector as published.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DetectorPreset {
@@ -32,6 +44,8 @@ pub struct DetectorPreset {
     pub name: &'static str,
     /// What and where.
     pub description: &'static str,
+    /// What it measures with.
+    pub class: Class,
     /// Rows of an image as it is sent: all modules or pieces one below the other.
     pub rows: u64,
     /// Columns of an image as it is sent.
@@ -89,6 +103,7 @@ const fn jungfrau(
     DetectorPreset {
         name,
         description,
+        class: Class::Integrating,
         rows: MODULE.0 * modules as u64,
         columns: MODULE.1,
         bits: 16,
@@ -111,6 +126,7 @@ const fn messages(
     DetectorPreset {
         name,
         description,
+        class: Class::Counting,
         rows: shape.0,
         columns: shape.1,
         bits,
@@ -119,6 +135,18 @@ const fn messages(
         published_gb_per_s: Some(rate.1),
         source,
     }
+}
+
+/// The same with a camera.
+const fn camera(
+    name: &'static str,
+    description: &'static str,
+    shape: (u64, u64),
+    bits: u32,
+    rate: (f64, f64),
+    source: &'static str,
+) -> DetectorPreset {
+    DetectorPreset { class: Class::Camera, ..messages(name, description, shape, bits, rate, source) }
 }
 
 const TABLE_I: &str = "Leonarski et al. 2020, Table I";
@@ -160,12 +188,12 @@ pub const PRESETS: [DetectorPreset; 17] = [
         wire: Wire::Messages { upstreams: 4 },
         ..messages("lambda-3m", "MAX IV, Lambda 3M windmill, 4 modules", (4 * 516, 1556), 24, (500.0, 4.5), TABLE_1)
     },
-    messages("orca-lightning-12m", "MAX IV, Orca Lightning 12M", (2592, 4608), 12, (120.0, 2.0), TABLE_1),
-    messages("ximea-150m", "MAX IV, XIMEA 150M", (10640, 14192), 12, (6.0, 1.4), TABLE_1),
+    camera("orca-lightning-12m", "MAX IV, Orca Lightning 12M", (2592, 4608), 12, (120.0, 2.0), TABLE_1),
+    camera("ximea-150m", "MAX IV, XIMEA 150M", (10640, 14192), 12, (6.0, 1.4), TABLE_1),
     messages("pilatus3-2m", "MAX IV, PILATUS3 2M", (1679, 1475), 32, (250.0, 2.0), TABLE_1),
-    messages("pi-mte3", "MAX IV, PI-MTE3", (4096, 4096), 32, (0.06, 0.004), TABLE_1),
-    messages("pco-edge", "PCO Edge", (2160, 2560), 16, (100.0, 1.0), WINTERSBERGER),
-    messages("perkin-elmer-2k", "Perkin-Elmer 2k, background subtracted", (2048, 2048), 32, (15.0, 0.24), WINTERSBERGER),
+    camera("pi-mte3", "MAX IV, PI-MTE3", (4096, 4096), 32, (0.06, 0.004), TABLE_1),
+    camera("pco-edge", "PCO Edge", (2160, 2560), 16, (100.0, 1.0), WINTERSBERGER),
+    camera("perkin-elmer-2k", "Perkin-Elmer 2k, background subtracted", (2048, 2048), 32, (15.0, 0.24), WINTERSBERGER),
     messages("pilatus-6m", "PILATUS 6M", (2527, 2463), 32, (12.5, 0.3), PAPER_A_TEXT),
     messages("eiger2-xe-16m", "EIGER2 XE 16M, steady", (4362, 4148), 16, (400.0, 13.4), PAPER_A_TEXT),
     messages("eiger2-xe-16m-burst", "EIGER2 XE 16M, burst", (4362, 4148), 16, (550.0, 18.5), PAPER_A_TEXT),

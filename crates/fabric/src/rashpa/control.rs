@@ -15,6 +15,8 @@ struct Session {
     peers: Vec<Peer>,
     map: Option<(AddressSpace, Vec<ReceiveBuffer>, Vec<EventRing>)>,
     sender: Option<Sender>,
+    /// The number of the run that was started last.
+    run: u32,
     is_running: bool,
 }
 
@@ -110,7 +112,11 @@ impl ModuleControl {
             Body::CapabilitiesRequest => return Ok(Body::ModuleCapabilities(self.capabilities.clone())),
             Body::StatusRequest => return Ok(Body::Status(self.status())),
             Body::Credit(credit) => {
+                let run = self.session.as_ref().map_or(0, |session| session.run);
                 let sender = self.running().ok_or((Code::Order, "credit comes after start, which was not done".to_owned()))?;
+                if credit.run != run {
+                    return Err((Code::Order, format!("a credit of run {}, and this is run {run}", credit.run)));
+                }
                 let takes = |grant: &super::telegram::Grant| sender.credit(credit.buffer, grant.slot, grant.fills);
                 let taken = credit.grants.iter().map(takes).fold(true, |all, taken| all & taken);
                 let reason = || (Code::Invalid, format!("a slot of {} that no transfer of this module has", credit.buffer));
@@ -126,7 +132,7 @@ impl ModuleControl {
         let session = self.session.get_or_insert_default();
         let capabilities = &self.capabilities;
         session.obey(&telegram.body, geometry, capabilities)?;
-        if telegram.body == Body::Start {
+        if matches!(telegram.body, Body::Start(_)) {
             self.runs += 1;
             self.departed.clear();
         }
@@ -199,10 +205,10 @@ impl Session {
                 }
                 self.sender = Some(sender);
             }
-            Body::Start => {
+            Body::Start(run) => {
                 self.map.as_ref().ok_or_else(|| missing("ras-map"))?;
                 self.sender.as_ref().ok_or_else(|| missing("dtp-config"))?;
-                self.is_running = true;
+                (self.run, self.is_running) = (*run, true);
             }
             Body::Stop if !self.is_running => return Err(missing("start")),
             Body::Stop => self.is_running = false,

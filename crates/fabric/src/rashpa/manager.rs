@@ -125,6 +125,8 @@ pub struct Manager {
     transfers: Vec<Vec<TransferEntry>>,
     current: Option<Current>,
     last_number: u32,
+    /// The number of the newest run.
+    run: u32,
 }
 
 impl Manager {
@@ -144,6 +146,7 @@ impl Manager {
             transfers: Vec::new(),
             current: None,
             last_number,
+            run: 0,
         }
     }
 
@@ -253,8 +256,12 @@ impl Manager {
                 Vec::new()
             }
             Step::UploadTransfers => self.uploads()?,
-            Step::Arm => vec![all(&Body::Start, &mut self.receivers())],
-            Step::Start => vec![all(&Body::Start, &mut self.modules())],
+            Step::Arm => {
+                // No earlier run has it, because the numbers of telegrams rise.
+                self.run = self.last_number.wrapping_add(1);
+                vec![all(&Body::Start(self.run), &mut self.receivers())]
+            }
+            Step::Start => vec![all(&Body::Start(self.run), &mut self.modules())],
             Step::Stop => vec![all(&Body::Stop, &mut self.modules()), all(&Body::Stop, &mut self.receivers())],
         })
     }

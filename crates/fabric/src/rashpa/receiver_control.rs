@@ -27,6 +27,8 @@ pub struct Reception {
     /// Takes the packets. Its assemblies are in the order of the slots of the configuration, its senders in that of the
     /// modules.
     pub data: DataReceiver,
+    /// The number of the run, as the master gave it; 0 before start.
+    pub run: u32,
     /// What comes into which buffer.
     pub config: ReceiveConfig,
     /// The modules, by their numbers as senders.
@@ -208,10 +210,10 @@ impl Session {
             }
             Body::ReceiveConfig(_) if self.buffers.is_empty() => return Err(missing("buffer-define")),
             Body::ReceiveConfig(config) => self.reception = Some(reception(config, &self.buffers)?),
-            Body::Start => {
+            Body::Start(run) => {
                 let old = self.reception.as_ref().ok_or_else(|| missing("receive-config"))?;
                 // Each run begins with empty slots and its own account.
-                self.reception = Some(reception(&old.config, &self.buffers)?);
+                self.reception = Some(Reception { run: *run, ..reception(&old.config, &self.buffers)? });
                 self.state = Running::Yes;
             }
             Body::Stop if self.state != Running::Yes => return Err(missing("start")),
@@ -294,7 +296,7 @@ fn reception(config: &ReceiveConfig, buffers: &[Buffer]) -> Result<Reception, Re
         let added = data.add_ring(ring.buffer, ring.records, buffer.local_offset, sender);
         added.map_err(|why| invalid(why.to_string()))?;
     }
-    Ok(Reception { data, config: config.clone(), modules, begins, queues })
+    Ok(Reception { data, run: 0, config: config.clone(), modules, begins, queues })
 }
 
 fn assembly(config: &ReceiveConfig, slots: &ReceivedSlots, modules: &[ModuleId], room: u64) -> Result<Assembly, Refusal> {

@@ -3,7 +3,7 @@
 //! depends on the directory: while it does not answer, all go on with the addresses that they know.
 
 use crate::pipelines::cluster::of_this_pod;
-use crate::serve::client::tls::Tls;
+use crate::serve::client::tls;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -16,8 +16,6 @@ use std::net::{IpAddr, ToSocketAddrs, UdpSocket};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use ureq::unversioned::resolver::DefaultResolver;
-use ureq::unversioned::transport::{Connector, TcpConnector};
 use ureq::{Agent, http};
 
 /// Longest time of a request.
@@ -158,15 +156,8 @@ impl Client {
     fn new(discovery: &Discovery) -> Result<Self, Failure> {
         let account = discovery.service_account.clone().unwrap_or_else(|| ACCOUNT.into());
         let url = url(discovery)?;
-        let config = Agent::config_builder().http_status_as_error(false).timeout_global(Some(PATIENCE));
-        let config = config.max_redirects(0).proxy(None).build();
-        let agent = if url.starts_with("https://") {
-            let certificates = account.join("ca.crt");
-            let trusted = Tls::new(certificates.exists().then_some(&*certificates))?;
-            Agent::with_parts(config, ().chain(TcpConnector::default()).chain(trusted), DefaultResolver::default())
-        } else {
-            config.new_agent()
-        };
+        let ca = account.join("ca.crt");
+        let agent = tls::agent((PATIENCE, PATIENCE), url.starts_with("https://"), ca.exists().then_some(&ca))?;
         let of_pod = || std::fs::read_to_string(account.join("namespace")).map(|text| text.trim().to_owned());
         let namespace = discovery.namespace.clone().or_else(|| of_pod().ok()).unwrap_or_else(|| "default".into());
         let (directory, name) = (discovery.kind, discovery.name.clone());

@@ -2,15 +2,13 @@
 //! needs `get` and `patch` on `deployments/scale` of the pipelines, and no others.
 
 use super::args::ClusterArgs;
-use crate::serve::client::tls::{self, Tls};
+use crate::serve::client::tls;
 use konkordia_core::failure::{Exit, Failure, reason};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use ureq::http::Response;
-use ureq::unversioned::resolver::DefaultResolver;
-use ureq::unversioned::transport::{Connector, TcpConnector};
 use ureq::{Agent, Body};
 
 /// Longest time to connect, and of a request.
@@ -69,14 +67,8 @@ impl Cluster {
             None => read(&args.service_account, "namespace", "give --namespace")?,
         };
         check_names(std::slice::from_ref(&namespace))?;
-        let config = Agent::config_builder().http_status_as_error(false).timeout_connect(Some(CONNECT));
-        let config = config.timeout_global(Some(PATIENCE)).max_redirects(0).proxy(None).build();
-        let agent = if url.starts_with("https://") {
-            let trusted = Tls::new(Some(&args.service_account.join("ca.crt")))?;
-            Agent::with_parts(config, ().chain(TcpConnector::default()).chain(trusted), DefaultResolver::default())
-        } else {
-            config.new_agent()
-        };
+        let ca = args.service_account.join("ca.crt");
+        let agent = tls::agent((CONNECT, PATIENCE), url.starts_with("https://"), Some(&ca))?;
         Ok(Self { agent, url, namespace, account: args.service_account.clone(), pipelines, replicas_max: args.replicas_max })
     }
 

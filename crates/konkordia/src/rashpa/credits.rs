@@ -34,8 +34,8 @@ pub struct CreditLine {
 }
 
 impl CreditLine {
-    /// To a module that takes telegrams at `address`; `from` is the name of the receiver.
-    pub fn open(module: ModuleId, address: String, from: Name) -> std::io::Result<Self> {
+    /// For a run, to a module that takes telegrams at `address`; `from` is the name of the receiver.
+    pub fn open(run: u32, module: ModuleId, address: String, from: Name) -> std::io::Result<Self> {
         let shared = Shared {
             waiting: Mutex::new(Waiting::new()),
             more: Condvar::new(),
@@ -45,7 +45,7 @@ impl CreditLine {
         let shared = Arc::new(shared);
         let of_thread = Arc::clone(&shared);
         let work =
-            move || Teller { module, address, from, shared: &of_thread, stream: None, number: 0, has_failed: false }.tell();
+            move || Teller { run, module, address, from, shared: &of_thread, stream: None, number: 0, has_failed: false }.tell();
         std::thread::Builder::new().name("credits".into()).spawn(work)?;
         Ok(Self { shared })
     }
@@ -70,6 +70,7 @@ impl Drop for CreditLine {
 }
 
 struct Teller<'a> {
+    run: u32,
     module: ModuleId,
     address: String,
     from: Name,
@@ -127,14 +128,14 @@ impl Teller<'_> {
             None => connect(&self.address, PATIENCE).map_err(|why| why.to_string())?,
         };
         self.number = self.number.wrapping_add(1);
-        let body = Body::Credit(Credits { buffer, grants });
+        let body = Body::Credit(Credits { run: self.run, buffer, grants });
         let telegram = Telegram { number: self.number, sender: self.from.clone(), body };
         write(&stream, &telegram).map_err(|why| why.to_string())?;
         let answer = answer(&stream, PATIENCE).map_err(|why| why.to_string())?;
         self.stream = Some(stream);
         match answer.body {
             Body::Ack(_) => Ok(()),
-            // The module has stopped: nobody needs credits any more.
+            // The module has stopped, or is in its next run: nobody needs these credits any more.
             Body::Nack(nack) if nack.code == Code::Order => Ok(()),
             Body::Nack(nack) => Err(nack.reason.as_str().to_owned()),
             other => Err(format!("it answers with {}", other.element())),

@@ -180,7 +180,7 @@ impl<'a> Run<'a> {
             let of_module = || peers.iter().filter(|peer| peer.kind == PeerKind::Module && peer.id == module.0);
             senders.extend(of_module().filter_map(|peer| Some((peer.address.as_str().parse().ok()?, sender))));
             let Some(telegrams) = of_module().find_map(|peer| peer.telegrams.clone()) else { continue };
-            let line = CreditLine::open(*module, telegrams.as_str().to_owned(), name.clone());
+            let line = CreditLine::open(reception.run, *module, telegrams.as_str().to_owned(), name.clone());
             lines.push(line.map_err(|error| {
                 Failure::new(Exit::Io, "cannot start a thread", reason(&error), "raise the limit (ulimit -u)")
             })?);

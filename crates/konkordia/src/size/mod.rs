@@ -5,12 +5,12 @@ mod model;
 mod records;
 mod report;
 mod scale;
-mod sizing;
+pub mod sizing;
 
 use crate::{console, detectors};
 use args::{SizeArgs, SizeCompression};
 use konkordia_core::failure::{Exit, Failure};
-use konkordia_sim::presets::{DetectorPreset, PRESETS, Wire};
+use konkordia_sim::presets::{Class, DetectorPreset, PRESETS, Wire};
 use records::Records;
 use report::Answer;
 use sizing::{Codec, Host, Request, Sizing};
@@ -90,6 +90,7 @@ fn detector(args: &SizeArgs) -> Result<DetectorPreset, Failure> {
     Ok(DetectorPreset {
         name: "unnamed",
         description: "a detector that sends messages, as given",
+        class: Class::Counting,
         rows,
         columns,
         bits,

@@ -41,8 +41,8 @@ pub enum Body {
     DtpConfig(Vec<TransferEntry>),
     /// Manager to receiver: what comes into its buffers.
     ReceiveConfig(ReceiveConfig),
-    /// Manager to module: send. To receiver: take what comes.
-    Start,
+    /// Manager to module: send. To receiver: take what comes. With the number of the run, the same for all members.
+    Start(u32),
     /// Manager to all: stop.
     Stop,
     /// Manager to all: another one may be your master.
@@ -165,6 +165,8 @@ pub struct Status {
 /// Slots that may be filled.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Credits {
+    /// In which run: credits of an older one may still be on their way when the next one has begun.
+    pub run: u32,
     /// Of which receive buffer.
     pub buffer: ReceiveBufferId,
     /// Which slots.
@@ -199,7 +201,7 @@ impl Body {
             Self::RasMap(Map::default()),
             Self::DtpConfig(Vec::new()),
             Self::ReceiveConfig(ReceiveConfig::default()),
-            Self::Start,
+            Self::Start(0),
             Self::Stop,
             Self::Release,
             Self::StatusRequest,
@@ -223,7 +225,7 @@ impl Body {
             Self::RasMap(_) => "ras-map",
             Self::DtpConfig(_) => "dtp-config",
             Self::ReceiveConfig(_) => "receive-config",
-            Self::Start => "start",
+            Self::Start(_) => "start",
             Self::Stop => "stop",
             Self::Release => "release",
             Self::StatusRequest => "status-request",
@@ -237,7 +239,7 @@ impl Body {
 
     pub(super) fn pass(&mut self, pass: &mut impl Pass) -> Result<(), BadTelegram> {
         match self {
-            Self::CapabilitiesRequest | Self::Start | Self::Stop | Self::Release | Self::StatusRequest => Ok(()),
+            Self::CapabilitiesRequest | Self::Stop | Self::Release | Self::StatusRequest => Ok(()),
             Self::ModuleCapabilities(body) => {
                 pass.value("module", &mut body.module)?;
                 pass.value("width", &mut body.width)?;
@@ -273,7 +275,9 @@ impl Body {
             }
             Self::Status(body) => body.pass(pass),
             Self::ReceiverStatus(body) => body.pass(pass),
+            Self::Start(run) => pass.value("run", run),
             Self::Credit(body) => {
+                pass.value("run", &mut body.run)?;
                 pass.value("receive-buffer", &mut body.buffer)?;
                 pass.list(&mut body.grants)
             }

@@ -1,7 +1,7 @@
 //! Requests to the service. An error answer becomes a failure with its exit code.
 
 use super::args::TargetArgs;
-use super::tls::{self, Tls};
+use super::tls;
 use konkordia_api::http::problem::ProblemBody;
 use konkordia_core::failure::{Exit, Failure};
 use serde::de::DeserializeOwned;
@@ -9,8 +9,6 @@ use serde_json::Value;
 use std::io::Read;
 use std::time::Duration;
 use ureq::http::Response;
-use ureq::unversioned::resolver::DefaultResolver;
-use ureq::unversioned::transport::{Connector, TcpConnector};
 use ureq::{Agent, Body};
 
 /// Longest time of an ordinary request; an arm may take this long.
@@ -38,19 +36,8 @@ impl Client {
             let fix = "give --url (or KONKORDIA_URL) such as http://127.0.0.1:8090";
             return Err(Failure::new(Exit::Usage, format!("'{url}' is not the URL of a service"), why, fix));
         }
-        let config = Agent::config_builder()
-            .http_status_as_error(false)
-            .timeout_connect(Some(CONNECT))
-            .timeout_global(Some(PATIENCE))
-            .max_redirects(0)
-            .proxy(None);
-        let config = config.build();
-        let agent = if url.starts_with("https://") || target.ca.is_some() {
-            let connector = ().chain(TcpConnector::default()).chain(Tls::new(target.ca.as_deref())?);
-            Agent::with_parts(config, connector, DefaultResolver::default())
-        } else {
-            config.new_agent()
-        };
+        let is_secure = url.starts_with("https://") || target.ca.is_some();
+        let agent = tls::agent((CONNECT, PATIENCE), is_secure, target.ca.as_deref())?;
         Ok(Self { agent, url, token: target.token.clone(), detector: target.detector.clone() })
     }
 

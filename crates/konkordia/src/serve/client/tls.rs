@@ -17,12 +17,31 @@ use rustls::{
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
+use ureq::Agent;
+use ureq::unversioned::resolver::DefaultResolver;
 use ureq::unversioned::transport::{
-    Buffers, ConnectionDetails, Connector, Either, LazyBuffers, NextTimeout, Transport, TransportAdapter,
+    Buffers, ConnectionDetails, Connector, Either, LazyBuffers, NextTimeout, TcpConnector, Transport, TransportAdapter,
 };
 
+/// What sends requests, to a server that answers within `patience` and to which a connection is made within `connect`.
+/// It follows no redirection, uses no proxy, and gives answers that are errors as answers. Over https (`is_secure`) it
+/// trusts the certificates of the file `ca`, or without it those that the system trusts.
+///
+/// # Errors
+/// The file cannot be read or has no certificate; the system has none.
+pub fn agent((connect, patience): (Duration, Duration), is_secure: bool, ca: Option<&Path>) -> Result<Agent, Failure> {
+    let config = Agent::config_builder().http_status_as_error(false).timeout_connect(Some(connect));
+    let config = config.timeout_global(Some(patience)).max_redirects(0).proxy(None).build();
+    if !is_secure {
+        return Ok(config.new_agent());
+    }
+    let connector = ().chain(TcpConnector::default()).chain(Tls::new(ca)?);
+    Ok(Agent::with_parts(config, connector, DefaultResolver::default()))
+}
+
 /// Adds TLS to connections to https.
-pub struct Tls(Arc<ClientConfig>);
+struct Tls(Arc<ClientConfig>);
 
 impl Tls {
     /// Trusts the certificates of a PEM file; without a file, those that the system trusts.
