@@ -50,6 +50,7 @@ test-peers:
 	@scripts/setup build python
 	-@scripts/setup slow
 	@scripts/build
+	@scripts/python
 	@.venv/bin/python scripts/peers
 
 test-repeat:

@@ -56,6 +56,11 @@ def test_what_failed_is_named_at_the_end(tmp_path):
     assert lines == ["FAILED (Rust) of_rust::a", "FAILED tests/e2e/test_x.py::test_y - AssertionError", "4 passed, 2 failed, 0 skipped"]
 
 
+def test_help_prepares_nothing(tmp_path):
+    done = subprocess.run([sys.executable, "scripts/peers", "--help"], cwd=ROOT, capture_output=True, text=True, env={"PATH": "", "KONKORDIA_PEERS": str(tmp_path)})
+    assert done.returncode == 0 and "scripts/peers --of NAMES" in done.stdout and not done.stderr and not list(tmp_path.iterdir())
+
+
 def test_instructions_are_not_counted_without_valgrind(tmp_path):
     done = subprocess.run([sys.executable, "scripts/instructions"], cwd=ROOT, capture_output=True, text=True, env={"PATH": str(tmp_path)})
     assert done.returncode == 77 and "apt-get install valgrind" in done.stderr, done

@@ -178,8 +178,17 @@ def test_a_killed_worker_is_replaced(tmp_path):
         dranspose.worker("w3")
         # Its registrations in redis last for 10 s.
         dranspose.begin(len(missing), ["w1", "w3"])
-        wait_until(lambda: len(dranspose.rows()) == IMAGES, what="the images that were missing")
+
+        def all_are_there():
+            for name, sender in zip(files, senders):
+                assert sender.poll() in (None, 0), (tmp_path / f"again-{name}.log").read_text(encoding="utf-8")
+            return len(dranspose.rows()) == IMAGES
+
+        wait_until(all_are_there, what="the images that were missing")
         assert [sender.wait(30) for sender in senders] == [0, 0]
         rows = dranspose.rows()
-        assert {row["worker"] for row in rows} == {"w1", "w2", "w3"}
+        print(len(missing), "images were missing;", [row["worker"] for row in rows].count("w3"), "of them were reduced by the new worker")
+        # Which of the two workers gets an event is for dranspose to say; of a few events one may get all.
+        by = {row["worker"] for row in rows}
+        assert {"w1", "w2"} <= by <= {"w1", "w2", "w3"} and ("w3" in by or len(missing) < 10)
         world.is_right(rows, files)
