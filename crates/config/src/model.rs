@@ -267,7 +267,7 @@ impl Reader<'_> {
     /// Compression of the chunks; reports a level that the codec does not have.
     fn compression(&mut self) -> Compression {
         let t = self.document.table("output");
-        let chosen = t.text("compression").and_then(Compression::from_name).unwrap_or(Compression::Bslz4);
+        let chosen = t.text("compression").and_then(Compression::from_name).unwrap_or(Compression::BSLZ4);
         let Some(level) = t.integer("compression_level") else { return chosen };
         if let Some(with_level) = u8::try_from(level).ok().and_then(|level| chosen.with_level(level)) {
             return with_level;

@@ -451,7 +451,7 @@ impl Stage {
     /// There is no such compression or level; in words.
     pub fn packing(&self) -> Result<Compression, String> {
         let known = match &self.compression {
-            None => Compression::Bslz4,
+            None => Compression::BSLZ4,
             Some(name) => Compression::from_name(name)
                 .ok_or_else(|| format!("compression = \"{name}\" is not one of {}", Compression::NAMES.join(", ")))?,
         };

@@ -81,7 +81,7 @@ fn images_are_compressed_directly_before_they_are_written() {
     let python = "kind = \"python\"\nfunction = \"beamline:correct\"";
     let compress = GOOD.replacen(python, "kind = \"compress\"\ncompression = \"bszstd\"\nlevel = 3", 1);
     let graph = Graph::parse("graph.toml", &compress).unwrap();
-    assert_eq!(graph.stages[1].packing(), Ok(Compression::Bszstd { level: 3 }));
+    assert_eq!(graph.stages[1].packing(), Ok(Compression::BSZSTD.with_level(3).unwrap()));
     let write = "kind = \"write\"\nfile = \"out.h5\"";
     let more = compress.replacen(write, python, 1);
     let failure = Graph::parse("graph.toml", &more).unwrap_err();

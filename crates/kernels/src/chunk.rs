@@ -107,6 +107,9 @@ pub enum ChunkError {
         /// Bytes that it should decompress to.
         bytes: usize,
     },
+    /// The filters of another program refused it; in words.
+    #[error("{0}")]
+    Other(String),
     /// Bytes follow the end of the image.
     #[error("{0} bytes follow the end of the image in the chunk")]
     Trailing(usize),

@@ -94,7 +94,7 @@ pub struct Compress(Compression);
 impl Compress {
     /// The work of a stage.
     pub fn new(stage: &Stage) -> Self {
-        Self(stage.packing().unwrap_or(Compression::Bslz4))
+        Self(stage.packing().unwrap_or(Compression::BSLZ4))
     }
 }
 

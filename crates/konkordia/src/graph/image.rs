@@ -20,7 +20,7 @@ const TEXT_BYTES_MAX: usize = 8 << 20;
 const RESULTS_MAX: usize = 256;
 const NAME_BYTES_MAX: usize = 64;
 /// How a mask is packed.
-const MASK_PACKING: Compression = Compression::Bszstd { level: 1 };
+const MASK_PACKING: Compression = Compression::BSZSTD;
 
 /// The words of a detector, of which no images were made yet.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -295,7 +295,7 @@ mod tests {
         assert_eq!(found, image);
         assert_eq!(found.mask().unwrap().unwrap(), [0, 1, 2, 0, 0, 5]);
         assert_eq!(found.about.file().unwrap().calibration_hash, "abc");
-        assert_eq!(found.about.compression(), Ok(Some(Compression::Bszstd { level: 3 })));
+        assert_eq!(found.about.compression(), Ok(Compression::BSZSTD.with_level(3)));
         assert!(packed_mask(&[0; 6]).unwrap().is_empty());
     }
 

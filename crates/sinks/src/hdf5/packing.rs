@@ -41,14 +41,16 @@ pub(crate) fn filter_of(
     Some(match compression {
         Compression::None => return None,
         // Bitshuffle 0.4, default block, LZ4.
-        Compression::Bslz4 => (BITSHUFFLE, MANDATORY, vec![0, 4, element, 0, 2]),
-        Compression::Bszstd { level } => (BITSHUFFLE, MANDATORY, vec![0, 4, element, block / element, 3, level.into()]),
-        Compression::Lz4 => (LZ4, MANDATORY, vec![block]),
+        Compression::BSLZ4 => (BITSHUFFLE, MANDATORY, vec![0, 4, element, 0, 2]),
+        Compression::Bslz4 { .. } => (BITSHUFFLE, MANDATORY, vec![0, 4, element, block / element, 2]),
+        Compression::Bszstd { level, .. } => (BITSHUFFLE, MANDATORY, vec![0, 4, element, block / element, 3, level.into()]),
+        Compression::Lz4 { .. } => (LZ4, MANDATORY, vec![block]),
         Compression::Zstd { level } => (ZSTD, MANDATORY, vec![level.into()]),
         // As `H5Pset_deflate` does. The linked library is built without zlib, and would refuse its own filter 1 if it
         // were mandatory.
         Compression::Gzip { level } => (DEFLATE, OPTIONAL, vec![level.into()]),
         Compression::Sz3 { bound } => (SZ3, MANDATORY, sz3_values(bound, pixel?, shape)),
+        Compression::Other(_) => return None,
     })
 }
 
@@ -84,9 +86,9 @@ pub(crate) fn compression(filters: &[Filter]) -> Option<Compression> {
     let level = |c: Compression, level: Option<&u32>| level.and_then(|l| c.with_level((*l).try_into().ok()?)).unwrap_or(c);
     match filters {
         [] => Some(Compression::None),
-        [(BITSHUFFLE, _, values)] if values.get(4) == Some(&2) => Some(Compression::Bslz4),
-        [(BITSHUFFLE, _, values)] if values.get(4) == Some(&3) => Some(level(Compression::Bszstd { level: 1 }, values.get(5))),
-        [(LZ4, ..)] => Some(Compression::Lz4),
+        [(BITSHUFFLE, _, values)] if values.get(4) == Some(&2) => Some(Compression::BSLZ4),
+        [(BITSHUFFLE, _, values)] if values.get(4) == Some(&3) => Some(level(Compression::BSZSTD, values.get(5))),
+        [(LZ4, ..)] => Some(Compression::LZ4),
         [(ZSTD, _, values)] => Some(level(Compression::Zstd { level: 1 }, values.first())),
         [(DEFLATE, _, values)] => Some(level(Compression::Gzip { level: 1 }, values.first())),
         [(SZ3, _, values)] => sz3_bound(values).map(|bound| Compression::Sz3 { bound }),
@@ -101,7 +103,7 @@ pub(crate) const HEAD_BYTES: usize = 13;
 pub(crate) fn begins_right(compression: Compression, image_bytes: usize, bytes: usize, head: &[u8]) -> bool {
     match compression {
         Compression::None => bytes == image_bytes,
-        Compression::Bslz4 | Compression::Bszstd { .. } | Compression::Lz4 => {
+        Compression::Bslz4 { .. } | Compression::Bszstd { .. } | Compression::Lz4 { .. } => {
             bytes >= 12 && head.starts_with(&(image_bytes as u64).to_be_bytes())
         }
         // A frame header with the size of the content as 64 bits.
@@ -112,6 +114,7 @@ pub(crate) fn begins_right(compression: Compression, image_bytes: usize, bytes: 
         }
         Compression::Gzip { .. } => bytes >= 8 && head.starts_with(&[0x78, 0x01]),
         // The length of a body and a frame of Zstd.
+        Compression::Other(_) => bytes > 0,
         Compression::Sz3 { .. } => bytes >= 12 && head[8..].starts_with(&[0x28, 0xB5, 0x2F, 0xFD]),
     }
 }

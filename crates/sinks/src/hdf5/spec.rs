@@ -139,7 +139,7 @@ impl Default for FileSpec {
             columns: 0,
             pixel: PixelType::Int16,
             raw_words: false,
-            compression: Compression::Bslz4,
+            compression: Compression::BSLZ4,
             layout: Layout::Both,
             images_planned: None,
             metadata: Metadata::default(),
