@@ -283,7 +283,9 @@ impl Compression {
             _ => false,
         };
         if !takes {
-            return Err(self.wrong_option(format!("{name} has no {key}")));
+            let known = matches!(key, "level" | "block");
+            let what = if known { format!("{name} has no {key}s") } else { format!("{name} has no option \"{key}\"") };
+            return Err(self.wrong_option(what));
         }
         let found = match key {
             "level" => value.parse().ok().and_then(|level| self.with_level(level)),
@@ -431,12 +433,12 @@ mod tests {
     #[test]
     fn a_wrong_option_says_what_the_codec_takes() {
         let bszstd = "bszstd takes level=1 to 22 and block=1k to 128k, powers of two";
-        assert_eq!(refused("bszstd,speed=5", None), format!("bszstd has no speed; {bszstd}"));
+        assert_eq!(refused("bszstd,speed=5", None), format!("bszstd has no option \"speed\"; {bszstd}"));
         assert_eq!(refused("bszstd,level=23", None), format!("bszstd has no level 23; {bszstd}"));
         assert_eq!(refused("bszstd", Some(-1)), format!("bszstd has no level -1; {bszstd}"));
         assert_eq!(refused("bszstd,fast", None), format!("\"fast\" is not an option: options are KEY=VALUE; {bszstd}"));
-        assert_eq!(refused("bslz4,level=1", None), "bslz4 has no level; bslz4 takes block=1k to 128k, powers of two");
-        assert_eq!(refused("none,block=8k", None), "none has no block; none takes no options");
+        assert_eq!(refused("bslz4,level=1", None), "bslz4 has no levels; bslz4 takes block=1k to 128k, powers of two");
+        assert_eq!(refused("none,block=8k", None), "none has no blocks; none takes no options");
         assert_eq!(refused("gzip,level=3", Some(3)), "gzip has level twice; give it once");
         assert_eq!(refused("lz4,block=8k,block=8k", None), "lz4 has block twice; give it once");
         for block in ["0", "12k", "256k", "-8k", "k", "99999999999999999999", "18014398509481984k"] {

@@ -10,7 +10,7 @@ use crate::geometry::ImageGeometry;
 use crate::image::TileRecord;
 use crate::ledger::MissingPolicy;
 use crate::pixel::PixelType;
-pub use crate::compression::{BlockSize, Compression, ErrorBound, OtherFilter, OtherFilters, WrongCodec};
+pub use crate::compression::{BlockSize, Compression, DecodeOther, ErrorBound, OtherFilter, OtherFilters, WrongCodec};
 pub use crate::process::{Arithmetic, CommonMode, Negative, Processing, TrackedFrames, Tracking};
 use crate::results::{self, PIXEL_RESULTS, RESULT_NUMBERS_MAX, ResultKind, pixel_results};
 use crate::setup::SetupRules;

@@ -105,7 +105,7 @@ fn mistakes_are_named() {
         ("file = \"out.h5\"", "file = \"out.h5\"\nworkers = 2", "in the file once only if one process writes"),
         ("file = \"out.h5\"", "", "kind = \"write\" needs 'file'"),
         ("file = \"out.h5\"", "file = \"out.h5\"\ncommand = [\"x\"]", "'command' belongs to kind = \"program\"; remove it"),
-        ("file = \"out.h5\"", "file = \"out.h5\"\nlevel = 3", "compression = \"bslz4\" has no levels"),
+        ("file = \"out.h5\"", "file = \"out.h5\"\nlevel = 3", "compression: bslz4 has no levels"),
         ("kind = \"python\"\nfunction = \"beamline:correct\"", "kind = \"convert\"", "kind = \"convert\" needs 'calibration'"),
         (
             "kind = \"files\"\nfiles = [\"run.h5\"]",

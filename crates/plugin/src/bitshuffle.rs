@@ -14,7 +14,7 @@
 use crate::elements::Transposition;
 use crate::sys::output::Output;
 use konkordia_kernels::chunk::{HEADER_BYTES, LENGTH_BYTES, write_header};
-use konkordia_kernels::planes::{Lz4Encoder, ZstdEncoder};
+use konkordia_kernels::planes::{Lz4Encoder, ZstdEncoder, decompress_lz4};
 use konkordia_kernels::{ElementSize, Isa, lz4, zstd};
 
 /// Bytes of a block that the library aims at, and the fewest elements of one; both are part of the format.
@@ -170,7 +170,7 @@ fn unpack(settings: Settings, chunk: &[u8]) -> Result<Output, String> {
         let length = u32::from_be_bytes(length.try_into().expect("4 bytes")) as usize;
         let (payload, behind) = behind.split_at_checked(length).ok_or("the chunk ends inside a block")?;
         let is_whole = match &mut decoder {
-            None => lz4::decompress(payload, planes) == Some(planes.len()),
+            None => decompress_lz4(payload, planes) == Some(planes.len()),
             Some(decoder) => decoder.decompress(payload, planes),
         };
         if !is_whole {

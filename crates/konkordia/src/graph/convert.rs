@@ -106,7 +106,7 @@ impl Work for Compress {
             Err(why) => return Ok(Made::Failed(why)),
         };
         let chunk = pack(self.0, image.pixel, image.pixels)?;
-        image.about.packing = Some((self.0.name().to_owned(), self.0.level()));
+        image.about.packing = Some((self.0.text(), None));
         Ok(Made::Image(Image { pixels: &chunk, ..image }.encode()))
     }
 }

@@ -70,8 +70,8 @@ impl About {
     /// This version does not know it; in words.
     pub fn compression(&self) -> Result<Option<Compression>, String> {
         let Some((name, level)) = &self.packing else { return Ok(None) };
-        let known = Compression::from_name(name).and_then(|known| level.map_or(Some(known), |level| known.with_level(level)));
-        known.map(Some).ok_or_else(|| format!("pixels packed as '{}' are not possible", name.escape_debug()))
+        let wrong = |_| format!("pixels packed as '{}' are not possible", name.escape_debug());
+        Compression::parse(name, level.map(i64::from)).map(Some).map_err(wrong)
     }
 
     /// The description of the run; an empty one if there is none.

@@ -2,6 +2,9 @@
 
 use std::ptr::NonNull;
 
+/// A huge page of Linux on the processors that this program is built for.
+const HUGE_PAGE_BYTES: usize = 2 << 20;
+
 /// Bytes that grow up to a fixed capacity, in memory of `malloc`.
 pub struct Output {
     start: NonNull<u8>,
@@ -13,8 +16,26 @@ pub struct Output {
 impl Output {
     /// Room for `capacity` bytes; `None` if there is not so much memory.
     pub fn new(capacity: usize) -> Option<Self> {
+        if capacity >= HUGE_PAGE_BYTES {
+            return Self::of_huge_pages(capacity);
+        }
         // SAFETY: `malloc` takes any size; a length of 0 is made 1, so that null always means that there is no memory.
         let start = unsafe { libc::malloc(capacity.max(1)) };
+        Some(Self { start: NonNull::new(start.cast())?, bytes: 0, capacity })
+    }
+
+    /// Memory for which the kernel is asked for huge pages: a new buffer is touched page by page for the first time,
+    /// which otherwise takes as long as decoding.
+    fn of_huge_pages(capacity: usize) -> Option<Self> {
+        let mut start = std::ptr::null_mut();
+        // SAFETY: the alignment is a power of two and a multiple of a pointer; memory of `posix_memalign` is freed by
+        // `free`. The advice changes nothing that anybody sees and covers only whole pages of this memory.
+        unsafe {
+            if libc::posix_memalign(&mut start, HUGE_PAGE_BYTES, capacity) != 0 {
+                return None;
+            }
+            libc::madvise(start, capacity / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES, libc::MADV_HUGEPAGE);
+        }
         Some(Self { start: NonNull::new(start.cast())?, bytes: 0, capacity })
     }
 

@@ -102,6 +102,7 @@ pub use run_files::{Positions, RunFiles};
 pub use series_file::{SeriesFacts, SeriesFileSpec, facts_of_series, limits_of_series};
 pub use series_info::{ChannelInfo, SeriesInfo};
 pub use series_state::{Names, SharedState};
+pub use packing::decode_others_by;
 pub use spec::{Compression, ErrorBound, FileSpec, Layout, LedgerRecord, Metadata, Overwrite, Scale, StreamRecord, TileInfo};
 pub use stored_results::{StoredColumn, StoredResults};
 pub use writer::{FileReport, SpaceEstimate, Writer};

@@ -48,7 +48,7 @@ fn packed(packing: Packing, element: Element, data: &[u8]) -> Bytes {
         Packing::BitshuffleZstd => by(Compression::BSZSTD),
         Packing::Zstd => by(Compression::Zstd { level: 1 }),
         Packing::Gzip => by(Compression::Gzip { level: 1 }),
-        Packing::Sz3 => unreachable!("no image of a run or series has SZ3"),
+        Packing::Sz3 | Packing::Other => unreachable!("no image of a run or series is packed so"),
     }
 }
 
