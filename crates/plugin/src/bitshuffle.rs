@@ -95,8 +95,12 @@ fn default_block_elements(element_bytes: usize) -> usize {
 /// Says which parameter is wrong.
 pub fn stored_values(given: &[u32], element_bytes: usize) -> Result<Vec<u32>, String> {
     let element = u32::try_from(element_bytes).map_err(|_| format!("elements of {element_bytes} bytes"))?;
+    // Three parameters may be block, coding and level, or a version (0.4, 0.5) and the size of the element.
+    let is_complete = given.len() > 3 || matches!(given, [_, minor, _] if ![0, 2, 3].contains(minor));
     let mut values = vec![0, 4, element];
-    values.extend(if given.len() > 3 { &given[3..] } else { given });
+    values.extend(if is_complete { &given[3..] } else { given });
+    // With a block and a coding, the parameters cannot be taken for those of a user when they are copied.
+    values.resize(values.len().max(5), 0);
     Settings::read(&values)?;
     Ok(values)
 }
@@ -330,8 +334,10 @@ mod tests {
 
     #[test]
     fn parameters_of_a_user_are_completed_and_complete_ones_are_kept() {
-        assert_eq!(stored_values(&[], 2), Ok(vec![0, 4, 2]));
+        assert_eq!(stored_values(&[], 2), Ok(vec![0, 4, 2, 0, 0]));
+        assert_eq!(stored_values(&[0, 5, 2], 4), Ok(vec![0, 4, 4, 0, 0]), "of the bitshuffle library");
         assert_eq!(stored_values(&[0, 2], 4), Ok(vec![0, 4, 4, 0, 2]));
+        assert_eq!(stored_values(&[0, 3, 2], 2), Ok(vec![0, 4, 2, 0, 3, 2]));
         assert_eq!(stored_values(&[32768, 3, 5], 2), Ok(vec![0, 4, 2, 32768, 3, 5]));
         assert_eq!(stored_values(&[0, 5, 2, 0, 2], 4), Ok(vec![0, 4, 4, 0, 2]));
         for wrong in [&[12, 2][..], &[0, 7], &[u32::MAX - 7, 2]] {
