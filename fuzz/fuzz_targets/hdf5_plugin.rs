@@ -1,6 +1,6 @@
-//! Any bytes as a chunk, and any parameters, in our filter of HDF5: it refuses or gives what it should, in both directions,
-//! and never takes more memory than such a chunk can need. The filters that are built in behind the plug-ins of others
-//! too.
+//! Any bytes as a chunk, and any parameters, in our filter of HDF5: it refuses or gives what it should, in both
+//! directions, and never takes more memory than such a chunk can need. The filters that are built in behind the
+//! plug-ins of others too.
 #![no_main]
 
 use konkordia_plugin::bitshuffle::apply;

@@ -1,5 +1,5 @@
-//! Any bytes as an LZ4 block: our decoder refuses or gives what the stock one gives, and a block of the stock encoder comes
-//! back.
+//! Any bytes as an LZ4 block: our decoder refuses or gives what the stock one gives, and a block of the stock encoder
+//! comes back.
 #![no_main]
 
 use konkordia_kernels::lz4;

@@ -435,13 +435,16 @@ fn processors(value: &DeValue<'_>) -> Option<Result<Value, Refusal>> {
 fn codec(text: &str) -> Result<Value, Refusal> {
     let name = text.split(',').next().unwrap_or_default().trim();
     if name == "sz3" {
-        let fix = "choose one without loss; `konkordia repack --compression sz3` or [travel] make a lossy copy of the finished run";
+        let fix =
+            "choose one without loss; `konkordia repack --compression sz3` or [travel] make a lossy copy of the finished run";
         return Err(("\"sz3\" is lossy, and a run is written without loss".into(), fix.into()));
     }
     let near = || nearest(name, &Compression::NAMES).filter(|near| *near != name);
     match Compression::parse(text, None) {
         Ok(_) => Ok(Value::Text(text.into())),
-        Err(WrongCodec { what, fix }) => Err((what, near().map(|near| format!("did you mean \"{near}\"? ")).unwrap_or_default() + &fix)),
+        Err(WrongCodec { what, fix }) => {
+            Err((what, near().map(|near| format!("did you mean \"{near}\"? ")).unwrap_or_default() + &fix))
+        }
     }
 }
 

@@ -280,7 +280,11 @@ mod tests {
     fn names_lead_to_packings_with_a_filter() {
         for &packing in Packing::ALL {
             assert_eq!(Packing::from_name(packing.name()), Some(packing));
-            assert_eq!(packing.filter().is_none(), matches!(packing, Packing::None | Packing::Lz4Block | Packing::Other), "{packing:?}");
+            assert_eq!(
+                packing.filter().is_none(),
+                matches!(packing, Packing::None | Packing::Lz4Block | Packing::Other),
+                "{packing:?}"
+            );
         }
         assert_eq!(Packing::from_name("lz5"), None);
     }

@@ -4,13 +4,13 @@
 use crate::IMAGES_MAX;
 use crate::affinity::Affinity;
 use crate::assembler::JUMP_IMAGES_LIMIT;
+pub use crate::compression::{BlockSize, Compression, DecodeOther, ErrorBound, OtherFilter, OtherFilters, WrongCodec};
 use crate::far_ahead::FarAhead;
 use crate::first_packets::Opening;
 use crate::geometry::ImageGeometry;
 use crate::image::TileRecord;
 use crate::ledger::MissingPolicy;
 use crate::pixel::PixelType;
-pub use crate::compression::{BlockSize, Compression, DecodeOther, ErrorBound, OtherFilter, OtherFilters, WrongCodec};
 pub use crate::process::{Arithmetic, CommonMode, Negative, Processing, TrackedFrames, Tracking};
 use crate::results::{self, PIXEL_RESULTS, RESULT_NUMBERS_MAX, ResultKind, pixel_results};
 use crate::setup::SetupRules;
@@ -174,7 +174,9 @@ impl Plan {
             // Zstd: n + n / 256 + at most 64. Deflate: 5 bytes for each 65535, its flushes, and the checksum of the
             // strip.
             Compression::Bszstd { .. } | Compression::Zstd { .. } | Compression::Gzip { .. } => bytes + bytes / 256 + 128,
-            Compression::Sz3 { .. } | Compression::Other(_) => unreachable!("no run packs so: the configuration does not offer it"),
+            Compression::Sz3 { .. } | Compression::Other(_) => {
+                unreachable!("no run packs so: the configuration does not offer it")
+            }
         }
     }
 

@@ -14,7 +14,8 @@ pub struct RepackArgs {
     /// Existing folder, or folder and first part of the file names: OUT_master.h5, OUT_data_000001.h5 and so on
     #[arg(short, long, value_name = "OUT")]
     pub output: PathBuf,
-    /// Compression: bslz4, bszstd, lz4, zstd, gzip or none, with options as in bszstd,level=5,block=64k; lossy: sz3, or spots (exact spots, coarser background)
+    /// Compression: bslz4, bszstd, lz4, zstd, gzip or none, with options as in bszstd,level=5,block=64k; lossy: sz3, or
+    /// spots (exact spots, coarser background)
     #[arg(long, value_name = "NAME")]
     pub compression: String,
     /// Compression level; higher = smaller files, slower: bszstd and zstd 1 to 22, gzip 1 to 9 [default: 1]

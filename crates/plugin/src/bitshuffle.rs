@@ -8,8 +8,8 @@
 //! | 4 | 0: the transposed blocks alone; 2: LZ4; 3: Zstd |
 //! | 5 | level of Zstd |
 //!
-//! A chunk with LZ4 or Zstd is as in [`konkordia_kernels::chunk`]; the block size is that of its header. A chunk without
-//! them has the transposed blocks one after the other, then the last `elements % 8` elements as they are.
+//! A chunk with LZ4 or Zstd is as in [`konkordia_kernels::chunk`]; the block size is that of its header. A chunk
+//! without them has the transposed blocks one after the other, then the last `elements % 8` elements as they are.
 
 use crate::elements::Transposition;
 use crate::sys::output::Output;

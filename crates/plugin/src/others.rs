@@ -195,7 +195,12 @@ mod tests {
     /// The sums of the library over the same bytes (h5py, a data set with fletcher32).
     #[test]
     fn checksums_are_those_of_the_library() {
-        for (data, sum) in [(&[1u8, 2, 3, 4, 5, 6, 7, 8][..], [0x14, 0x10, 0x28, 0x1e]), (&[0; 8], [0; 4]), (&[255; 8], [255; 4]), (&[255; 9], [0, 255, 0, 255])] {
+        for (data, sum) in [
+            (&[1u8, 2, 3, 4, 5, 6, 7, 8][..], [0x14, 0x10, 0x28, 0x1e]),
+            (&[0; 8], [0; 4]),
+            (&[255; 8], [255; 4]),
+            (&[255; 9], [0, 255, 0, 255]),
+        ] {
             assert_eq!(fletcher32(data).to_le_bytes(), sum, "{data:?}");
             assert_eq!(checked([data, &sum].concat()).unwrap(), data);
         }

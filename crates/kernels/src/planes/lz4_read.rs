@@ -1,8 +1,8 @@
-//! Decodes LZ4 blocks, quickest where they are those of bit-transposed pixels: long literals (planes of noise), and long
-//! runs of one byte (empty planes). Reads every block of an encoder, and touches nothing but checked slices.
+//! Decodes LZ4 blocks, quickest where they are those of bit-transposed pixels: long literals (planes of noise), and
+//! long runs of one byte (empty planes). Reads every block of an encoder, and touches nothing but checked slices.
 //!
-//! Most sequences are short. They are copied as 16 bytes whatever their length, where there is room: what is too much is
-//! overwritten by the next one.
+//! Most sequences are short. They are copied as 16 bytes whatever their length, where there is room: what is too much
+//! is overwritten by the next one.
 
 /// Bytes of such a copy.
 const STEP: usize = 16;

@@ -1,5 +1,5 @@
-//! The process that runs plug-ins of HDF5: reads requests from its standard input, which is a socket, and answers there.
-//! It writes no file and uses no network, takes a limited amount of memory, and ends with its parent.
+//! The process that runs plug-ins of HDF5: reads requests from its standard input, which is a socket, and answers
+//! there. It writes no file and uses no network, takes a limited amount of memory, and ends with its parent.
 //!
 //! | request, little-endian | content |
 //! |---|---|

@@ -1,6 +1,6 @@
 //! Filters of others: chunks go to a process that loads the plug-ins of HDF5 ([`plug_in_process`]), and pixels come
-//! back. A plug-in is a library of somebody else: it may crash, never return, or take all memory. That process then ends
-//! with it, and the image cannot be decoded; nothing else happens.
+//! back. A plug-in is a library of somebody else: it may crash, never return, or take all memory. That process then
+//! ends with it, and the image cannot be decoded; nothing else happens.
 //!
 //! [`plug_in_process`]: super::plug_in_process
 
@@ -100,7 +100,8 @@ impl Runner {
     /// Ends the process, which has not answered; says why that was.
     fn end(&mut self, error: &io::Error) -> String {
         let folders = std::env::var(VARIABLE).unwrap_or_else(|_| DEFAULT_FOLDER.into());
-        let bad = format!("the file or the plug-in in {folders} is bad: try the plug-in with h5dump, or leave it out of {VARIABLE}");
+        let bad =
+            format!("the file or the plug-in in {folders} is bad: try the plug-in with h5dump, or leave it out of {VARIABLE}");
         if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) {
             let _ = self.child.kill();
             let _ = self.child.wait();

@@ -65,16 +65,8 @@ pub struct Library {
 }
 
 /// `H5Pget_filter_by_id2`
-type GetFilter = unsafe extern "C" fn(
-    Handle,
-    c_int,
-    *mut c_uint,
-    *mut usize,
-    *mut c_uint,
-    usize,
-    *mut c_char,
-    *mut c_uint,
-) -> c_int;
+type GetFilter =
+    unsafe extern "C" fn(Handle, c_int, *mut c_uint, *mut usize, *mut c_uint, usize, *mut c_char, *mut c_uint) -> c_int;
 /// `H5Pmodify_filter`
 type ModifyFilter = unsafe extern "C" fn(Handle, c_int, c_uint, usize, *const c_uint) -> c_int;
 /// `H5Tget_size`
@@ -138,9 +130,8 @@ impl Library {
         let (mut flags, mut count, mut values) = (0, VALUES_MAX, [0; VALUES_MAX]);
         let (no_name, no_config) = (std::ptr::null_mut(), std::ptr::null_mut());
         // SAFETY: the library writes at most `count` parameters, and no name since its length is 0.
-        let done = unsafe {
-            (self.get_filter)(properties, id, &mut flags, &mut count, values.as_mut_ptr(), 0, no_name, no_config)
-        };
+        let done =
+            unsafe { (self.get_filter)(properties, id, &mut flags, &mut count, values.as_mut_ptr(), 0, no_name, no_config) };
         (done >= 0).then(|| (flags, values[..count.min(VALUES_MAX)].to_vec()))
     }
 

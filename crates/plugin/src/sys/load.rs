@@ -69,8 +69,7 @@ impl Filter {
         let (mut buffer, mut buffer_bytes) = (start.as_ptr().cast::<c_void>(), capacity);
         // SAFETY: the parameters are as many as said; the buffer is of `malloc`, as the interface demands, and the
         // filter may replace it by another such buffer.
-        let written =
-            unsafe { (self.apply)(FLAG_REVERSE, values.len(), values.as_ptr(), bytes, &mut buffer_bytes, &mut buffer) };
+        let written = unsafe { (self.apply)(FLAG_REVERSE, values.len(), values.as_ptr(), bytes, &mut buffer_bytes, &mut buffer) };
         // SAFETY: the buffer is of `malloc` still or again, and belongs to us; the filter says how much it holds.
         let output = unsafe { Output::from_raw(buffer.cast(), written, buffer_bytes) };
         output.filter(|output| !output.written().is_empty())

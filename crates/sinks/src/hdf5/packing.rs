@@ -122,7 +122,8 @@ pub fn decode_others_by(decode: DecodeOther) {
 
 fn other(filters: &[Filter]) -> Option<Compression> {
     let decode = *DECODE_OTHER.get()?;
-    let filters: Vec<OtherFilter> = filters.iter().map(|(id, _, values)| OtherFilter { id: *id, values: values.clone() }).collect();
+    let filters: Vec<OtherFilter> =
+        filters.iter().map(|(id, _, values)| OtherFilter { id: *id, values: values.clone() }).collect();
     let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
     let known = seen.iter().copied().find(|known| *known == filters.as_slice());
     let kept = match known {
