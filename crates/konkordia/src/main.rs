@@ -49,6 +49,9 @@ fn main() -> ExitCode {
     if let Some(code) = serve::adapters::child::replaced() {
         return code;
     }
+    if let Some(code) = contained::ran_plug_ins() {
+        return code;
+    }
     konkordia_acquire::machine::raise_limits();
     let matches = match Cli::command().try_get_matches() {
         Ok(matches) => matches,

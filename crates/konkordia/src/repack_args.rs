@@ -2,7 +2,7 @@
 
 use clap::Args;
 use konkordia_core::failure::{Exit, Failure};
-use konkordia_core::plan::{Compression, ErrorBound};
+use konkordia_core::plan::{Compression, ErrorBound, WrongCodec};
 use std::path::PathBuf;
 
 /// `konkordia repack`
@@ -14,7 +14,8 @@ pub struct RepackArgs {
     /// Existing folder, or folder and first part of the file names: OUT_master.h5, OUT_data_000001.h5 and so on
     #[arg(short, long, value_name = "OUT")]
     pub output: PathBuf,
-    /// Compression: bslz4, bszstd, lz4, zstd, gzip or none; lossy: sz3, or spots (exact spots, coarser background)
+    /// Compression: bslz4, bszstd, lz4, zstd, gzip or none, with options as in bszstd,level=5,block=64k; lossy: sz3, or
+    /// spots (exact spots, coarser background)
     #[arg(long, value_name = "NAME")]
     pub compression: String,
     /// Compression level; higher = smaller files, slower: bszstd and zstd 1 to 22, gzip 1 to 9 [default: 1]
@@ -66,7 +67,12 @@ impl RepackArgs {
             let why = "it says how spots are kept and the background gets coarser";
             return wrong(format!("{option} without spots"), why, "leave it out, or choose --compression spots");
         }
-        if self.compression == "sz3" {
+        let (name, options) = self.compression.split_once(',').unwrap_or((&self.compression, ""));
+        if name.trim() == "sz3" {
+            if !options.is_empty() {
+                let why = "sz3 takes no options behind its name";
+                return wrong(format!("unknown options '{options}' of sz3"), why, "give --error-bound 2, for example");
+            }
             let Some(bound) = self.error_bound else {
                 let why = "sz3 is lossy: give the largest allowed error of a pixel";
                 return wrong("sz3 has no error bound".into(), why, "add --error-bound 2, for example");
@@ -80,12 +86,12 @@ impl RepackArgs {
             }
             return bound_of(bound).map(|bound| Compression::Sz3 { bound });
         }
-        let compression = lossless(&self.compression, ", sz3, spots")?;
+        let compression = lossless(&self.compression, self.compression_level, ", sz3, spots")?;
         if self.error_bound.is_some() {
             let why = format!("{} is lossless", compression.name());
             return wrong("--error-bound without sz3".into(), &why, "leave --error-bound out, or choose --compression sz3");
         }
-        self.with_level(compression)
+        Ok(compression)
     }
 
     /// Whether the background is to become coarser.
@@ -115,27 +121,16 @@ impl RepackArgs {
             let why = "spots is lossy: the original would be gone";
             return wrong("--delete-source with spots", why, "leave --delete-source out, or choose bszstd");
         }
-        self.with_level(lossless(self.packed_with.as_deref().unwrap_or("bszstd"), "")?)
-    }
-
-    fn with_level(&self, compression: Compression) -> Result<Compression, Failure> {
-        let wrong = |what: String, why: &str, fix: &str| Err(Failure::new(Exit::Usage, what, why, fix));
-        let Some(level) = self.compression_level else { return Ok(compression) };
-        compression.with_level(level).map_or_else(
-            || {
-                let why = compression.level_max().map_or("it has no levels".into(), |most| format!("it has levels 1 to {most}"));
-                wrong(format!("{} has no level {level}", compression.name()), &why, "correct the level, or leave it out")
-            },
-            Ok,
-        )
+        lossless(self.packed_with.as_deref().unwrap_or("bszstd"), self.compression_level, "")
     }
 }
 
-/// The compression without loss of this name. `others` are names that would do too.
-fn lossless(name: &str, others: &str) -> Result<Compression, Failure> {
-    Compression::from_name(name).ok_or_else(|| {
-        let fix = format!("choose one of {}{others}", Compression::NAMES.join(", "));
-        Failure::new(Exit::Usage, format!("unknown compression '{name}'"), "", fix)
+/// The compression without loss that a text names, with its options. `others` are names that would do too.
+fn lossless(text: &str, level: Option<u8>, others: &str) -> Result<Compression, Failure> {
+    Compression::parse(text, level.map(i64::from)).map_err(|WrongCodec { what, fix }| {
+        let names = Compression::NAMES.join(", ");
+        let fix = if fix.ends_with(&names) { format!("{fix}{others}") } else { fix };
+        Failure::new(Exit::Usage, what, "", fix)
     })
 }
 

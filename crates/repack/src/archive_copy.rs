@@ -41,7 +41,7 @@ pub fn check(archive_copy: &ArchiveCopy, overwrite: Overwrite) -> Result<(), Fai
 pub fn compression(archive_copy: &ArchiveCopy) -> Compression {
     match archive_copy.loss {
         ArchiveLoss::Sz3(bound) => Compression::Sz3 { bound },
-        ArchiveLoss::Spots(_) => Compression::Bszstd { level: 1 },
+        ArchiveLoss::Spots(_) => Compression::BSZSTD,
     }
 }
 

@@ -27,9 +27,8 @@ impl Settings {
 
 /// The compression as it stands in the record.
 fn words(compression: Compression) -> String {
-    match (compression, compression.level()) {
-        (Compression::Sz3 { bound }, _) => format!("sz3, error at most {}", bound.value()),
-        (_, Some(level)) => format!("{} level {level}", compression.name()),
-        (_, None) => compression.name().into(),
+    match compression {
+        Compression::Sz3 { bound } => format!("sz3, error at most {}", bound.value()),
+        _ => compression.words(),
     }
 }

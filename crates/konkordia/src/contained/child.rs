@@ -23,13 +23,17 @@ pub fn parent_id() -> Option<u32> {
     PARENT.get().copied()
 }
 
-/// Makes this process, which has no other thread yet, the child of the process with the id `number`.
+/// Makes this process, which has no other thread yet, the child of the process with the id `number`. `before` does what
+/// it may not do afterwards, such as to start programs; it is not called if all that is read comes from one folder.
 ///
 /// # Errors
 /// When that process is gone or did not start this one.
-pub fn begin(number: &str, task: &Task) -> Result<(), Failure> {
+pub fn begin(number: &str, task: &Task, before: impl FnOnce()) -> Result<(), Failure> {
     let parent = end_with_parent(number, STARTED_BY)?;
     PARENT.get_or_init(|| parent);
+    if task.only_from.is_none() {
+        before();
+    }
     restrict_or_note(task);
     Ok(())
 }

@@ -391,6 +391,13 @@ pub(crate) fn read_stored_chunk(dataset: &Dataset, offset: &[u64], most: u64, ou
     // nobody writes this file through this process.
     let read = || unsafe { H5Dread_chunk(dataset.id(), H5P_DEFAULT, offset.as_ptr(), &raw mut mask, out.as_mut_ptr().cast()) };
     h5check(sync(read))?;
+    if mask != 0 {
+        // A filter that is optional may be left out for a single chunk. Of several filters, all or none are.
+        let all = filters(dataset)?.len();
+        if all > 1 && mask.trailing_ones() < all as u32 {
+            return Err(format!("the chunk at {offset:?} was stored without some of its {all} filters").into());
+        }
+    }
     Ok(Some(mask == 0))
 }
 

@@ -220,6 +220,9 @@ fn change_description(file: &File, compression: Compression, prefix: &str) -> hd
         if let Some(level) = compression.level() {
             put("compression_level", &level.to_string());
         }
+        if let Some(block) = compression.unusual_block() {
+            put("compression_block_bytes", &block.bytes().to_string());
+        }
         if let Compression::Sz3 { bound } = compression {
             put("compression_error_bound", &format!("{:?}", bound.value()));
         }

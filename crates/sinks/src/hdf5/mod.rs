@@ -94,6 +94,7 @@ pub use extra_column::ExtraColumn;
 pub use file_sink::{FileSink, SeriesTarget, SeriesTargets};
 pub use handoff::ChunkWrites;
 pub use names::{data_file_name, journal_path, master_file_name, master_path, pedestal_file_name};
+pub use packing::decode_others_by;
 pub use pedestals::Snapshots;
 pub use reader::{Places, Reader, Summary, inspect};
 pub use repair::{MissingImages, RepairReport, repair};

@@ -219,7 +219,7 @@ impl Stacks {
 
     fn layout(&self, dataset: &Dataset) -> Result<StackLayout, Error> {
         let wrong = |what: String| {
-            let hint = "repack takes stacks of whole images in chunks of bslz4, bszstd, lz4, zstd, gzip or none; convert others with h5repack";
+            let hint = "repack takes stacks of whole images in chunks of bslz4, bszstd, lz4, zstd, gzip or none, and of filters with a plug-in in the folders of HDF5_PLUGIN_PATH; convert others with h5repack";
             Error::new(ErrorKind::Invalid, READ, &self.path, format!("{}: {what}", dataset.name())).with_hint(hint)
         };
         let (shape, chunk) = (dataset.shape(), dataset.chunk().unwrap_or_default());
