@@ -87,9 +87,9 @@ impl Mirror {
     fn fill(&mut self, source: &Stacks, compression: Compression, rename: &Rename<'_>, prefix: &str) -> Result<(), Error> {
         let file = self.file.as_ref().expect("it is not sealed");
         let doing = || -> hdf5::Result<Vec<Dataset>> {
-            let (from, to) = (source.file().group("/")?, file.group("/")?);
             let mut stacks: Vec<Option<Dataset>> = source.layouts().map(|_| None).collect();
-            copy_groups(source, from, to, compression, rename, &mut stacks)?;
+            let members = Members { rename, compression: Some(compression), is_left: &|_, _, _| false };
+            copy_groups(source, file.group("/")?, &members, &mut stacks)?;
             change_description(file, compression, prefix)?;
             stacks.into_iter().collect::<Option<_>>().ok_or_else(|| "a stack that was found is not found again".into())
         };
@@ -127,16 +127,25 @@ impl Mirror {
     }
 }
 
+/// What becomes of the members of groups in a copy.
+pub(super) struct Members<'a> {
+    /// The new name of a file in a link.
+    pub(super) rename: &'a Rename<'a>,
+    /// How stacks are packed; `None` = as they are.
+    pub(super) compression: Option<Compression>,
+    /// Whether a member is left out: its path, its link, and whether it is a virtual data set.
+    pub(super) is_left: &'a dyn Fn(&str, &Link, bool) -> bool,
+}
+
 /// Copies everything below the root, each object once. An object with several names keeps all of them, even if a group
 /// contains itself.
-fn copy_groups(
+pub(super) fn copy_groups(
     source: &Stacks,
-    from: Group,
     to: Group,
-    compression: Compression,
-    rename: &Rename<'_>,
+    members: &Members<'_>,
     stacks: &mut [Option<Dataset>],
 ) -> hdf5::Result<()> {
+    let from = source.file().group("/")?;
     let mut paths = HashMap::from([(objects::object(&from, ".")?.0, "/".to_owned())]);
     let mut open = VecDeque::from([(from, to, String::new())]);
     while let Some((from, to, at)) = open.pop_front() {
@@ -145,13 +154,19 @@ fn copy_groups(
         let mut names = from.member_names()?;
         names.sort();
         for name in names {
-            match objects::link(&from, &name)? {
+            let path = format!("{at}/{name}");
+            let link = objects::link(&from, &name)?;
+            let is_virtual = link == Link::Hard && from.dataset(&name).is_ok_and(|dataset| objects::is_virtual(&dataset));
+            if (members.is_left)(&path, &link, is_virtual) {
+                continue;
+            }
+            match link {
                 Link::Soft(path) => {
                     to.link_soft(&path, &name)?;
                     continue;
                 }
                 Link::External(file, path) => {
-                    to.link_external(&rename(&file), &path, &name)?;
+                    to.link_external(&(members.rename)(&file), &path, &name)?;
                     continue;
                 }
                 Link::Hard => {}
@@ -161,16 +176,15 @@ fn copy_groups(
                 to.link_hard(path, &name)?;
                 continue;
             }
-            let path = format!("{at}/{name}");
             if is_group {
                 // Each group is created new, whatever it holds: a copy would keep the form of its header (decision
                 // 0008).
                 open.push_back((from.group(&name)?, low::create_group(&to, &name)?, path.clone()));
             } else if let Some(&n) = source.index.get(&object) {
-                stacks[n] = Some(stack(source, n, &from.dataset(&name)?, &to, &name, compression)?);
+                stacks[n] = Some(stack(source, n, &from.dataset(&name)?, &to, &name, members.compression)?);
             } else if source.special.contains(&object) {
                 let dataset = from.dataset(&name)?;
-                let made = objects::create_virtual_like(&dataset, &to, &name, rename)?;
+                let made = objects::create_virtual_like(&dataset, &to, &name, members.rename)?;
                 objects::copy_attributes(&dataset, &made)?;
             } else if !copy_dataset(&from, &to, &name)? {
                 objects::copy(&from, &to, &name)?;
@@ -199,9 +213,10 @@ fn stack(
     dataset: &Dataset,
     to: &Group,
     name: &str,
-    compression: Compression,
+    compression: Option<Compression>,
 ) -> hdf5::Result<Dataset> {
     let layout = &source.found[n].0;
+    let compression = compression.unwrap_or(layout.compression);
     let shape = [layout.rows as u32, layout.columns as u32];
     let filter = packing::filter_of(compression, layout.element_bytes, layout.pixel, shape);
     let made = objects::create_stack_like(dataset, to, name, filter.as_ref())?;

@@ -52,7 +52,7 @@ pub struct StackLayout {
     /// The pixel of images that have no chunk, little endian; only in files of this program.
     pub fill: Option<Vec<u8>>,
     /// Sizes of the dimensions before rows and columns.
-    leading: Vec<u64>,
+    pub(super) leading: Vec<u64>,
 }
 
 impl StackLayout {
