@@ -50,6 +50,11 @@ impl Task {
                 left: "finished repairs are kept; run the same command again, if possible with a good copy of the file".into(),
                 ..Self::read([file])
             }),
+            Command::Archive(args) => {
+                let left = "what is finished is kept; run the same command again to continue".into();
+                let folders = args.output.iter().filter_map(|path| existing(&folder_of(path))).collect();
+                Some(Self { folders, left, ..Self::read([&args.from]) })
+            }
             Command::Repack(args) => Some(Self {
                 folders: vec![if args.output.is_dir() { args.output.clone() } else { folder_of(&args.output) }],
                 deletes_originals: args.delete_source,

@@ -249,7 +249,7 @@ fn change_description(file: &File, compression: Compression, prefix: &str) -> hd
     Ok(())
 }
 
-fn replace_text(file: &File, path: &str, value: &str) -> hdf5::Result<()> {
+pub(super) fn replace_text(file: &File, path: &str, value: &str) -> hdf5::Result<()> {
     let (parent, name) = path.rsplit_once('/').expect("a path from the root");
     let parent = file.group(parent)?;
     parent.unlink(name)?;

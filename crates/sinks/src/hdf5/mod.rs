@@ -86,7 +86,7 @@ mod writer;
 mod xds;
 
 pub use append::AppendSpec;
-pub use check::{Finding, Severity, check};
+pub use check::{Finding, Severity, check, check_structure};
 pub use checksum::{CHECKSUM, compare as compare_checksum};
 pub use columns::{ImageRecord, ImageStatus, SeriesRecord};
 pub use continued::Continued;

@@ -10,11 +10,11 @@ use hdf5::{Dataset, File, Group};
 
 use super::error::{Context, Error, ErrorKind};
 use super::low::{self, Format};
-use super::mirror::{Members, copy_groups};
+use super::mirror::{Members, copy_groups, replace_text};
 use super::nexus::{self, attribute_text};
 use super::objects::{self, Link};
 use super::packing;
-use super::paths::STACK;
+use super::paths::{DESCRIPTION, STACK};
 use super::sealed::{Part, Sealed};
 use super::spec::Layout;
 use super::split_bytes::{SplitStack, complete};
@@ -177,6 +177,10 @@ impl Run {
             };
             let members = Members { rename, compression: None, is_left: &is_left };
             copy_groups(&self.main, file.group("/")?, &members, &mut [])?;
+            if let Some(text) = nexus::read_text(&file, DESCRIPTION) {
+                let line = |line: &str| if line.starts_with("layout = ") { format!("layout = {}\n", layout.name()) } else { format!("{line}\n") };
+                replace_text(&file, DESCRIPTION, &text.lines().map(line).collect::<String>())?;
+            }
             let data = file.group(DATA)?;
             if layout == Layout::Links {
                 for (n, name) in names.iter().enumerate() {

@@ -98,16 +98,31 @@ fn number(bytes: &[u8]) -> u64 {
 
 /// Where the address of the index stands in the header of a stack.
 fn layout_of(file: &File, header: u64) -> io::Result<u64> {
+    match layout_message(file, header)? {
+        (at, [3, 2]) => Ok(at + 3),
+        _ => Err(wrong("the layout of a stack has not version 3 with chunks")),
+    }
+}
+
+/// Whether the values of a data set of ours are stored in chunks, by the bytes of its header at `header`: libhdf5 may
+/// crash where it opens a virtual one that is damaged.
+pub(super) fn is_in_chunks(path: &Path, header: u64) -> bool {
+    let class = || layout_message(&File::open(path)?, header).map(|(_, [_, class])| class);
+    class().is_ok_and(|class| class == 2)
+}
+
+/// Where the layout of a data set stands, and its version and class.
+fn layout_message(file: &File, header: u64) -> io::Result<(u64, [u8; 2])> {
     let mut prefix = [0; 16];
     file.read_exact_at(&mut prefix, header)?;
     if prefix[0] != 1 {
         return Err(wrong("the header of a stack has not version 1"));
     }
-    let mut blocks = vec![(header + 16, number(&prefix[8..12]))];
+    let mut blocks = vec![(header.saturating_add(16), number(&prefix[8..12]))];
     let mut left = MESSAGES_MAX;
     while let Some((mut at, bytes)) = blocks.pop() {
-        let end = at + bytes;
-        while at + 8 <= end && left > 0 {
+        let end = at.saturating_add(bytes);
+        while at.saturating_add(8) <= end && left > 0 {
             left -= 1;
             let mut message = [0; 8];
             file.read_exact_at(&mut message, at)?;
@@ -116,8 +131,7 @@ fn layout_of(file: &File, header: u64) -> io::Result<u64> {
             let some = bytes.min(16) as usize;
             file.read_exact_at(&mut body[..some], at + 8)?;
             match kind {
-                8 if body[..2] == [3, 2] => return Ok(at + 8 + 3),
-                8 => return Err(wrong("the layout of a stack has not version 3 with chunks")),
+                8 => return Ok((at + 8, [body[0], body[1]])),
                 16 => blocks.push((number(&body[..8]), number(&body[8..]))),
                 _ => {}
             }

@@ -71,7 +71,8 @@ impl StackLayout {
         self.leading.first().copied().unwrap_or(0)
     }
 
-    pub(super) fn offset(&self, mut image: u64) -> Vec<u64> {
+    /// Index of the first pixel of an image in each dimension of its stack.
+    pub fn offset(&self, mut image: u64) -> Vec<u64> {
         let mut offset = vec![0; self.leading.len() + 2];
         for (at, size) in self.leading.iter().enumerate().rev() {
             offset[at] = image % size;
