@@ -1,10 +1,10 @@
 //! Checks a bag: is every file there and unchanged, and if not, what of it has changed?
 
-use crate::hash;
+use crate::hash::{self, Show};
 use crate::info::{self, INFO};
 use crate::manifest::{self, MANIFEST, Sums, TAG_MANIFEST};
 use crate::sums::{self, Chunk};
-use crate::{CHUNKS, PAYLOAD, Show, paths};
+use crate::paths::{self, CHUNKS, PAYLOAD};
 use konkordia_core::failure::{Exit, Failure};
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,6 +1,5 @@
 //! SHA-256 of files, with the CRC-32 of ranges of them in the same pass.
 
-use crate::Show;
 use crate::sums::Chunk;
 use konkordia_core::failure::{Exit, Failure};
 use sha2::{Digest, Sha256};
@@ -9,6 +8,9 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Called with the bytes that were read, for a display of progress.
+pub type Show<'a> = &'a mut dyn FnMut(u64);
 
 /// Bytes read at a time.
 const BLOCK: usize = 1 << 20;

@@ -21,12 +21,6 @@ pub mod sums;
 pub use check::{Damage, Report, check};
 pub use date::{date_of, is_date};
 pub use make::{Done, Kind, Made, Options, Packer, make};
+pub use hash::Show;
+pub use paths::{CHUNKS, PAYLOAD};
 pub use restore::{Restored, restore};
-
-/// Where the payload of a bag lies.
-pub const PAYLOAD: &str = "data";
-/// Where the places and sums of the chunks lie.
-pub const CHUNKS: &str = "chunks";
-
-/// How far the work is: bytes read so far.
-pub type Show<'a> = &'a mut dyn FnMut(u64);

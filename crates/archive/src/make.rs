@@ -1,10 +1,11 @@
 //! Makes a bag of a folder.
 
-use crate::hash::{self, interrupted};
+use crate::hash::{self, Show, interrupted};
 use crate::info::{self, DECLARATION, DECLARED, INFO};
 use crate::manifest::{self, MANIFEST, Sums, TAG_MANIFEST};
 use crate::sums::{self, Chunk};
-use crate::{CHUNKS, PAYLOAD, Show, date, disk, paths};
+use crate::paths::{self, CHUNKS, PAYLOAD};
+use crate::{date, disk};
 use konkordia_core::failure::{Exit, Failure};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};

@@ -3,6 +3,11 @@
 use konkordia_core::failure::{Exit, Failure};
 use std::path::{Component, Path, PathBuf};
 
+/// Where the payload of a bag lies.
+pub const PAYLOAD: &str = "data";
+/// Where the places and sums of the chunks lie.
+pub const CHUNKS: &str = "chunks";
+
 /// A path as it stands in a manifest (RFC 8493, 2.1.3).
 pub fn encode(path: &str) -> String {
     path.replace('%', "%25").replace('\n', "%0A").replace('\r', "%0D")

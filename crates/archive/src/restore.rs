@@ -2,7 +2,9 @@
 
 use crate::check::{self, Report};
 use crate::manifest::{self, MANIFEST};
-use crate::{PAYLOAD, Show, disk, hash, info, paths};
+use crate::hash::{self, Show};
+use crate::paths::{self, PAYLOAD};
+use crate::{disk, info};
 use konkordia_core::failure::{Exit, Failure};
 use std::fs::{self, File};
 use std::path::Path;

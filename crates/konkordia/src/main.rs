@@ -116,7 +116,10 @@ fn dispatch(command: &Command) -> Result<Exit, Failure> {
         Command::Join(args) => join::command(args),
         Command::Inspect(args) => files::inspect::command(args),
         Command::Convert(args) => convert::command(args),
-        Command::Repack(args) => repack_verb::command(args),
+        Command::Repack(args) => match args.layout {
+            Some(choice) => repack_layout::command(args, choice),
+            None => repack_verb::command(args),
+        },
         Command::Archive(args) => archive_verb::command(args),
         Command::Check(args) => files::check::command(args),
         Command::Repair(args) => files::repair::command(args),

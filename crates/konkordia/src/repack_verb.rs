@@ -2,7 +2,6 @@
 
 use crate::console;
 use crate::repack_args::RepackArgs;
-use crate::repack_layout;
 use crate::run::signals;
 use konkordia_acquire::analysis::tasks;
 use konkordia_analysis::analyser::SpotMethod;
@@ -21,9 +20,6 @@ use std::time::Instant;
 
 /// `konkordia repack FILE -o OUT`
 pub fn command(args: &RepackArgs) -> Result<Exit, Failure> {
-    if let Some(choice) = args.layout {
-        return repack_layout::command(args, choice);
-    }
     let compression = args.compression()?;
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let workers = args.workers.map_or(processors, usize::from);
