@@ -3,8 +3,8 @@
 use crate::hash::{self, Show};
 use crate::info::{self, INFO};
 use crate::manifest::{self, MANIFEST, Sums, TAG_MANIFEST};
-use crate::sums::{self, Chunk};
 use crate::paths::{self, CHUNKS, PAYLOAD};
+use crate::sums::{self, Chunk};
 use konkordia_core::failure::{Exit, Failure};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -59,7 +59,11 @@ pub fn check(bag: &Path, stop: &AtomicBool, show: Show<'_>) -> Result<Report, Fa
     let tags = match manifest::read(bag, TAG_MANIFEST) {
         Ok(tags) => tags,
         Err(failure) => {
-            report.push(TAG_MANIFEST, failure.detail(), "bring it back from another copy; until then the manifest itself is not checked");
+            report.push(
+                TAG_MANIFEST,
+                failure.detail(),
+                "bring it back from another copy; until then the manifest itself is not checked",
+            );
             Sums::new()
         }
     };

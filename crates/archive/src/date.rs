@@ -31,8 +31,8 @@ fn civil(days: u64) -> (u64, u64, u64) {
 /// Whether a text is a date of the form YYYY-MM-DD that exists.
 pub fn is_date(text: &str) -> bool {
     let bytes = text.as_bytes();
-    let has_form =
-        bytes.len() == 10 && bytes.iter().enumerate().all(|(n, b)| if n == 4 || n == 7 { *b == b'-' } else { b.is_ascii_digit() });
+    let has_form = bytes.len() == 10
+        && bytes.iter().enumerate().all(|(n, b)| if n == 4 || n == 7 { *b == b'-' } else { b.is_ascii_digit() });
     if !has_form {
         return false;
     }

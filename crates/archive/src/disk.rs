@@ -57,5 +57,7 @@ pub fn sync_folders(folder: &Path) -> Result<(), Failure> {
 pub fn publish(part: &Path, path: &Path) -> Result<(), Failure> {
     fs::rename(part, path).map_err(|error| Failure::io("cannot rename to", path, &error))?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| Failure::io("cannot bring to the disk", folder, &error))
+    File::open(folder)
+        .and_then(|folder| folder.sync_all())
+        .map_err(|error| Failure::io("cannot bring to the disk", folder, &error))
 }

@@ -44,7 +44,8 @@ pub fn read(bag: &Path, name: &str) -> Result<Vec<(String, String)>, Failure> {
 /// # Errors
 /// It is not.
 pub fn declared(bag: &Path) -> Result<(), Failure> {
-    let refuse = |why: String, fix: &str| Err(Failure::new(Exit::Configuration, format!("{} is not a bag", bag.display()), why, fix));
+    let refuse =
+        |why: String, fix: &str| Err(Failure::new(Exit::Configuration, format!("{} is not a bag", bag.display()), why, fix));
     if !bag.join(DECLARATION).is_file() {
         return refuse(format!("it has no {DECLARATION}"), "name the folder in which bagit.txt is");
     }
@@ -74,7 +75,8 @@ mod tests {
     fn fields_come_back() {
         let folder = tempfile::tempdir().expect("a folder");
         let put = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("it is written");
-        let fields = [("Payload-Oxum", "17.2"), ("License", "CC-BY-4.0")].map(|(label, value)| (label.to_owned(), value.to_owned()));
+        let fields =
+            [("Payload-Oxum", "17.2"), ("License", "CC-BY-4.0")].map(|(label, value)| (label.to_owned(), value.to_owned()));
         put(INFO, &format!("{}Note: a\n  b\n", to_text(&fields)));
         let found = read(folder.path(), INFO).expect("it is read");
         assert_eq!((&found[..2], found[2].1.as_str(), oxum(&found)), (&fields[..], "a b", Some((17, 2))));

@@ -13,14 +13,14 @@ mod disk;
 mod hash;
 mod info;
 mod make;
-mod manifest;
+pub mod manifest;
 mod paths;
 mod restore;
 pub mod sums;
 
 pub use check::{Damage, Report, check};
 pub use date::{date_of, is_date};
-pub use make::{Done, Kind, Made, Options, Packer, make};
 pub use hash::Show;
+pub use make::{Done, Kind, Made, Options, Packer, make};
 pub use paths::{CHUNKS, PAYLOAD};
 pub use restore::{Restored, restore};

@@ -3,8 +3,8 @@
 use crate::hash::{self, Show, interrupted};
 use crate::info::{self, DECLARATION, DECLARED, INFO};
 use crate::manifest::{self, MANIFEST, Sums, TAG_MANIFEST};
-use crate::sums::{self, Chunk};
 use crate::paths::{self, CHUNKS, PAYLOAD};
+use crate::sums::{self, Chunk};
 use crate::{date, disk};
 use konkordia_core::failure::{Exit, Failure};
 use serde_json::json;
@@ -139,7 +139,9 @@ fn listed(from: &Path, bag: &Path) -> Result<Vec<PathBuf>, Failure> {
             if own.contains(&std::path::absolute(&path).unwrap_or_else(|_| path.clone())) {
                 continue;
             }
-            let refuse = |why: &str, fix: &str| Failure::new(Exit::Configuration, format!("{} cannot be archived", path.display()), why, fix);
+            let refuse = |why: &str, fix: &str| {
+                Failure::new(Exit::Configuration, format!("{} cannot be archived", path.display()), why, fix)
+            };
             if path.to_str().is_none() {
                 return Err(refuse("its name is not UTF-8, as the manifest of a bag is", "rename it"));
             }
@@ -181,7 +183,8 @@ fn begin(part: &Path, packing: &str) -> Result<(), Failure> {
 fn newest(sources: &[PathBuf]) -> Result<String, Failure> {
     let mut newest = SystemTime::UNIX_EPOCH;
     for path in sources {
-        newest = newest.max(path.metadata().and_then(|facts| facts.modified()).map_err(|error| Failure::io("cannot read", path, &error))?);
+        newest = newest
+            .max(path.metadata().and_then(|facts| facts.modified()).map_err(|error| Failure::io("cannot read", path, &error))?);
     }
     Ok(date::date_of(newest))
 }
@@ -334,7 +337,8 @@ fn origins(
             return Err(interrupted());
         }
         let (sum, bytes, _) = hash::of_file(source, &[], None, stop, show)?;
-        let modified = source.metadata().and_then(|facts| facts.modified()).map_err(|error| Failure::io("cannot read", source, &error))?;
+        let modified =
+            source.metadata().and_then(|facts| facts.modified()).map_err(|error| Failure::io("cannot read", source, &error))?;
         made.bytes_before += bytes;
         list.push(json!({
             "file": name, "sha256": payload.get(name), "source": place(from, source), "source_sha256": sum, "source_bytes": bytes,

@@ -25,6 +25,14 @@ pub fn to_text(sums: &Sums) -> String {
 pub fn read(bag: &Path, name: &str) -> Result<Sums, Failure> {
     let path = bag.join(name);
     let text = std::fs::read_to_string(&path).map_err(|error| Failure::io("cannot read", &path, &error))?;
+    from_text(&path, &text)
+}
+
+/// The sums of the text of a manifest; errors call it `path`.
+///
+/// # Errors
+/// It has a line of another form, or a file twice.
+pub fn from_text(path: &Path, text: &str) -> Result<Sums, Failure> {
     let mut sums = Sums::new();
     for (n, line) in text.lines().enumerate().filter(|(_, line)| !line.is_empty()) {
         let wrong = |why: &str| {
@@ -35,8 +43,14 @@ pub fn read(bag: &Path, name: &str) -> Result<Sums, Failure> {
         if sum.len() != 64 || !sum.bytes().all(|b| b.is_ascii_hexdigit()) {
             return Err(wrong("a sum has 64 hexadecimal digits"));
         }
-        let file = file.trim_start_matches([' ', '\t', '*']);
-        if sums.insert(paths::decode(file.strip_prefix("./").unwrap_or(file)), sum.to_ascii_lowercase()).is_some() {
+        let mut file = file.trim_start_matches([' ', '\t', '*']);
+        while let Some(rest) = file.strip_prefix("./") {
+            file = rest;
+        }
+        if file.is_empty() || file.starts_with([' ', '\t', '*']) {
+            return Err(wrong("it has no file"));
+        }
+        if sums.insert(paths::decode(file), sum.to_ascii_lowercase()).is_some() {
             return Err(wrong("the file is listed twice"));
         }
     }
@@ -54,7 +68,7 @@ mod tests {
         let sums = Sums::from(["data/a b", "data/100%", "data/x\ny"].map(|path| (path.to_owned(), sum.to_owned())));
         std::fs::write(folder.path().join(MANIFEST), to_text(&sums)).expect("it is written");
         assert_eq!(read(folder.path(), MANIFEST).expect("it is read"), sums);
-        for bad in ["abc data/a\n", &format!("{sum}\n"), &format!("{sum}  data/a\n{sum} data/a\n")] {
+        for bad in ["abc data/a\n", &format!("{sum}\n"), &format!("{sum}  ./ a\n"), &format!("{sum}  data/a\n{sum} data/a\n")] {
             std::fs::write(folder.path().join(MANIFEST), bad).expect("it is written");
             assert!(read(folder.path(), MANIFEST).is_err(), "{bad}");
         }

@@ -27,7 +27,12 @@ pub fn decode(path: &str) -> String {
 pub fn inside(bag: &Path, path: &str) -> Result<PathBuf, Failure> {
     let refuse = |why: &str| {
         let what = format!("{} names the file '{path}'", bag.display());
-        Failure::new(Exit::Configuration, what, why, "do not use this bag; get another copy of it, and ask where this one comes from")
+        Failure::new(
+            Exit::Configuration,
+            what,
+            why,
+            "do not use this bag; get another copy of it, and ask where this one comes from",
+        )
     };
     if path.is_empty() || path.contains('\0') || !Path::new(path).components().all(|part| matches!(part, Component::Normal(_))) {
         return Err(refuse("the path leads out of the bag"));

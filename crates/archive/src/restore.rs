@@ -1,8 +1,8 @@
 //! Brings the files of a bag back, each compared with its sum on the way and read again from the disk.
 
 use crate::check::{self, Report};
-use crate::manifest::{self, MANIFEST};
 use crate::hash::{self, Show};
+use crate::manifest::{self, MANIFEST};
 use crate::paths::{self, PAYLOAD};
 use crate::{disk, info};
 use konkordia_core::failure::{Exit, Failure};
@@ -83,7 +83,11 @@ fn verified(source: &Path, target: &Path, part: &Path, sum: &str, stop: &AtomicB
     drop(file);
     let (written, ..) = hash::of_file(part, &[], None, stop, show)?;
     if read != sum || written != sum {
-        let why = if read == sum { "what was read back from the disk differs from what was written" } else { "it has changed since it was checked" };
+        let why = if read == sum {
+            "what was read back from the disk differs from what was written"
+        } else {
+            "it has changed since it was checked"
+        };
         let what = format!("{} was not restored", target.display());
         return Err(Failure::new(Exit::Incomplete, what, why, "look for a failing disk or memory, and restore again"));
     }

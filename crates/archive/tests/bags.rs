@@ -81,7 +81,11 @@ fn everything(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     while let Some(at) = open.pop() {
         for entry in fs::read_dir(&at).unwrap() {
             let path = entry.unwrap().path();
-            if path.is_dir() { open.push(path) } else { drop(found.insert(path.strip_prefix(folder).unwrap().to_owned(), fs::read(&path).unwrap())) }
+            if path.is_dir() {
+                open.push(path)
+            } else {
+                drop(found.insert(path.strip_prefix(folder).unwrap().to_owned(), fs::read(&path).unwrap()))
+            }
         }
     }
     found

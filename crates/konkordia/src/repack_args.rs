@@ -39,11 +39,14 @@ const PIECE_BYTES_MIN: u64 = 4096;
 /// A number of bytes, with k, M or G for powers of 1000.
 fn piece_bytes(text: &str) -> Result<u64, String> {
     let (digits, unit) = match text.strip_suffix(['k', 'M', 'G']) {
-        Some(digits) => (digits, match &text[digits.len()..] {
-            "k" => 1000,
-            "M" => 1_000_000,
-            _ => 1_000_000_000,
-        }),
+        Some(digits) => (
+            digits,
+            match &text[digits.len()..] {
+                "k" => 1000,
+                "M" => 1_000_000,
+                _ => 1_000_000_000,
+            },
+        ),
         None => (text, 1),
     };
     let bytes = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));

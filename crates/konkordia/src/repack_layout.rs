@@ -98,8 +98,7 @@ fn opened_by(choice: LayoutChoice, laid: &Laid) -> String {
 fn pointing(args: &RepackArgs, layout: Layout, stop: &AtomicBool) -> Result<Exit, Failure> {
     let compression = if args.compression.is_some() { args.compression()? } else { own(&args.file)? };
     let workers = args.workers.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
-    let settings =
-        Settings { compression, spots: None, workers, verify: args.verify, delete_source: false, notes: Vec::new() };
+    let settings = Settings { compression, spots: None, workers, verify: args.verify, delete_source: false, notes: Vec::new() };
     let outcome = shown(args.quiet || args.json, |show| repack(&args.file, &args.output, &settings, stop, show))?;
     if !outcome.complete {
         console::to_stderr("stopped; finished files are kept, and the same command goes on from there");

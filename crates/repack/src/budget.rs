@@ -9,8 +9,8 @@ use std::path::Path;
 
 /// Levels that are tried, from the fastest; from one to the next, files get noticeably smaller.
 const LEVELS: [u8; 8] = [1, 3, 5, 7, 9, 12, 15, 19];
-/// Pixels of the sample.
-const SAMPLE_BYTES_MAX: usize = 64 << 20;
+/// Bytes of pixels of the sample: at the highest levels it takes some seconds.
+const SAMPLE_BYTES_MAX: usize = 16 << 20;
 /// A level is measured at least for so long.
 const MEASURED_S_MIN: f64 = 0.05;
 
@@ -69,8 +69,7 @@ fn sample(stacks: &Stacks) -> Result<Vec<Chunk>, Failure> {
 /// Processor time of one level for 10^9 bytes of pixels.
 fn measured(stacks: &Stacks, images: &[Chunk], level: u8) -> Result<f64, Failure> {
     let compression = Compression::Bszstd { level };
-    let settings =
-        Settings { compression, spots: None, workers: 1, verify: false, delete_source: false, notes: Vec::new() };
+    let settings = Settings { compression, spots: None, workers: 1, verify: false, delete_source: false, notes: Vec::new() };
     let Some(layout) = stacks.layouts().next() else { return Err(no_images(stacks.path())) };
     let mut recoder = Recoder::new(&settings, !stacks.is_ours());
     let (begin, mut bytes) = (cpu_s()?, 0usize);

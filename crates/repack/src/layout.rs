@@ -249,7 +249,8 @@ fn compared(run: &Run, copy: &Path, stop: &AtomicBool, show: &mut dyn FnMut(u64)
     let forms: Vec<_> = copy.layouts().cloned().collect();
     let same = |n: usize| {
         let (a, b) = (&run.layouts()[n], &forms[n]);
-        (a.images, a.rows, a.columns, a.element_bytes, a.compression) == (b.images, b.rows, b.columns, b.element_bytes, b.compression)
+        (a.images, a.rows, a.columns, a.element_bytes, a.compression)
+            == (b.images, b.rows, b.columns, b.element_bytes, b.compression)
     };
     if forms.len() != run.layouts().len() || !(0..forms.len()).all(same) {
         return Err(differs("shapes or types of its stacks differ".into()));

@@ -88,7 +88,11 @@ fn compression(args: &ArchiveArgs) -> Result<Compression, Failure> {
     if let Some(budget_s) = args.cpu_s_per_gb {
         if !matches!(compression, Compression::Bszstd { .. }) || budget_s.is_nan() || budget_s <= 0.0 {
             let why = "a budget is above 0 and chooses among the levels of bszstd".into();
-            return Err(wrong(format!("--cpu-s-per-gb {budget_s} with {}", args.compression), why, "leave it out, or choose bszstd"));
+            return Err(wrong(
+                format!("--cpu-s-per-gb {budget_s} with {}", args.compression),
+                why,
+                "leave it out, or choose bszstd",
+            ));
         }
         let Some(file) = packer::first_with_images(&args.from)? else { return Ok(compression) };
         let cost = budget::level(&file, budget_s)?;
@@ -185,7 +189,8 @@ fn report_json(report: &Report) -> Value {
 fn report_text(bag: &Path, report: &Report) -> String {
     let damage = |damage: &Damage| {
         let place = [(" ", &damage.dataset), (" image ", &damage.image)];
-        let place: String = place.into_iter().filter(|(_, text)| !text.is_empty()).map(|(word, text)| format!("{word}{text}")).collect();
+        let place: String =
+            place.into_iter().filter(|(_, text)| !text.is_empty()).map(|(word, text)| format!("{word}{text}")).collect();
         format!("error: {}\n  in:  {}{place}\n  fix: {}", damage.what, damage.file, damage.fix)
     };
     let mut lines: Vec<String> = report.damages.iter().map(damage).collect();

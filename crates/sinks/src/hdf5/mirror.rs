@@ -139,12 +139,7 @@ pub(super) struct Members<'a> {
 
 /// Copies everything below the root, each object once. An object with several names keeps all of them, even if a group
 /// contains itself.
-pub(super) fn copy_groups(
-    source: &Stacks,
-    to: Group,
-    members: &Members<'_>,
-    stacks: &mut [Option<Dataset>],
-) -> hdf5::Result<()> {
+pub(super) fn copy_groups(source: &Stacks, to: Group, members: &Members<'_>, stacks: &mut [Option<Dataset>]) -> hdf5::Result<()> {
     let from = source.file().group("/")?;
     let mut paths = HashMap::from([(objects::object(&from, ".")?.0, "/".to_owned())]);
     let mut open = VecDeque::from([(from, to, String::new())]);

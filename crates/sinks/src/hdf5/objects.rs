@@ -23,9 +23,9 @@ use hdf5_sys::h5p::H5Pget_virtual_count;
 use hdf5_sys::h5p::{H5P_DEFAULT, H5Pclose, H5Pcopy, H5Pcreate, H5Pget_external_count, H5Pget_fill_value, H5Pget_layout};
 use hdf5_sys::h5p::{H5Pfill_value_defined, H5Premove_filter, H5Pset_fill_value, H5Pset_filter, H5Pset_virtual};
 use hdf5_sys::h5p::{H5Pget_virtual_dsetname, H5Pget_virtual_filename, H5Pget_virtual_srcspace, H5Pget_virtual_vspace};
+use hdf5_sys::h5s::H5Sselect_hyperslab;
 use hdf5_sys::h5s::{H5S_ALL, H5S_sel_type, H5Sclose, H5Screate_simple, H5Sget_select_bounds, H5Sget_select_type};
 use hdf5_sys::h5s::{H5S_UNLIMITED, H5S_seloper_t, H5Sget_simple_extent_ndims, H5Sget_simple_extent_npoints};
-use hdf5_sys::h5s::H5Sselect_hyperslab;
 use hdf5_sys::h5t::{H5T_class_t, H5Tclose, H5Tcopy, H5Tdetect_class, H5Tget_size, H5Treclaim};
 
 use super::low::Owned;

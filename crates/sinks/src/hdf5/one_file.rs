@@ -178,7 +178,9 @@ impl Run {
             let members = Members { rename, compression: None, is_left: &is_left };
             copy_groups(&self.main, file.group("/")?, &members, &mut [])?;
             if let Some(text) = nexus::read_text(&file, DESCRIPTION) {
-                let line = |line: &str| if line.starts_with("layout = ") { format!("layout = {}\n", layout.name()) } else { format!("{line}\n") };
+                let line = |line: &str| {
+                    if line.starts_with("layout = ") { format!("layout = {}\n", layout.name()) } else { format!("{line}\n") }
+                };
                 replace_text(&file, DESCRIPTION, &text.lines().map(line).collect::<String>())?;
             }
             let data = file.group(DATA)?;

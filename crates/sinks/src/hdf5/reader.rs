@@ -22,8 +22,8 @@ use super::paths::{COLUMNS, DESCRIPTION, MASK, MASK_OF_DATA, OWN, STACK};
 use super::pedestals::Snapshots;
 use super::repack_losses::losses_of_files;
 use super::series_info::{DIMENSIONS_MAX, PIECES_MAX, chunk_shape, chunk_start};
-use super::split_bytes::is_in_chunks;
 use super::spec::{Compression, FileSpec, IMAGES_PER_FILE_MAX, LedgerRecord, PIXELS_MAX, PartOfImage};
+use super::split_bytes::is_in_chunks;
 
 /// A master that names more data files than this is damaged.
 const DATA_FILES_MAX: u64 = 1 << 20;

@@ -10,9 +10,9 @@ use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use hdf5::h5check;
 use hdf5::plist::FileAccess;
 use hdf5::sync::sync;
-use hdf5::h5check;
 use hdf5_sys::h5p::{H5P_DEFAULT, H5Pset_fapl_family, H5Pset_fapl_split};
 
 /// Ending of the file with the structure.
