@@ -22,7 +22,7 @@ from others_files import dectris_legacy
 def runs(tmp_path_factory):
     """A folder with a run of ours (two data files), a series of DECTRIS, notes, and HDF5 without images."""
     folder = tmp_path_factory.mktemp("runs")
-    program("demo", "--images", 1010, "--dir", folder / "ours", "--listen", "127.0.0.1:0", "--once", check=0, timeout=180)
+    program("demo", "--images", 1010, "--dir", folder / "ours", "--listen", "127.0.0.1:0", check=0, timeout=180)
     (folder / "other").mkdir()
     dectris_legacy(folder / "other")
     (folder / "notes ä.txt").write_text("crystal 7 was the good one\n")

@@ -63,7 +63,7 @@ def program():
 @pytest.fixture(scope="module")
 def run(tmp_path_factory, program):
     folder = tmp_path_factory.mktemp("run")
-    program("demo", "--images", "70", "--dir", folder / "run", "--listen", "127.0.0.1:0", "--once")
+    program("demo", "--images", "70", "--dir", folder / "run", "--listen", "127.0.0.1:0")
     return folder / "run"
 
 

@@ -13,8 +13,8 @@ const LINES_MAX: usize = 50_000_000;
 pub struct Chunk {
     /// Path of the data set in the file.
     pub dataset: String,
-    /// Number of the image, from 0; with several leading dimensions their indices, separated by commas. Of a data set in
-    /// one piece "-".
+    /// Number of the image, from 0; with several leading dimensions their indices, separated by commas. Of a data set
+    /// in one piece "-".
     pub image: String,
     /// Where it begins in the file, bytes.
     pub offset: u64,

@@ -1,14 +1,14 @@
-//! Writes a run again in another layout: all in one file, structure and pixels apart, pixels in pieces of constant size,
-//! or a master with the virtual data set or the links alone. Chunks are copied as they are, read back, and compared.
-//! Nothing has its final name before that.
+//! Writes a run again in another layout: all in one file, structure and pixels apart, pixels in pieces of constant
+//! size, or a master with the virtual data set or the links alone. Chunks are copied as they are, read back, and
+//! compared. Nothing has its final name before that.
 
 use crate::files::{place, prefix_of};
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::output::Layout;
+use konkordia_sinks::hdf5::SplitName;
 use konkordia_sinks::hdf5::mirror::Stacks;
 use konkordia_sinks::hdf5::one_file::Run;
 use konkordia_sinks::hdf5::split_bytes::{SplitChunk, SplitStack};
-use konkordia_sinks::hdf5::{SplitName, journal_path};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -294,7 +294,6 @@ fn others(run: &Run, folder: &Path) -> Result<(), Failure> {
 /// # Errors
 /// It has no data files, is still being written, or cannot be replaced; then it is as it was.
 pub fn point(master: &Path, layout: Layout) -> Result<(), Failure> {
-    debug_assert!(!journal_path(master).exists(), "masters have no journal");
     let run = Run::open(master)?;
     let name = format!(".{}.layout", master.file_name().unwrap_or_default().to_string_lossy());
     let other = master.with_file_name(name);

@@ -8,7 +8,8 @@
 //! use std::sync::atomic::AtomicBool;
 //!
 //! let compression = Compression::from_name("bszstd").expect("a codec of this name");
-//! let settings = Settings { compression, spots: None, workers: 2, verify: true, delete_source: false, notes: Vec::new() };
+//! let (workers, notes) = (2, Vec::new());
+//! let settings = Settings { compression, spots: None, workers, verify: true, delete_source: false, notes };
 //! let stop = AtomicBool::new(false);
 //! let outcome = repack("run_master.h5".as_ref(), "archive".as_ref(), &settings, &stop, &mut |_| ())?;
 //! println!("{}: {} images compared", outcome.master.display(), outcome.compared.images);

@@ -12,6 +12,7 @@ use hdf5::types::FixedAscii;
 use hdf5::{Dataset, File, Group};
 
 use super::error::{Context, Error};
+use super::header::settle;
 use super::low::{self, Format};
 use super::mirror_sums::{self, Sums};
 use super::nexus::{self, attribute_text};
@@ -54,6 +55,8 @@ pub struct Mirror {
     layouts: Vec<StackLayout>,
     /// Checksums of the chunks that it gets, if the source has checksums.
     sums: Option<Sums>,
+    /// Time of all its objects: that of the source, so that a copy depends on the source alone.
+    time_s: u32,
 }
 
 /// Renames a file in a link: from the old name to the new one.
@@ -79,6 +82,7 @@ impl Mirror {
             stacks: Vec::new(),
             layouts: source.layouts().cloned().collect(),
             sums: Sums::new(source),
+            time_s: source.time_s(),
         };
         mirror.fill(source, compression, rename, prefix)?;
         Ok(mirror)
@@ -122,7 +126,8 @@ impl Mirror {
             None => mirror_sums::take_over(&file, data_files),
         };
         summed.context(WRITE, self.part.target())?;
-        write_record(&file, record).and_then(|()| file.flush()).and_then(|()| file.close()).context(WRITE, self.part.target())?;
+        let closed = write_record(&file, record).and_then(|()| file.flush()).and_then(|()| file.close());
+        closed.and_then(|()| settle(self.part.path(), self.time_s)).context(WRITE, self.part.target())?;
         self.part.seal()
     }
 }

@@ -35,6 +35,7 @@ mod goniometer;
 mod handoff;
 #[cfg(test)]
 mod handoff_tests;
+mod header;
 mod image_times;
 pub mod joined_table;
 mod journal;

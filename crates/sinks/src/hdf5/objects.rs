@@ -355,8 +355,8 @@ pub(crate) fn create_virtual_of(sources: &[(String, &Dataset)], path: &str, to: 
     let shape_of = |stack: &Dataset| stack.shape().iter().map(|&size| size as hsize_t).collect::<Vec<hsize_t>>();
     let mut whole = shape_of(first);
     whole[0] = sources.iter().map(|(_, stack)| shape_of(stack)[0]).sum();
-    // SAFETY: open ids and terminated strings; each id obtained here is closed once by its owner; starts and counts have
-    // one entry per dimension of the stacks, whose number of dimensions is checked.
+    // SAFETY: open ids and terminated strings; each id obtained here is closed once by its owner; starts and counts
+    // have one entry per dimension of the stacks, whose number of dimensions is checked.
     sync(|| unsafe {
         let list = Owned(h5check(H5Pcreate(*hdf5::globals::H5P_DATASET_CREATE))?, H5Pclose);
         let kind = Owned(h5check(H5Dget_type(first.id()))?, H5Tclose);

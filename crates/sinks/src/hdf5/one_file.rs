@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use hdf5::{Dataset, File, Group};
 
 use super::error::{Context, Error, ErrorKind};
+use super::header::{address, settle};
 use super::low::{self, Format};
 use super::mirror::{Members, copy_groups, replace_text};
 use super::nexus::{self, attribute_text};
@@ -131,7 +132,7 @@ impl Run {
     pub fn create(&self, target: &Path) -> Result<OneFile, Error> {
         let (part, file) = Part::create(target, Format::V18WithVirtual, WRITE)?;
         let stacks = self.fill(&file).context(WRITE, target)?;
-        Ok(OneFile { part, file, stacks, layouts: self.layouts.clone() })
+        Ok(OneFile { part, file, stacks, layouts: self.layouts.clone(), time_s: self.main.time_s() })
     }
 
     fn fill(&self, file: &File) -> hdf5::Result<Vec<Dataset>> {
@@ -198,7 +199,8 @@ impl Run {
             }
             signal(&data, "data")
         };
-        doing().and_then(|()| file.flush()).and_then(|()| file.close()).context(WRITE, target)?;
+        let done = doing().and_then(|()| file.flush()).and_then(|()| file.close());
+        done.and_then(|()| settle(part.path(), self.main.time_s())).context(WRITE, target)?;
         part.seal()
     }
 }
@@ -257,6 +259,8 @@ pub struct OneFile {
     file: File,
     stacks: Vec<Dataset>,
     layouts: Vec<StackLayout>,
+    /// Time of its objects.
+    time_s: u32,
 }
 
 impl OneFile {
@@ -278,7 +282,7 @@ impl OneFile {
             let name = stack.name();
             let (group, name) = name.rsplit_once('/').ok_or("a data set without a path")?;
             let (token, _) = objects::object(&self.file.group(if group.is_empty() { "/" } else { group })?, name)?;
-            Ok(u64::from_le_bytes(std::array::from_fn(|n| token[n])))
+            Ok(address(token))
         };
         self.stacks.iter().map(header).collect::<hdf5::Result<_>>().context(WRITE, self.part.target())
     }
@@ -289,9 +293,10 @@ impl OneFile {
     /// # Errors
     /// I/O; nothing is left behind then.
     pub fn seal(self, split: Option<(&[SplitStack], u64, &str)>) -> Result<Sealed, Error> {
-        let Self { part, file, stacks, .. } = self;
+        let Self { part, file, stacks, time_s, .. } = self;
         drop(stacks);
-        file.flush().and_then(|()| file.close()).context(WRITE, part.target())?;
+        let closed = file.flush().and_then(|()| file.close()).and_then(|()| settle(part.path(), time_s));
+        closed.context(WRITE, part.target())?;
         let sealed = part.seal()?;
         if let Some((stacks, raw_bytes, raw_name)) = split {
             complete(sealed.path(), stacks, raw_bytes, raw_name).context(WRITE, sealed.path())?;

@@ -12,6 +12,7 @@ use super::bounded::{BYTES_MAX, ReadAll};
 use super::columns::ImageStatus;
 use super::decode::Decode;
 use super::error::{Context, Error, ErrorKind};
+use super::header::address;
 use super::ledger::{NOT_RECEIVED, REFUSED, UNWRITTEN, read_ledger, totals};
 use super::low;
 use super::names::{data_file_name, master_path, parse};
@@ -428,8 +429,7 @@ fn damaged(mut error: Error) -> Error {
 fn holds_images(path: &Path, file: &File) -> bool {
     let Ok(data) = file.group("/entry/data") else { return false };
     let is_own = data.link_exists("data") && objects::link(&data, "data").is_ok_and(|link| link == objects::Link::Hard);
-    let header = |token: objects::Token| u64::from_le_bytes(std::array::from_fn(|n| token[n]));
-    is_own && objects::object(&data, "data").is_ok_and(|(token, _)| is_in_chunks(path, header(token)))
+    is_own && objects::object(&data, "data").is_ok_and(|(token, _)| is_in_chunks(path, address(token)))
 }
 
 /// A data file opened alone counts its images from 0.

@@ -2,14 +2,15 @@
 //! the index of the chunks, and what the split driver of HDF5 must know. The chunks lie in another file.
 //!
 //! Facts of the HDF5 file format (version 3.0 of its specification), all little endian:
-//! - superblock 2: signature (8), version, sizes of offsets (8) and lengths (8), flags, base address (8), address of the
-//!   extension (8 at 20), end of the file (8 at 28), root (8), checksum (4 at 44);
-//! - object header 1: version, 0, messages (2), references (4), bytes (4), 4 zeros; message: type (2), bytes (2), flags,
-//!   3 zeros. Type 8 is the layout: version 3, class 2 (chunks), dimensions + 1, address of the index (8 at 3). Type 16
-//!   is a continuation: address (8), bytes (8). Type 20 is the driver: version 0, name (8), bytes (2), information;
-//! - index (B-tree 1): "TREE", 1, level, entries (2), left (8), right (8), then keys and addresses in turn, one key more
-//!   than addresses. Key: bytes of the chunk (4), filters left out (4), offset of its first value in each dimension (8
-//!   each), 0 (8). A node has place for 64 entries;
+//! - superblock 2: signature (8), version, sizes of offsets (8) and lengths (8), flags, base address (8), address of
+//!   the extension (8 at 20), end of the file (8 at 28), root (8), checksum (4 at 44);
+//! - object header 1: version, 0, messages (2), references (4), bytes (4), 4 zeros; message: type (2), bytes (2),
+//!   flags, 3 zeros. Type 8 is the layout: version 3, class 2 (chunks), dimensions + 1, address of the index (8 at 3).
+//!   Type 16 is a continuation: address (8), bytes (8). Type 20 is the driver: version 0, name (8), bytes (2),
+//!   information;
+//! - index (B-tree 1): "TREE", 1, level, entries (2), left (8), right (8), then keys and addresses in turn, one key
+//!   more than addresses. Key: bytes of the chunk (4), filters left out (4), offset of its first value in each
+//!   dimension (8 each), 0 (8). A node has place for 64 entries;
 //! - information of the split driver: which part holds what (8), then start and end (8, 8) of both parts, then the two
 //!   names, padded to 8 bytes. The pixels begin at address 2^63 - 1.
 
@@ -18,6 +19,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use super::header::{messages, number, wrong};
 use super::mappings::lookup3;
 
 /// Address at which the second part begins.
@@ -27,8 +29,8 @@ const NOWHERE: u64 = u64::MAX;
 /// Entries of a node: twice the K of chunk indices in files that do not say another one.
 const ENTRIES_MAX: usize = 64;
 const SUPERBLOCK: usize = 48;
-/// Messages of a header that are looked at; more are not in a header of ours.
-const MESSAGES_MAX: usize = 4096;
+/// Type of the message that says how values are stored.
+const LAYOUT: u64 = 8;
 
 /// One stack of a split file.
 pub struct SplitStack {
@@ -88,14 +90,6 @@ pub fn complete(path: &Path, stacks: &[SplitStack], raw_bytes: u64, raw_name: &s
     file.sync_all()
 }
 
-fn wrong(why: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, why)
-}
-
-fn number(bytes: &[u8]) -> u64 {
-    bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
-}
-
 /// Where the address of the index stands in the header of a stack.
 fn layout_of(file: &File, header: u64) -> io::Result<u64> {
     match layout_message(file, header)? {
@@ -113,32 +107,11 @@ pub(super) fn is_in_chunks(path: &Path, header: u64) -> bool {
 
 /// Where the layout of a data set stands, and its version and class.
 fn layout_message(file: &File, header: u64) -> io::Result<(u64, [u8; 2])> {
-    let mut prefix = [0; 16];
-    file.read_exact_at(&mut prefix, header)?;
-    if prefix[0] != 1 {
-        return Err(wrong("the header of a stack has not version 1"));
-    }
-    let mut blocks = vec![(header.saturating_add(16), number(&prefix[8..12]))];
-    let mut left = MESSAGES_MAX;
-    while let Some((mut at, bytes)) = blocks.pop() {
-        let end = at.saturating_add(bytes);
-        while at.saturating_add(8) <= end && left > 0 {
-            left -= 1;
-            let mut message = [0; 8];
-            file.read_exact_at(&mut message, at)?;
-            let (kind, bytes) = (number(&message[..2]), number(&message[2..4]));
-            let mut body = [0; 16];
-            let some = bytes.min(16) as usize;
-            file.read_exact_at(&mut body[..some], at + 8)?;
-            match kind {
-                8 => return Ok((at + 8, [body[0], body[1]])),
-                16 => blocks.push((number(&body[..8]), number(&body[8..]))),
-                _ => {}
-            }
-            at += 8 + bytes;
-        }
-    }
-    Err(wrong("the header of a stack has no layout"))
+    let found = messages(file, header)?.into_iter().find(|message| message.kind == LAYOUT && message.bytes >= 11);
+    let at = found.ok_or_else(|| wrong("the header of a data set has no layout"))?.at;
+    let mut kind = [0; 2];
+    file.read_exact_at(&mut kind, at)?;
+    Ok((at, kind))
 }
 
 /// The nodes of the index of a stack, to be written at `place`, and the address of its root.

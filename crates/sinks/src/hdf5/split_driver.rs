@@ -1,9 +1,10 @@
-//! Opens files whose structure and pixels lie apart: `X.meta.h5` with `X.raw_1.h5` (HDF5's split driver), or with pieces
-//! of constant size `X.raw_1.h5`, `X.raw_2.h5` and so on (the split driver, with the family driver for the pixels).
+//! Opens files whose structure and pixels lie apart: `X.meta.h5` with `X.raw_1.h5` (HDF5's split driver), or with
+//! pieces of constant size `X.raw_1.h5`, `X.raw_2.h5` and so on (the split driver, with the family driver for the
+//! pixels).
 //!
 //! The family driver counts its members from 0. Our pieces begin with 1, so the file `X.raw_0.h5` is empty and the
-//! pixels begin behind it. The size of a member is that of `X.raw_1.h5`. Where no piece is there, the split driver opens
-//! the structure alone.
+//! pixels begin behind it. The size of a member is that of `X.raw_1.h5`. Where no piece is there, the split driver
+//! opens the structure alone.
 #![allow(unsafe_code)]
 
 use std::ffi::CString;

@@ -263,6 +263,13 @@ impl Stacks {
         &self.path
     }
 
+    /// When the file was changed last, seconds since 1970; 0 if that is not known.
+    pub(super) fn time_s(&self) -> u32 {
+        let changed = std::fs::metadata(&self.path).and_then(|facts| facts.modified()).ok();
+        let since = changed.and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
+        since.map_or(0, |since| u32::try_from(since.as_secs()).unwrap_or(0))
+    }
+
     /// The stacks, in the order in which they are written.
     pub fn layouts(&self) -> impl ExactSizeIterator<Item = &StackLayout> {
         self.found.iter().map(|(layout, _)| layout)
