@@ -85,7 +85,7 @@ static void message(struct object *o, int type, const uint8_t *at, uint64_t byte
     } else if (type == 3) {
         o->is_float = (body[0] & 15) == 1, o->is_signed = body[1] >> 3 & 1, o->value_bytes = (int)number(body + 4, 4);
     } else if (type == 6) link_at(body, bytes, path, depth);
-    else if (type == 8 && body[0] == 3 && body[1] == 2) o->index = number(body + 3, 8);
+    else if (type == 8 && body[0] == 3 && body[1] == 2 && number(body + 11, 4) == 1) o->index = number(body + 3, 8);
     else if (type == 11 && body[1] == 1) {
         uint8_t *f = body + (body[0] == 1 ? 8 : 2), *values = f + 8;
         o->filter = (int)number(f, 2);
@@ -207,6 +207,6 @@ int main(int many, char **names) {
     if (many != 2 || !(file = fopen(names[1], "rb")) || fseeko(file, 0, SEEK_END)) { fprintf(stderr, "usage: reader FILE.h5\n"); return 2; }
     uint8_t *super = (file_bytes = (uint64_t)ftello(file), load(0, 48));
     if (memcmp(super, "\x89HDF\r\n\x1a\n\2\10\10", 11)) fail("no HDF5 file with superblock 2");
-    object(number(super + 36, 8), "", 0);
-    return 0;
+    if (number(super + 28, 8) > file_bytes) fail("it ends early");
+    return object(number(super + 36, 8), "", 0), 0;
 }

@@ -197,8 +197,9 @@ def test_what_is_refused(ours, theirs, tmp_path):
         file["entry/extra"] = 7
     assert "holds /entry/extra, which the master has not" in said(more / theirs.name, "-o", out, "--layout", "single", code=3)
     percent = tmp_path / "100%s"
-    changed(theirs, percent, "family")
-    assert "%" in program("inspect", percent / "series_5.meta.h5").stderr
+    percent.mkdir()
+    assert "no '%' in its path" in said(theirs, "-o", percent, "--layout", "family", code=6)
+    assert list(percent.iterdir()) == []
 
 
 def test_a_full_disk_and_ctrl_c_leave_nothing(ours, small_disk, tmp_path):
