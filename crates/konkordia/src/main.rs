@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod analyse;
+mod archive_verb;
 mod bench;
 mod bridge;
 mod calibration_verbs;
@@ -28,6 +29,7 @@ mod pedestal;
 mod pipelines;
 mod rashpa;
 mod repack_args;
+mod repack_layout;
 mod repack_verb;
 mod run;
 mod serve;
@@ -118,7 +120,11 @@ fn dispatch(command: &Command) -> Result<Exit, Failure> {
         Command::Join(args) => join::command(args),
         Command::Inspect(args) => files::inspect::command(args),
         Command::Convert(args) => convert::command(args),
-        Command::Repack(args) => repack_verb::command(args),
+        Command::Repack(args) => match args.layout {
+            Some(choice) => repack_layout::command(args, choice),
+            None => repack_verb::command(args),
+        },
+        Command::Archive(args) => archive_verb::command(args),
         Command::Check(args) => files::check::command(args),
         Command::Repair(args) => files::repair::command(args),
         Command::Token(which) => token_verb::command(which),

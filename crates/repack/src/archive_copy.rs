@@ -69,6 +69,7 @@ pub fn make(
         workers: std::thread::available_parallelism().map_or(1, usize::from),
         verify: false,
         delete_source: false,
+        notes: Vec::new(),
     };
     // Never set: the first Ctrl-C may have ended the run, and a second one ends the program.
     let stop = AtomicBool::new(false);

@@ -15,6 +15,8 @@ pub struct Settings {
     pub verify: bool,
     /// Delete the original afterwards.
     pub delete_source: bool,
+    /// Further texts for the record in each file, by name: the licence and the like.
+    pub notes: Vec<(&'static str, String)>,
 }
 
 impl Settings {

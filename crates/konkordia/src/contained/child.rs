@@ -82,7 +82,10 @@ fn restrict(task: &Task) -> Result<(), RulesetError> {
     if task.only_from.is_some() {
         guarded |= read;
     }
-    let permitted = make_bitflags!(AccessFs::{WriteFile | Truncate | MakeReg | MakeDir | RemoveFile}) & guarded;
+    let mut permitted = make_bitflags!(AccessFs::{WriteFile | Truncate | MakeReg | MakeDir | RemoveFile}) & guarded;
+    if task.moves_folders {
+        permitted |= make_bitflags!(AccessFs::{RemoveDir | Refer}) & guarded;
+    }
     // If a folder does not exist, the work itself reports that.
     let folders = task.folders.iter().filter_map(|folder| PathFd::new(folder).ok());
     let readable = task.only_from.iter().filter_map(|folder| PathFd::new(folder).ok());

@@ -22,6 +22,8 @@ pub struct Task {
     pub only_from: Option<PathBuf>,
     /// It may delete files that it has read, wherever they are.
     pub deletes_originals: bool,
+    /// It renames and removes folders of its own, and moves files from one to another, below `folders`.
+    pub moves_folders: bool,
     /// How to go on if the child did not finish; may be empty.
     pub left: String,
 }
@@ -50,9 +52,15 @@ impl Task {
                 left: "finished repairs are kept; run the same command again, if possible with a good copy of the file".into(),
                 ..Self::read([file])
             }),
+            Command::Archive(args) => {
+                let left = "what is finished is kept; run the same command again to continue".into();
+                let folders = args.output.iter().filter_map(|path| existing(&folder_of(path))).collect();
+                Some(Self { folders, left, moves_folders: true, ..Self::read([&args.from]) })
+            }
             Command::Repack(args) => Some(Self {
                 folders: vec![if args.output.is_dir() { args.output.clone() } else { folder_of(&args.output) }],
                 deletes_originals: args.delete_source,
+                moves_folders: args.layout.is_some(),
                 left: "finished copies are kept; run the same command again to continue".into(),
                 ..Self::read([&args.file])
             }),
@@ -174,6 +182,11 @@ mod tests {
         assert_eq!(convert, [here.join("out"), "/t".into()]);
         let line = "repack a.h5 -o out/run --compression lz4 --delete-source";
         assert!(task(&format!("konkordia {line}")).expect(line).deletes_originals);
+        assert_eq!(folders("archive in -o there-is-none-of-this-name/a.bag"), [Path::new(".")]);
+        assert!(folders("archive --check a.bag").is_empty());
+        for (line, moves) in [("archive in -o a.bag", true), ("repack a.h5 -o out --layout split", true), ("check a.h5", false)] {
+            assert_eq!(task(&format!("konkordia {line}")).expect(line).moves_folders, moves, "{line}");
+        }
     }
 
     #[test]
