@@ -16,6 +16,7 @@ mod convert;
 mod demo;
 mod detectors;
 mod doctor;
+mod exchange;
 mod files;
 mod graph;
 mod help;
@@ -115,6 +116,8 @@ fn dispatch(command: &Command) -> Result<Exit, Failure> {
         Command::Join(args) => join::command(args),
         Command::Inspect(args) => files::inspect::command(args),
         Command::Convert(args) => convert::command(args),
+        Command::Import(args) => exchange::import(args),
+        Command::Export(args) => exchange::export(args),
         Command::Repack(args) => repack_verb::command(args),
         Command::Check(args) => files::check::command(args),
         Command::Repair(args) => files::repair::command(args),

@@ -20,7 +20,7 @@ pub mod archive_copy;
 pub mod compare;
 mod files;
 mod identity;
-mod pipeline;
+pub mod pipeline;
 mod progress;
 mod recode;
 pub mod record;

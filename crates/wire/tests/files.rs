@@ -134,13 +134,16 @@ fn what_is_wrong_with_a_tiff_file_is_said() {
     };
     // The entries begin at byte 10: columns, rows, bits, compression, ...; the value is in the last 4 of 12 bytes.
     let value = |entry: usize| 10 + 12 * entry + 8;
-    assert!(why(b"II+\0").contains("does not begin as a TIFF"));
+    assert!(why(b"II,\0").contains("does not begin as a TIFF"));
+    assert!(why(b"II+\0").contains("ends in its header"));
     assert!(why(&TIFF_UINT16[..20]).contains("ends inside its directory, which begins at byte 8"));
     assert!(but(value(0), 4).contains("uint16 of shape [2, 4] has 16 bytes, but its strips have 12"));
     assert!(but(value(0) + 3, 0xFF).contains("more than the 1073741824 bytes"));
     assert!(but(value(1), 0).contains("cannot have 0 x 3 pixels"));
-    assert!(but(value(2), 12).contains("pixels of 12 bits and sample format 1 are not supported"));
-    assert!(but(value(3), 5).contains("compression 5"));
+    assert!(but(value(2), 12).contains("uint16 of shape [2, 3] has 10 bytes, but its strips have 12"));
+    assert!(but(value(2), 33).contains("pixels of 33 bits and sample format 1 are not supported"));
+    assert!(but(value(3), 5).contains("packed (Lzw)"));
+    assert!(but(value(3), 6).contains("compression 6"));
     assert!(but(value(6) + 2, 1).contains("reaches from byte"));
     assert!(but(10 + 12 * 6, 0).contains("where its strips are"));
     assert!(but(10, 0xFF).contains("how many columns"));
