@@ -60,7 +60,8 @@ mod tests {
     fn chunks_of_all_codecs_decode() {
         for name in ["none", "bslz4", "bszstd", "lz4", "zstd", "gzip"] {
             let compression = Compression::from_name(name).unwrap();
-            for (element, bytes) in [(Element::Uint16, 34_562), (Element::Int32, 8192), (Element::Uint8, 1), (Element::Float64, 800_008)]
+            for (element, bytes) in
+                [(Element::Uint16, 34_562), (Element::Int32, 8192), (Element::Uint8, 1), (Element::Float64, 800_008)]
             {
                 let pixels: Vec<u8> = (0..bytes).map(|n| (n % 251) as u8 / 7).collect();
                 let mut pack = Pack::new(compression, element, bytes).unwrap();

@@ -125,7 +125,7 @@ fn frame<B: Blob + ?Sized>(blob: &B, at: u64, bounds: &Bounds) -> Result<Frame, 
     let left = usize::try_from(blob.bytes() - at).unwrap_or(usize::MAX).min(bounds.text_bytes_max);
     let (mut text, mut end) = (std::borrow::Cow::default(), None);
     // Most headers are short.
-    for bytes in [4096, left] {
+    for bytes in [4096, 64 << 10, left] {
         text = blob.read(at, bytes.min(left))?;
         if text.first() != Some(&b'{') {
             return Err("it does not begin as an EDF file does".into());
@@ -249,7 +249,10 @@ mod tests {
         file.extend(head([1, 4], Element::Float32, &[]).unwrap());
         file.extend([9; 16]);
         let found = frames(&file[..], &Bounds::default()).unwrap();
-        assert_eq!(found.iter().map(|f| (f.element, f.bytes)).collect::<Vec<_>>(), [(Element::Int16, 12), (Element::Float32, 16)]);
+        assert_eq!(
+            found.iter().map(|f| (f.element, f.bytes)).collect::<Vec<_>>(),
+            [(Element::Int16, 12), (Element::Float32, 16)]
+        );
         assert_eq!(file[found[1].at as usize], 9);
         assert_eq!(items(&found[0].header).find(|(key, _)| *key == "title"), Some(("title", "a  b")));
         assert_eq!(frames(&one[..], &Bounds::default()).unwrap().len(), 1);

@@ -41,7 +41,8 @@ impl Header {
         let serial = m.detector_serial.as_ref().map_or(String::new(), |serial| format!(", S/N {serial}"));
         lines.extend(m.detector_description.as_ref().map(|name| format!("Detector: {name}{serial}")));
         lines.extend(self.date(image));
-        lines.extend(m.pixel_size_m.map(|[x, y]| format!("Pixel_size {x:e} m x {y:e} m")));
+        let micrometres = |metres: f64| (metres * 1e12).round() / 1e6;
+        lines.extend(m.pixel_size_m.map(|size| size.map(micrometres)).map(|[x, y]| format!("Pixel_size {x}e-6 m x {y}e-6 m")));
         if let Some(thickness) = m.sensor_thickness_m {
             let material = match m.sensor_material.as_deref() {
                 Some("Si") => "Silicon",

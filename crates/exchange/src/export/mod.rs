@@ -153,7 +153,11 @@ impl Export {
         let facts = images.facts.clone();
         if request.format == Format::Cbf && facts.pixel.is_float() {
             let why = format!("its pixels are {}, those of CBF files are whole numbers", facts.pixel);
-            return Err(usage(format!("{} cannot become CBF files", request.input.display()), why, "choose --format tiff or edf"));
+            return Err(usage(
+                format!("{} cannot become CBF files", request.input.display()),
+                why,
+                "choose --format tiff or edf",
+            ));
         }
         if request.one_file && request.format != Format::Tiff {
             let why = format!("{} files have one image each", request.format.name());
@@ -163,7 +167,11 @@ impl Export {
         let (first, last) = (from.min(facts.images), to.saturating_add(1).min(facts.images));
         if first >= last {
             let why = format!("it has images 0 to {}", facts.images.saturating_sub(1));
-            return Err(usage(format!("{} has no image between {from} and {to}", request.input.display()), why, "correct --images"));
+            return Err(usage(
+                format!("{} has no image between {from} and {to}", request.input.display()),
+                why,
+                "correct --images",
+            ));
         }
         let states = images.states().unwrap_or_default();
         let has_pixels = |image: &u64| states.get(*image as usize).is_none_or(|state| matches!(state, 1 | 2));

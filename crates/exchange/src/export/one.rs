@@ -141,7 +141,8 @@ fn signed(pixels: &[u8], export: &Export, image: u64) -> Result<(Vec<u8>, u64), 
             i32::try_from(value).map_err(|_| {
                 let [_, columns] = export.facts.shape;
                 let what = format!("image {image} cannot become a CBF file");
-                let why = format!("pixel ({}, {}) is {value}, which does not fit signed 32-bit numbers", n / columns, n % columns);
+                let why =
+                    format!("pixel ({}, {}) is {value}, which does not fit signed 32-bit numbers", n / columns, n % columns);
                 Failure::new(Exit::Configuration, what, why, "choose --format tiff or edf")
             })?
         };
@@ -154,7 +155,11 @@ fn whole(pixel: PixelType, bytes: &[u8]) -> i64 {
     let mut wide = [if !pixel.is_unsigned() && bytes.last().is_some_and(|high| *high >= 128) { 0xFF } else { 0 }; 8];
     wide[..bytes.len()].copy_from_slice(bytes);
     // Numbers beyond the signed ones do not fit anyway.
-    if pixel == PixelType::Uint64 { i64::try_from(u64::from_le_bytes(wide)).unwrap_or(i64::MAX) } else { i64::from_le_bytes(wide) }
+    if pixel == PixelType::Uint64 {
+        i64::try_from(u64::from_le_bytes(wide)).unwrap_or(i64::MAX)
+    } else {
+        i64::from_le_bytes(wide)
+    }
 }
 
 /// A file that gets its name when it is whole.

@@ -86,7 +86,11 @@ fn compare(
         |(writes, unpack), (page, image)| {
             let (pixels, _) = writes.pixels(export, image)?;
             let found = opened.read(page as u64, unpack).map_err(|failure| differs(path, failure.detail()))?;
-            if found.array.pieces.concat() == pixels { Ok(()) } else { Err(differs(path, format!("page {page} has other pixels"))) }
+            if found.array.pieces.concat() == pixels {
+                Ok(())
+            } else {
+                Err(differs(path, format!("page {page} has other pixels")))
+            }
         },
         |()| {
             progress.add(bytes);

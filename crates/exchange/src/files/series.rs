@@ -118,7 +118,8 @@ impl Series {
                 let (from, to) = (next + self.first_number, position - 1 + self.first_number);
                 if ranges <= SHOWN {
                     let separator = if ranges > 1 { ", " } else { "" };
-                    let _ = if from == to { write!(words, "{separator}{from}") } else { write!(words, "{separator}{from} to {to}") };
+                    let _ =
+                        if from == to { write!(words, "{separator}{from}") } else { write!(words, "{separator}{from} to {to}") };
                 }
             }
             next = position + 1;
@@ -245,7 +246,11 @@ fn last_number(files: &[PathBuf]) -> Result<u64, Failure> {
 
 fn by_number(files: &[PathBuf], counts: &[Option<u64>]) -> Result<(Vec<Item>, u64), Failure> {
     if let Some(n) = counts.iter().position(|count| count.is_some_and(|count| count > 1)) {
-        let why = format!("{} holds {} images, so the numbers of files are not those of images", files[n].display(), counts[n].unwrap_or(0));
+        let why = format!(
+            "{} holds {} images, so the numbers of files are not those of images",
+            files[n].display(),
+            counts[n].unwrap_or(0)
+        );
         return Err(Failure::new(Exit::Usage, "images cannot be numbered by their files", why, "give --order files"));
     }
     let numbers = numbers(files)?;
@@ -258,7 +263,10 @@ fn by_number(files: &[PathBuf], counts: &[Option<u64>]) -> Result<(Vec<Item>, u6
     let (first, last) = (sorted.first().map_or(0, |one| one.0), sorted.last().map_or(0, |one| one.0));
     let most = (files.len() as u64).saturating_mul(SPAN_PER_FILE).max(SPAN_MAX).min(POSITIONS_MAX);
     if last - first >= most {
-        let why = format!("{} files have numbers from {first} to {last}; nearly all images would be lost", text::count(files.len() as u64));
+        let why = format!(
+            "{} files have numbers from {first} to {last}; nearly all images would be lost",
+            text::count(files.len() as u64)
+        );
         let fix = "leave out the files with other numbers, or give --order files";
         return Err(Failure::new(Exit::Configuration, "the numbers of the files lie too far apart", why, fix));
     }
@@ -308,7 +316,10 @@ mod tests {
     #[test]
     fn files_with_several_images_follow_each_other() {
         let series = find(&[("a_2.raw", 24), ("a_1.raw", 12)], None).unwrap();
-        assert_eq!(series.items.iter().map(|i| (i.file, i.nth, i.position)).collect::<Vec<_>>(), [(0, 0, 0), (0, 1, 1), (1, 0, 2)]);
+        assert_eq!(
+            series.items.iter().map(|i| (i.file, i.nth, i.position)).collect::<Vec<_>>(),
+            [(0, 0, 0), (0, 1, 1), (1, 0, 2)]
+        );
         assert_eq!((series.order, series.positions, series.gaps()), (Order::Files, 3, 0));
     }
 

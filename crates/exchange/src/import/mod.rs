@@ -105,7 +105,13 @@ impl Request {
     }
 
     /// The specification of the files: what the request says, what `start` says, what the mapping adds.
-    fn file_spec(&self, start: &SeriesStart, mapped: &Mapped, form: Form, extra: Vec<(String, String)>) -> Result<FileSpec, Failure> {
+    fn file_spec(
+        &self,
+        start: &SeriesStart,
+        mapped: &Mapped,
+        form: Form,
+        extra: Vec<(String, String)>,
+    ) -> Result<FileSpec, Failure> {
         let (directory, prefix) = self.place()?;
         let known = FileSpec {
             directory,

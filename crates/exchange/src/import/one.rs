@@ -46,7 +46,10 @@ impl One {
         let content = Content::of_bytes(bytes).map_err(|why| crate::files::wrong(path, why))?;
         let opened = Opened::of(path, content, reading)?;
         if opened.count() != 1 {
-            return Err(crate::files::wrong(path, format!("it holds {} images; a folder that is watched has one in each file", opened.count())));
+            return Err(crate::files::wrong(
+                path,
+                format!("it holds {} images; a folder that is watched has one in each file", opened.count()),
+            ));
         }
         let file = opened.read(0, &mut self.unpack)?;
         check(path, 0, &file, form)?;

@@ -4,7 +4,7 @@ use konkordia_kernels::byte_offset;
 use konkordia_wire::cbf;
 use std::time::Duration;
 
-const GO: AtomicBool = AtomicBool::new(false);
+static GO: AtomicBool = AtomicBool::new(false);
 
 /// A CBF file of 3 x 5 pixels; one of them is marked.
 fn cbf_file(n: i32) -> Vec<u8> {
@@ -23,7 +23,13 @@ fn folder(numbers: &[i32]) -> tempfile::TempDir {
 }
 
 fn request(folder: &tempfile::TempDir, output: &Path) -> Request {
-    Request { input: vec![folder.path().into()], output: output.into(), images_per_file: 2, workers: Some(2), ..Request::default() }
+    Request {
+        input: vec![folder.path().into()],
+        output: output.into(),
+        images_per_file: 2,
+        workers: Some(2),
+        ..Request::default()
+    }
 }
 
 #[test]
@@ -51,7 +57,10 @@ fn a_series_with_a_gap_goes_in_and_out_again() {
         let parse = |bytes: &[u8]| cbf::Image::parse(bytes, &Reading::default().bounds).unwrap().data.to_vec();
         assert_eq!(parse(&ours), parse(theirs));
         let text = String::from_utf8_lossy(theirs);
-        assert!(text.contains(&format!("# Start_angle {n}.000000 deg.")) && text.contains("# Count_cutoff 50000 counts"), "{text}");
+        assert!(
+            text.contains(&format!("# Start_angle {n}.000000 deg.")) && text.contains("# Count_cutoff 50000 counts"),
+            "{text}"
+        );
     }
     let again = export::Export::open(out.clone()).err().unwrap();
     assert!(again.to_string().contains("t_000005.cbf is there already"));
@@ -65,9 +74,19 @@ fn a_series_with_a_gap_goes_in_and_out_again() {
 fn all_images_in_one_tiff_come_back() {
     let (from, to) = (folder(&[1, 2, 3]), tempfile::tempdir().unwrap());
     let done = Import::open(request(&from, &to.path().join("run"))).unwrap().run(&GO, &mut |_| ()).unwrap();
-    for (format, one_file, big) in [(export::Format::Tiff, true, true), (export::Format::Tiff, false, false), (export::Format::Edf, false, false)] {
+    for (format, one_file, big) in
+        [(export::Format::Tiff, true, true), (export::Format::Tiff, false, false), (export::Format::Edf, false, false)]
+    {
         let output = to.path().join(format!("{}_{one_file}", format.name()));
-        let out = export::Request { input: done.file.master.clone(), output, format, one_file, big, verify: true, ..Default::default() };
+        let out = export::Request {
+            input: done.file.master.clone(),
+            output,
+            format,
+            one_file,
+            big,
+            verify: true,
+            ..Default::default()
+        };
         let export = export::Export::open(out).unwrap();
         let exported = export.run(&GO, &mut |_| ()).unwrap();
         assert_eq!((exported.written, exported.compared), (3, 3), "{format:?}");
@@ -111,7 +130,11 @@ fn damaged_files_end_it_or_become_lost_images() {
     let asked = Request { overwrite: true, skip_unreadable: true, ..asked };
     let done = Import::open(asked).unwrap().run(&GO, &mut |_| ()).unwrap();
     assert_eq!((done.complete, done.lost, done.unreadable.len(), done.exit()), (3, 1, 1, Exit::Incomplete));
-    std::fs::write(from.path().join("t_0003.cbf"), [&cbf::head("t", &[], [2, 2], &[1, 2, 3, 4])[..], &[1, 2, 3, 4], &cbf::tail()].concat()).unwrap();
+    std::fs::write(
+        from.path().join("t_0003.cbf"),
+        [&cbf::head("t", &[], [2, 2], &[1, 2, 3, 4])[..], &[1, 2, 3, 4], &cbf::tail()].concat(),
+    )
+    .unwrap();
     let other = Import::open(request(&from, &to.path().join("other"))).unwrap().run(&GO, &mut |_| ()).unwrap_err();
     assert!(other.to_string().contains("is 2 x 2 int32, the first image of the series is 3 x 5 int32"), "{other}");
 }

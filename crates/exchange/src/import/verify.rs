@@ -69,7 +69,8 @@ impl Compared {
     /// There are images with other pixels.
     pub fn judge(&self) -> Result<(), Failure> {
         let Some(first) = self.first_different else { return Ok(()) };
-        let what = format!("{} of {} images differ from their originals, the first is image {first}", self.different, self.images);
+        let what =
+            format!("{} of {} images differ from their originals, the first is image {first}", self.different, self.images);
         let fix = "keep the originals; look for a failing disk or memory, otherwise report this";
         Err(Failure::new(Exit::Incomplete, what, "pixels were compared one by one", fix))
     }

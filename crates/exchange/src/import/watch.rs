@@ -246,7 +246,8 @@ impl Open {
 
     fn enter(&mut self, position: u64, made: Result<Made, Failure>) -> Result<(), Failure> {
         let (number, now) = (position - self.kept, self.now_ns());
-        let verdict = |order: &mut Order| if made.is_ok() { order.on_part(number, 0, now) } else { order.on_refused(number, 0, now) };
+        let verdict =
+            |order: &mut Order| if made.is_ok() { order.on_part(number, 0, now) } else { order.on_refused(number, 0, now) };
         let mut found = verdict(&mut self.order);
         if found == Verdict::Beyond {
             self.order.advance_for(number);

@@ -42,14 +42,8 @@ pub const FIELDS: List = &[
     ("sample/transformations/kappa", Takes::Axis("kappa")),
     ("sample/transformations/chi", Takes::Axis("chi")),
     ("sample/transformations/phi", Takes::Axis("phi")),
-    (
-        "instrument/beam/incident_energy",
-        Takes::Both(Dimension::Energy, |m, v| m.energy_kev = Some(v), &metadata::ENERGY),
-    ),
-    (
-        "instrument/beam/incident_wavelength",
-        Takes::Number(Dimension::Wavelength, |m, v| m.energy_kev = Some(KEV_ANGSTROM / v)),
-    ),
+    ("instrument/beam/incident_energy", Takes::Both(Dimension::Energy, |m, v| m.energy_kev = Some(v), &metadata::ENERGY)),
+    ("instrument/beam/incident_wavelength", Takes::Number(Dimension::Wavelength, |m, v| m.energy_kev = Some(KEV_ANGSTROM / v))),
     ("instrument/beam/total_flux", Takes::Number(Dimension::Rate, |m, v| m.experiment.total_flux_ph_per_s = Some(v))),
     (
         "instrument/attenuator/attenuator_transmission",

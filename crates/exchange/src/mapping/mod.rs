@@ -10,7 +10,7 @@ mod units;
 pub use fields::{FIELDS, Field, Takes};
 pub use resolve::{Images, Mapped};
 pub use table::{Delimiter, Encoding, Form, Table};
-pub use units::Dimension;
+pub use units::{Dimension, Factor};
 
 use konkordia_core::failure::{Exit, Failure};
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ pub struct Rule {
     /// What it becomes.
     pub field: Field,
     /// From its unit to that of the field.
-    pub factor: f64,
+    pub factor: Factor,
     /// Absolute times: seconds since 1970, or dates; `factor` is for the former.
     pub time: Time,
     /// Whole numbers, in a column of its own.

@@ -1,6 +1,6 @@
 //! Reads mappings.
 
-use super::units::factor;
+use super::units::{Factor, factor};
 use super::{Constant, Delimiter, Encoding, Field, Form, Mapping, Match, Rule, TableSpec, Takes, Time, wrong};
 use konkordia_core::failure::Failure;
 use std::path::Path;
@@ -135,10 +135,10 @@ fn rule(from: &str, value: &Value) -> Result<Rule, String> {
         _ => Time::Relative,
     };
     let factor = match (field.dimension(), time) {
-        (_, Time::Iso | Time::Unix) | (None, _) if unit.is_none() || time != Time::Relative => 1.0,
+        (_, Time::Iso | Time::Unix) | (None, _) if unit.is_none() || time != Time::Relative => Factor::ONE,
         (None, _) => return Err("a text has no unit".into()),
         // A column of its own is stored as it comes; its unit is only a remark.
-        (Some(_), _) if matches!(field.takes, Takes::Own(_)) => 1.0,
+        (Some(_), _) if matches!(field.takes, Takes::Own(_)) => Factor::ONE,
         (Some(dimension), _) => factor(dimension, unit)?,
     };
     Ok(Rule { from: from.to_owned(), field, factor, time, is_whole })
@@ -162,7 +162,7 @@ fn constant(name: &str, value: &Value) -> Result<(Field, Constant), String> {
         }
         (_, Some(number), _) if number.is_finite() => {
             let factor = factor(field.dimension().ok_or("it has no numbers")?, unit)?;
-            Ok((field, Constant::Number(number * factor)))
+            Ok((field, Constant::Number(factor.apply(number))))
         }
         _ => Err("a number is expected, or { value = ..., unit = ... }".into()),
     }
@@ -196,10 +196,15 @@ mod tests {
         let table = mapping.table.unwrap();
         assert_eq!((table.matching, table.form.delimiter), (Match::Number("frame".into()), Some(Delimiter::One(';'))));
         let energy = mapping.columns.iter().find(|rule| rule.from == "energy").unwrap();
-        assert_eq!((energy.factor, &*energy.field.name), (1e-3, "instrument/beam/incident_energy"));
+        assert_eq!((energy.factor.apply(12400.0), &*energy.field.name), (12.4, "instrument/beam/incident_energy"));
         assert_eq!(mapping.columns.iter().find(|rule| rule.from == "time").unwrap().time, Time::Iso);
         assert_eq!(mapping.header.len(), 1);
-        assert!(mapping.values.iter().any(|(field, value)| field.name == "instrument/detector/distance" && *value == Constant::Number(0.192)));
+        assert!(
+            mapping
+                .values
+                .iter()
+                .any(|(field, value)| field.name == "instrument/detector/distance" && *value == Constant::Number(0.192))
+        );
     }
 
     #[test]

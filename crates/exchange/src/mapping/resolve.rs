@@ -1,6 +1,7 @@
 //! Brings a mapping, its table and the headers together with the images of a series.
 
 use super::table::Table;
+use super::units::Factor;
 use super::{Constant, Mapping, Match, Rule, Takes, Time, wrong};
 use konkordia_core::experiment::{Axis, Metadata};
 use konkordia_core::failure::Failure;
@@ -75,7 +76,8 @@ impl Mapped {
         }
         if let Some(spec) = &mapping.table {
             let file = table.or(spec.path.as_deref());
-            let file = file.ok_or_else(|| wrong(path, "its [table] names no file; give 'path', or --table on the command line"))?;
+            let file =
+                file.ok_or_else(|| wrong(path, "its [table] names no file; give 'path', or --table on the command line"))?;
             let rows = Table::parse(&read(file)?, &spec.form).map_err(|why| wrong(file, why))?;
             let places = places(&rows, &spec.matching, images).map_err(|why| wrong(file, why))?;
             for rule in &mapping.columns {
@@ -99,12 +101,18 @@ impl Mapped {
     }
 
     /// What is known of an image: the bits of its columns are appended, and the keys of the header that it lacks counted.
-    pub fn of_image(&self, position: u64, said: &Map<String, Value>, bits: &mut Vec<u64>, lacking: &mut u64) -> Option<ImageTimes> {
+    pub fn of_image(
+        &self,
+        position: u64,
+        said: &Map<String, Value>,
+        bits: &mut Vec<u64>,
+        lacking: &mut u64,
+    ) -> Option<ImageTimes> {
         for (column, from) in self.columns.iter().zip(&self.from) {
             let found = match from {
                 From::Table(all) => all.get(position as usize).copied(),
                 From::Header(rule) => {
-                    let number = number_of(said, &rule.from).map(|number| to_bits(column.kind, number * rule.factor));
+                    let number = number_of(said, &rule.from).map(|number| to_bits(column.kind, rule.factor.apply(number)));
                     *lacking += u64::from(number.is_none());
                     number
                 }
@@ -140,7 +148,7 @@ impl Mapped {
             Takes::Image(_, kind) => self.push(kind.name, kind.number, From::Table(cells.bits(kind.number, rule.factor)?)),
             Takes::Own(_) => {
                 let kind = if rule.is_whole { ColumnType::U64 } else { ColumnType::F64 };
-                self.push(own_name(rule), kind, From::Table(cells.bits(kind, 1.0)?));
+                self.push(own_name(rule), kind, From::Table(cells.bits(kind, Factor::ONE)?));
             }
             Takes::Axis(axis) => self.axis(axis, rule, cells)?,
             Takes::StartTime => self.starts = Some(Times::Table(self.start_times(rule, cells)?)),
@@ -196,7 +204,7 @@ impl Mapped {
 
     fn header(&mut self, rule: &Rule, said: &Map<String, Value>) -> Result<(), String> {
         let absent = || "the first image has no such key, or no number there".to_owned();
-        let first = number_of(said, &rule.from).map(|number| number * rule.factor);
+        let first = number_of(said, &rule.from).map(|number| rule.factor.apply(number));
         match rule.field.takes {
             Takes::Text(set) => {
                 let text = said.get(&rule.from).and_then(Value::as_str).ok_or("the first image has no such key")?;
@@ -286,7 +294,8 @@ fn places(table: &Table, matching: &Match, images: &Images) -> Result<Vec<usize>
             Err(format!("it has {rows} rows, but the series has {count} images ({lost} numbers are missing)"))
         }
         Match::Number(column) => {
-            let plain = |text: &str| text.trim().parse::<u64>().map_or_else(|_| text.trim().to_owned(), |number| number.to_string());
+            let plain =
+                |text: &str| text.trim().parse::<u64>().map_or_else(|_| text.trim().to_owned(), |number| number.to_string());
             by_key(column, &plain, &|image| image.1.to_string())
         }
         Match::Name(column) => {
@@ -316,16 +325,16 @@ impl<'a> Cells<'a> {
     }
 
     /// Numbers by position; NaN where there is none.
-    fn numbers(&self, factor: f64) -> Result<Vec<f64>, String> {
+    fn numbers(&self, factor: Factor) -> Result<Vec<f64>, String> {
         let mut all = vec![f64::NAN; self.images.positions as usize];
         for (position, line, cell) in self.each() {
-            all[position as usize] = factor * number(cell).ok_or_else(|| no_number(line, cell))?;
+            all[position as usize] = factor.apply(number(cell).ok_or_else(|| no_number(line, cell))?);
         }
         Ok(all)
     }
 
     /// As bits of a column, by position.
-    fn bits(&self, kind: ColumnType, factor: f64) -> Result<Vec<u64>, String> {
+    fn bits(&self, kind: ColumnType, factor: Factor) -> Result<Vec<u64>, String> {
         if kind == ColumnType::F64 {
             return Ok(self.numbers(factor)?.into_iter().map(f64::to_bits).collect());
         }
@@ -338,7 +347,7 @@ impl<'a> Cells<'a> {
     }
 
     /// The number that all rows have.
-    fn same(&self, factor: f64) -> Result<f64, String> {
+    fn same(&self, factor: Factor) -> Result<f64, String> {
         let mut first: Option<(usize, f64)> = None;
         for (_, line, cell) in self.each() {
             let value = number(cell).filter(|value| value.is_finite()).ok_or_else(|| no_number(line, cell))?;
@@ -352,14 +361,16 @@ impl<'a> Cells<'a> {
                 Some(_) => {}
             }
         }
-        first.map(|(_, value)| value * factor).ok_or_else(|| "there is no row".to_owned())
+        first.map(|(_, value)| factor.apply(value)).ok_or_else(|| "there is no row".to_owned())
     }
 
     fn same_text(&self) -> Result<String, String> {
         let mut rows = self.each();
         let (_, of, first) = rows.next().ok_or("there is no row")?;
         match rows.find(|(.., cell)| *cell != first) {
-            Some((_, line, other)) => Err(format!("line {line} has '{other:.40}', line {of} has '{first:.40}', but the field has one value")),
+            Some((_, line, other)) => {
+                Err(format!("line {line} has '{other:.40}', line {of} has '{first:.40}', but the field has one value"))
+            }
             None => Ok(first.to_owned()),
         }
     }
@@ -391,7 +402,7 @@ fn number_of(said: &Map<String, Value>, key: &str) -> Option<f64> {
 fn time_of(said: &Map<String, Value>, rule: &Rule) -> Option<f64> {
     match rule.time {
         Time::Iso => absolute(said.get(&rule.from)?.as_str()?, rule),
-        _ => number_of(said, &rule.from).map(|number| number * rule.factor),
+        _ => number_of(said, &rule.from).map(|number| rule.factor.apply(number)),
     }
 }
 
@@ -409,7 +420,7 @@ fn absolute(text: &str, rule: &Rule) -> Option<f64> {
             let fraction = format!("0.{}", &fraction[..digits]).parse::<f64>().unwrap_or(0.0);
             Some(seconds + fraction)
         }
-        _ => number(text).filter(|number| number.is_finite()).map(|number| number * rule.factor),
+        _ => number(text).filter(|number| number.is_finite()).map(|number| rule.factor.apply(number)),
     }
 }
 

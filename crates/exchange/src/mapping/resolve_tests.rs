@@ -25,7 +25,8 @@ fn of(mapped: &Mapped, position: u64, said: Value) -> (Vec<f64>, Option<ImageTim
 
 #[test]
 fn an_axis_in_equal_steps_turns_also_across_gaps() {
-    let mapping = "[table]\nmatch = 'number'\ncolumn = 'n'\n[columns]\nw = { field = 'sample/transformations/omega', unit = 'deg' }";
+    let mapping =
+        "[table]\nmatch = 'number'\ncolumn = 'n'\n[columns]\nw = { field = 'sample/transformations/omega', unit = 'deg' }";
     let found = mapped(mapping, "n,w\n5,10.0\n6,10.5\n8,11.5\n9,99", &images(&[5, 6, 8]), Value::Null).unwrap();
     assert_eq!(found.metadata.experiment.goniometer.omega, Axis::turning(10.0, 0.5));
     assert!(found.is_plain());
@@ -39,7 +40,8 @@ fn an_axis_in_equal_steps_turns_also_across_gaps() {
 #[test]
 fn numbers_of_rows_must_fit() {
     let mapping = "[table]\n[columns]\nI = 'columns/ring_current'";
-    let count = |rows: usize, numbers: &[u64]| mapped(mapping, &format!("I\n{}", "1\n".repeat(rows)), &images(numbers), Value::Null);
+    let count =
+        |rows: usize, numbers: &[u64]| mapped(mapping, &format!("I\n{}", "1\n".repeat(rows)), &images(numbers), Value::Null);
     assert!(count(3, &[1, 2, 4]).is_ok() && count(4, &[1, 2, 4]).is_ok());
     let why = count(2, &[1, 2, 4]).err().unwrap();
     assert!(why.contains("it has 2 rows, but the series has 3 images (1 numbers are missing)"), "{why}");
@@ -49,7 +51,9 @@ fn numbers_of_rows_must_fit() {
     assert_eq!((of(&found, 0, Value::Null).0, of(&found, 1, Value::Null).0), (vec![7.0], vec![8.0]));
     assert!(mapped(by_name, table, &images(&[1, 3]), Value::Null).err().unwrap().contains("no row for image a_003.cbf"));
     let twice = "f,I\na_001.cbf,7\na_001.cbf,8\n";
-    assert!(mapped(by_name, twice, &images(&[1]), Value::Null).err().unwrap().contains("line 3 has the same 'a_001.cbf' as line 2"));
+    assert!(
+        mapped(by_name, twice, &images(&[1]), Value::Null).err().unwrap().contains("line 3 has the same 'a_001.cbf' as line 2")
+    );
 }
 
 #[test]

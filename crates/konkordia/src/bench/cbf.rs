@@ -33,7 +33,8 @@ pub fn command(args: &BenchCbfArgs) -> Result<Exit, Failure> {
         for &workers in &args.workers {
             rows.push(importing(args, folder, usize::from(workers))?);
         }
-        let table = Table { pixel_bytes: (args.rows * args.columns * 4) as f64, images: args.images as f64, read, unpacked, rows };
+        let table =
+            Table { pixel_bytes: (args.rows * args.columns * 4) as f64, images: args.images as f64, read, unpacked, rows };
         output.print(table.to_json(args), &table.to_text(args));
         Ok(Exit::Complete)
     })
@@ -81,7 +82,13 @@ impl Table {
         let head = ["", "MB/s of pixels", "per worker", "images/s", "verified"].map(str::to_owned).to_vec();
         let alone = |name: &str, seconds: f64| {
             let rate = self.rate(seconds);
-            vec![name.to_owned(), format!("{rate:.0}"), format!("{rate:.0}"), format!("{:.0}", self.images / seconds), String::new()]
+            vec![
+                name.to_owned(),
+                format!("{rate:.0}"),
+                format!("{rate:.0}"),
+                format!("{:.0}", self.images / seconds),
+                String::new(),
+            ]
         };
         let mut rows = vec![head, alone("plain read", self.read), alone("read and unpack", self.unpacked)];
         rows.extend(self.rows.iter().map(|row| {

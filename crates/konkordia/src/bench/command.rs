@@ -1,9 +1,9 @@
 //! The command line of `konkordia bench`.
 
 use super::args::{
-    ANALYSIS_HELP, BenchAnalysisArgs, BenchBlocksArgs, BenchBridgeArgs, BenchCbfArgs, BenchDiskArgs, BenchGraphArgs, BenchGrowthArgs,
-    BenchIdleArgs, BenchKernelsArgs, BenchMemArgs, BenchNetArgs, BenchPipelineArgs, BenchRooflineArgs, BenchSoakArgs,
-    BenchStreamArgs, BenchTrainsArgs, BenchUdpArgs,
+    ANALYSIS_HELP, BenchAnalysisArgs, BenchBlocksArgs, BenchBridgeArgs, BenchCbfArgs, BenchDiskArgs, BenchGraphArgs,
+    BenchGrowthArgs, BenchIdleArgs, BenchKernelsArgs, BenchMemArgs, BenchNetArgs, BenchPipelineArgs, BenchRooflineArgs,
+    BenchSoakArgs, BenchStreamArgs, BenchTrainsArgs, BenchUdpArgs,
 };
 use super::fabric_args::{BenchImportArgs, BenchRdmaArgs};
 use crate::help::TEMPLATE;

@@ -59,14 +59,26 @@ fn announce(args: &ImportArgs, import: &Import) {
     }
     if !args.quiet {
         let rows = [
-            ("input", format!("{} {} file(s), {} image(s)", text::count(series.files.len() as u64), series.kind, text::count(series.items.len() as u64))),
+            (
+                "input",
+                format!(
+                    "{} {} file(s), {} image(s)",
+                    text::count(series.files.len() as u64),
+                    series.kind,
+                    text::count(series.items.len() as u64)
+                ),
+            ),
             ("image", format!("{} x {} pixels, {}, {}", spec.rows, spec.columns, spec.pixel, spec.compression.name())),
             ("file", import.master().display().to_string()),
         ];
         console::to_stderr(&rows.map(|(name, value)| format!("  {name:<6} {value}")).join("\n"));
     }
     if series.gaps() > 0 {
-        console::note(&format!("{} numbers are missing and become lost images: {}", text::count(series.gaps()), series.gaps_in_words()));
+        console::note(&format!(
+            "{} numbers are missing and become lost images: {}",
+            text::count(series.gaps()),
+            series.gaps_in_words()
+        ));
     }
     import.notes().iter().for_each(|(name, text)| console::note(&format!("{name} {text}")));
 }
@@ -140,7 +152,10 @@ fn report_export(args: &ExportArgs, export: &Export, done: &export::Done) {
         text::count(done.lost)
     )];
     if done.marked_pixels > 0 {
-        lines.push(format!("{} pixels are no measurement: -1 where the mask says so, -2 elsewhere", text::count(done.marked_pixels)));
+        lines.push(format!(
+            "{} pixels are no measurement: -1 where the mask says so, -2 elsewhere",
+            text::count(done.marked_pixels)
+        ));
     }
     if done.stopped {
         lines.push("stopped; files that are whole are kept: the same command with --resume goes on".into());
