@@ -178,6 +178,13 @@ fn what_is_wrong_with_an_edf_file_is_said() {
 /// Reads the bytes in all formats; what is accepted holds to its bounds.
 fn read_all(bytes: &[u8]) {
     let bounds = Bounds { text_bytes_max: 4096, image_bytes_max: 4096, ..Bounds::default() };
+    for page in tiff::pages(bytes, &bounds).unwrap_or_default() {
+        assert!(page.pieces.iter().all(|piece| piece.at + piece.bytes <= bytes.len() as u64));
+        assert!(page.shape.elements() * u64::from(page.element.bits()) / 8 <= 4096);
+    }
+    for frame in edf::frames(bytes, &bounds).unwrap_or_default() {
+        assert!(frame.at + frame.bytes <= bytes.len() as u64 && frame.bytes <= 4096);
+    }
     if let Ok(image) = cbf::Image::parse(bytes, &bounds) {
         assert!(image.data.len() <= bytes.len() && image.shape.elements() * u64::from(image.element.bits()) / 8 <= 4096);
         cbf::items(&image.contents).for_each(|(key, _)| assert!(!key.is_empty()));

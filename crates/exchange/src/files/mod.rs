@@ -257,6 +257,54 @@ fn plain(array: Array) -> files::File {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    /// Files of fabio and tifffile, packed in several ways.
+    const SEEDS: [&[u8]; 10] = [
+        include_bytes!("../../../../fuzz/seeds/image_file/big"),
+        include_bytes!("../../../../fuzz/seeds/image_file/cbf"),
+        include_bytes!("../../../../fuzz/seeds/image_file/edf"),
+        include_bytes!("../../../../fuzz/seeds/image_file/float"),
+        include_bytes!("../../../../fuzz/seeds/image_file/lzw"),
+        include_bytes!("../../../../fuzz/seeds/image_file/packbits"),
+        include_bytes!("../../../../fuzz/seeds/image_file/spe"),
+        include_bytes!("../../../../fuzz/seeds/image_file/tiff"),
+        include_bytes!("../../../../fuzz/seeds/image_file/zlib"),
+        include_bytes!("../../../../fuzz/seeds/image_file/zstd"),
+    ];
+
+    fn read_all(bytes: &[u8]) -> u64 {
+        let bounds = Bounds { text_bytes_max: 4096, image_bytes_max: 1 << 16, ..Bounds::default() };
+        let content = Content::from(Bytes::copy_from_slice(bytes));
+        let Ok(opened) = Opened::of(Path::new("x"), content, &Reading { raw: None, bounds }) else { return 0 };
+        let mut unpack = Unpack::default();
+        let read = (0..opened.count().min(4)).filter_map(|nth| opened.read(nth, &mut unpack).ok());
+        read.map(|file| file.array.pieces[0].len() as u64).inspect(|bytes| assert!(*bytes <= 1 << 16)).sum()
+    }
+
+    #[test]
+    fn whole_files_are_read() {
+        for (n, seed) in SEEDS.iter().enumerate() {
+            assert!(read_all(seed) > 0, "seed {n}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn changed_and_cut_files_are_read_or_refused(
+            which in 0..SEEDS.len(),
+            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+            cut in any::<prop::sample::Index>(),
+            is_cut: bool,
+        ) {
+            let mut file = SEEDS[which].to_vec();
+            for (at, byte) in &changes {
+                let at = at.index(file.len());
+                file[at] = *byte;
+            }
+            read_all(if is_cut { &file[..cut.index(file.len())] } else { &file });
+        }
+    }
 
     #[test]
     fn raw_forms_are_read() {

@@ -261,7 +261,7 @@ fn by_number(files: &[PathBuf], counts: &[Option<u64>]) -> Result<(Vec<Item>, u6
         return Err(mixed(b, &format!("it has the same number as {}", a.display())));
     }
     let (first, last) = (sorted.first().map_or(0, |one| one.0), sorted.last().map_or(0, |one| one.0));
-    let most = (files.len() as u64).saturating_mul(SPAN_PER_FILE).max(SPAN_MAX).min(POSITIONS_MAX);
+    let most = (files.len() as u64).saturating_mul(SPAN_PER_FILE).clamp(SPAN_MAX, POSITIONS_MAX);
     if last - first >= most {
         let why = format!(
             "{} files have numbers from {first} to {last}; nearly all images would be lost",

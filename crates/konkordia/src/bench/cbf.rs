@@ -1,5 +1,6 @@
 //! `konkordia bench cbf`: CBF files into HDF5 as `konkordia import` does it, beside plain reading of the same files. Every
-//! image is read back and compared with its file.
+//! image is read back and compared with its file. A rate per core is that of the processor time that was used, so other
+//! programs on the machine change it little.
 
 use super::args::BenchCbfArgs;
 use super::frames::in_folder;
@@ -44,29 +45,41 @@ pub fn command(args: &BenchCbfArgs) -> Result<Exit, Failure> {
 struct Table {
     pixel_bytes: f64,
     images: f64,
-    read: f64,
-    unpacked: f64,
+    read: Time,
+    unpacked: Time,
     rows: Vec<Row>,
+}
+
+/// Seconds by the clock, and of processors.
+#[derive(Clone, Copy)]
+struct Time {
+    clock: f64,
+    processor: f64,
 }
 
 struct Row {
     workers: usize,
-    seconds: f64,
+    time: Time,
     chunk_bytes: u64,
     verified: u64,
 }
 
 impl Table {
-    /// MB/s of pixels.
-    fn rate(&self, seconds: f64) -> f64 {
-        self.pixel_bytes * self.images / seconds / 1e6
+    /// MB/s of pixels, by the clock.
+    fn rate(&self, time: Time) -> f64 {
+        self.pixel_bytes * self.images / time.clock / 1e6
+    }
+
+    /// MB/s of pixels that one core would do.
+    fn rate_per_core(&self, time: Time) -> f64 {
+        self.pixel_bytes * self.images / time.processor / 1e6
     }
 
     fn to_json(&self, args: &BenchCbfArgs) -> Value {
         let row = |row: &Row| {
             json!({
-                "workers": row.workers, "mb_per_s": self.rate(row.seconds), "images_per_s": self.images / row.seconds,
-                "mb_per_s_and_worker": self.rate(row.seconds) / row.workers as f64, "chunk_bytes": row.chunk_bytes,
+                "workers": row.workers, "mb_per_s": self.rate(row.time), "images_per_s": self.images / row.time.clock,
+                "mb_per_s_and_core": self.rate_per_core(row.time), "chunk_bytes": row.chunk_bytes,
                 "verified_images": row.verified,
             })
         };
@@ -79,28 +92,18 @@ impl Table {
     }
 
     fn to_text(&self, args: &BenchCbfArgs) -> String {
-        let head = ["", "MB/s of pixels", "per worker", "images/s", "verified"].map(str::to_owned).to_vec();
-        let alone = |name: &str, seconds: f64| {
-            let rate = self.rate(seconds);
-            vec![
-                name.to_owned(),
-                format!("{rate:.0}"),
-                format!("{rate:.0}"),
-                format!("{:.0}", self.images / seconds),
-                String::new(),
-            ]
+        let head = ["", "MB/s of pixels", "per core", "images/s", "verified"].map(str::to_owned).to_vec();
+        let row = |name: String, time: Time, verified: Option<u64>| {
+            let numbers = [self.rate(time), self.rate_per_core(time), self.images / time.clock].map(|rate| format!("{rate:.0}"));
+            let verified = verified.map_or(String::new(), text::count);
+            std::iter::once(name).chain(numbers).chain([verified]).collect::<Vec<String>>()
         };
-        let mut rows = vec![head, alone("plain read", self.read), alone("read and unpack", self.unpacked)];
-        rows.extend(self.rows.iter().map(|row| {
-            let rate = self.rate(row.seconds);
-            vec![
-                format!("import to bslz4, {} worker(s)", row.workers),
-                format!("{rate:.0}"),
-                format!("{:.0}", rate / row.workers as f64),
-                format!("{:.0}", self.images / row.seconds),
-                text::count(row.verified),
-            ]
-        }));
+        let mut rows = vec![head];
+        rows.push(row("plain read".into(), self.read, None));
+        rows.push(row("read and unpack".into(), self.unpacked, None));
+        for one in &self.rows {
+            rows.push(row(format!("import to bslz4, {} worker(s)", one.workers), one.time, Some(one.verified)));
+        }
         format!(
             "{} images of {} x {} pixels, int32, byte offset; median of {}\n{}\nThe paper: {SEED_IMAGES_PER_S:.0} images/s of \
              PILATUS 2M with {SEED_WORKERS} workers.",
@@ -148,18 +151,29 @@ fn file(rows: usize, columns: usize, seed: u64) -> Vec<u8> {
     [cbf::head("bench", &lines, [rows as u64, columns as u64], &packed), packed, cbf::tail()].concat()
 }
 
-fn timed(args: &BenchCbfArgs, mut work: impl FnMut() -> Result<(), Failure>) -> Result<f64, Failure> {
-    let mut seconds = Vec::new();
+/// Seconds that the threads of this process have used processors.
+fn processor_seconds() -> f64 {
+    // See proc_pid_stat(5); Linux counts in hundredths of a second (USER_HZ).
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields = stat.rsplit_once(')').map_or("", |(_, behind)| behind);
+    fields.split_ascii_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0
+}
+
+/// Medians of the repeats.
+fn timed(args: &BenchCbfArgs, mut work: impl FnMut() -> Result<(), Failure>) -> Result<Time, Failure> {
+    let (mut clock, mut processor) = (Vec::new(), Vec::new());
     for _ in 0..args.repeats {
-        let began = Instant::now();
+        let (began, used) = (Instant::now(), processor_seconds());
         work()?;
-        seconds.push(began.elapsed().as_secs_f64());
+        clock.push(began.elapsed().as_secs_f64());
+        // Shorter times than one tick are not seen.
+        processor.push((processor_seconds() - used).max(0.01));
     }
-    Ok(median(&mut seconds))
+    Ok(Time { clock: median(&mut clock), processor: median(&mut processor) })
 }
 
 /// One thread reads all files and looks at nothing.
-fn reading(args: &BenchCbfArgs, files: &[PathBuf]) -> Result<f64, Failure> {
+fn reading(args: &BenchCbfArgs, files: &[PathBuf]) -> Result<Time, Failure> {
     timed(args, || {
         for path in files {
             std::hint::black_box(std::fs::read(path).map_err(|error| Failure::io("cannot read", path, &error))?);
@@ -169,7 +183,7 @@ fn reading(args: &BenchCbfArgs, files: &[PathBuf]) -> Result<f64, Failure> {
 }
 
 /// One thread reads and unpacks all files.
-fn unpacking(args: &BenchCbfArgs, files: &[PathBuf]) -> Result<f64, Failure> {
+fn unpacking(args: &BenchCbfArgs, files: &[PathBuf]) -> Result<Time, Failure> {
     let mut unpack = Unpack::default();
     timed(args, || {
         for path in files {
@@ -190,7 +204,7 @@ fn importing(args: &BenchCbfArgs, folder: &Path, workers: usize) -> Result<Row, 
     };
     let go = AtomicBool::new(false);
     let (mut last, mut chunk_bytes) = (None, 0);
-    let seconds = timed(args, || {
+    let time = timed(args, || {
         let import = Import::open(request.clone())?;
         chunk_bytes = import.run(&go, &mut |_| ())?.file.chunk_bytes;
         last = Some(import);
@@ -198,5 +212,5 @@ fn importing(args: &BenchCbfArgs, folder: &Path, workers: usize) -> Result<Row, 
     })?;
     let compared = last.map(|import| import.verify(&go, &mut |_| ())).transpose()?.unwrap_or_default();
     compared.judge()?;
-    Ok(Row { workers, seconds, chunk_bytes, verified: compared.images })
+    Ok(Row { workers, time, chunk_bytes, verified: compared.images })
 }
