@@ -180,8 +180,8 @@ pub enum Command {
   konkordia convert run_master_0.json -o out/run01 --resume --calibration calibration.h5 --energy-kev 12.4
   konkordia convert raw_00.u16 raw_01.u16 -o out/words --dtype raw --verify")]
     Convert(crate::convert::args::ConvertArgs),
-    /// Imports a series of CBF, TIFF, EDF, SPE or raw files, with the numbers of a table if there is one, into one NeXus
-    /// file.
+    /// Imports a series of CBF, TIFF, EDF, SPE or raw files, with the numbers of a table if there is one, into one
+    /// NeXus file.
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia import thau_*.cbf -o out/thau --verify
   konkordia import tomo/ -o out/tomo --mapping tomo.toml --table scan.csv --compression bszstd

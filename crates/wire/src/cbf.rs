@@ -194,8 +194,8 @@ pub fn items(contents: &str) -> impl Iterator<Item = (&str, &str)> {
 /// What stands between the pixels and the text behind them: zeros, for readers that look ahead.
 pub const PADDING_BYTES: usize = 4095;
 
-/// The bytes of a file before its pixels, `packed` by byte offset: text, MIME headers, and the four bytes in front of the
-/// pixels. `name` is that of the data block, `lines` are those of the detector without `#`.
+/// The bytes of a file before its pixels, `packed` by byte offset: text, MIME headers, and the four bytes in front of
+/// the pixels. `name` is that of the data block, `lines` are those of the detector without `#`.
 pub fn head(name: &str, lines: &[String], [rows, columns]: [u64; 2], packed: &[u8]) -> Vec<u8> {
     let plain = |text: &str| text.replace(['\n', '\r'], " ");
     let block: String = name.chars().map(|c| if c.is_ascii_graphic() { c } else { '_' }).collect();

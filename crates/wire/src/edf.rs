@@ -1,5 +1,5 @@
-//! EDF files, not packed: what detectors at the ESRF, SPEC and fabio write. [`Image`] is the one image of a file that came
-//! as a message; [`frames`] finds all images of a file. Source: files of fabio and its reader.
+//! EDF files, not packed: what detectors at the ESRF, SPEC and fabio write. [`Image`] is the one image of a file that
+//! came as a message; [`frames`] finds all images of a file. Source: files of fabio and its reader.
 //!
 //! Facts relied on: a text from `{` to `}` and the end of that line, usually 512 bytes or a multiple, with entries
 //! `key = value ;`; then the pixels, which may be padded to a multiple of 512 bytes. `Dim_1` is the fast dimension. The
@@ -148,7 +148,8 @@ fn frame<B: Blob + ?Sized>(blob: &B, at: u64, bounds: &Bounds) -> Result<Frame, 
     Ok(Frame { shape, element, is_big_endian, at: pixels_at, bytes, header })
 }
 
-/// Where the header begins that follows pixels that end at `end`, perhaps behind padding; `None` at the end of the file.
+/// Where the header begins that follows pixels that end at `end`, perhaps behind padding; `None` at the end of the
+/// file.
 fn next_header<B: Blob + ?Sized>(blob: &B, end: u64) -> Result<Option<u64>, String> {
     let left = blob.bytes() - end;
     let window = blob.read(end, left.min(FILL_BYTES as u64) as usize)?;
@@ -158,8 +159,9 @@ fn next_header<B: Blob + ?Sized>(blob: &B, end: u64) -> Result<Option<u64>, Stri
     if left < FILL_BYTES as u64 { Ok(None) } else { Err(format!("{left} bytes follow the pixels, and no further header")) }
 }
 
-/// The bytes of a file of one image before its pixels, which are little-endian: keys and values, filled up to a multiple
-/// of 512 bytes. `None` for pixels that EDF does not have. Of `said` what would end an entry early is left out.
+/// The bytes of a file of one image before its pixels, which are little-endian: keys and values, filled up to a
+/// multiple of 512 bytes. `None` for pixels that EDF does not have. Of `said` what would end an entry early is left
+/// out.
 pub fn head(shape: [u64; 2], element: Element, said: &[(String, String)]) -> Option<Vec<u8>> {
     let name = data_type(element)?;
     let bytes = shape[0] * shape[1] * u64::from(element.bits()) / 8;

@@ -1,9 +1,10 @@
 //! SPE files of Princeton Instruments (WinView, WinSpec 2.x; LightField 3.0): a header of 4100 bytes, then frames, then
 //! in version 3 a footer of XML. Source: the table of the header in the WinSpec manual, fabio's reader.
 //!
-//! Facts relied on (little-endian): u16 columns at 42, i16 type at 108 (0 f32, 1 i32, 2 i16, 3 u16, 5 f64, 6 u8, 8 u32),
-//! u16 rows at 656, u64 place of the footer at 678 (0 before version 3), i32 frames at 1446, f32 version at 1992. Text of
-//! 10 bytes at 20: the date (`29Nov2026`), of 7 bytes at 172: the time (`142415`); f32 exposure in seconds at 10.
+//! Facts relied on (little-endian): u16 columns at 42, i16 type at 108 (0 f32, 1 i32, 2 i16, 3 u16, 5 f64, 6 u8, 8
+//! u32), u16 rows at 656, u64 place of the footer at 678 (0 before version 3), i32 frames at 1446, f32 version at 1992.
+//! Text of 10 bytes at 20: the date (`29Nov2026`), of 7 bytes at 172: the time (`142415`); f32 exposure in seconds at
+//! 10.
 
 use crate::blob::Blob;
 use crate::stream::{Bounds, Element, Shape, unpacked_bytes};

@@ -1,6 +1,6 @@
 //! One image as one file.
 
-use super::{Export, Format, exists};
+use super::plan::{Done, Export, Format, exists};
 use crate::files::{Opened, Reading, Unpack};
 use konkordia_core::array::Element;
 use konkordia_core::failure::{Exit, Failure};
@@ -125,8 +125,8 @@ pub fn texts(description: &str) -> Texts<'_> {
     Texts { description, software: konkordia_core::SOFTWARE, date: "" }
 }
 
-/// The pixels as signed 32-bit numbers, with the marks of a Pilatus where there is no measurement: -1 where the mask says
-/// so, -2 elsewhere. Numbers below zero of signed pixels stay as they are, if they are no special values.
+/// The pixels as signed 32-bit numbers, with the marks of a Pilatus where there is no measurement: -1 where the mask
+/// says so, -2 elsewhere. Numbers below zero of signed pixels stay as they are, if they are no special values.
 fn signed(pixels: &[u8], export: &Export, image: u64) -> Result<(Vec<u8>, u64), Failure> {
     let (pixel, usable, marks) = (export.facts.pixel, &export.facts.usable, &export.marks[..]);
     let is_special = |value: i64| marks.contains(&(value as f64));
@@ -204,5 +204,16 @@ impl Drop for New {
         if !self.is_published.get() {
             let _ = std::fs::remove_file(&self.path);
         }
+    }
+}
+
+impl Done {
+    /// Counts one more image.
+    pub(super) fn add(&mut self, one: &Exported, bytes: u64) {
+        self.written += u64::from(!one.was_there);
+        self.kept += u64::from(one.was_there);
+        self.compared += u64::from(one.is_compared);
+        self.marked_pixels += one.marked_pixels;
+        self.pixel_bytes += bytes;
     }
 }

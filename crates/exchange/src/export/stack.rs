@@ -1,8 +1,9 @@
 //! All images in one TIFF file.
 
 use super::one::{Exported, New, Writes, differs, texts, tiff_writer};
-use super::{Done, Export, Progress, exists};
+use super::plan::{Done, Export, exists};
 use crate::files::{Opened, Reading, Unpack};
+use crate::parallel::Progress;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_repack::pipeline;
 use konkordia_wire::tiff::{self, Writer};

@@ -1,5 +1,6 @@
 //! The bytes of a file: read from the disk where they are wanted, or in memory.
 
+use super::failures::wrong;
 use bytes::Bytes;
 use konkordia_core::failure::{Failure, reason};
 use konkordia_wire::blob::{Blob, beyond};
@@ -43,11 +44,11 @@ impl Content {
         let file = File::open(path).map_err(cannot)?;
         let metadata = file.metadata().map_err(cannot)?;
         if !metadata.is_file() {
-            return Err(super::wrong(path, "it is not a plain file"));
+            return Err(wrong(path, "it is not a plain file"));
         }
         let mut head = [0; 2];
         if metadata.len() > 2 && file.read_exact_at(&mut head, 0).is_ok() && head == GZIP {
-            return unzip(&file).map(Self::Memory).map_err(|why| super::wrong(path, why));
+            return unzip(&file).map(Self::Memory).map_err(|why| wrong(path, why));
         }
         Ok(Self::File { file, bytes: metadata.len() })
     }

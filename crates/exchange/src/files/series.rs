@@ -1,7 +1,7 @@
 //! Which files make a series, and which image of it each of their images is.
 
-use super::{Opened, Reading, SUFFIXES, wrong};
-use konkordia_core::array::Element;
+use super::failures::{Form, mixed, other_form, wrong};
+use super::opened::{Opened, Reading, SUFFIXES};
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::text;
 use konkordia_sources::directory::natural;
@@ -155,15 +155,7 @@ fn listed(inputs: &[PathBuf], reading: &Reading) -> Result<Vec<PathBuf>, Failure
     Ok(files)
 }
 
-fn mixed(path: &Path, why: &str) -> Failure {
-    let fix = "import files of one detector and one series at a time";
-    Failure::new(Exit::Configuration, format!("{} does not belong to the other files", path.display()), why, fix)
-}
-
-/// Rows, columns and type, or `None` where only the pixels tell them.
-type Form = Option<([u64; 2], Element)>;
-
-fn check_form(path: &Path, nth: u64, form: Form, first: &mut Form) -> Result<(), Failure> {
+fn check_form(path: &Path, nth: u64, form: Option<Form>, first: &mut Option<Form>) -> Result<(), Failure> {
     match (form, &first) {
         (Some(form), Some(first)) if form != *first => Err(other_form(path, nth, form, *first)),
         (Some(form), None) => {
@@ -172,12 +164,6 @@ fn check_form(path: &Path, nth: u64, form: Form, first: &mut Form) -> Result<(),
         }
         _ => Ok(()),
     }
-}
-
-/// The failure for an image of another size or type than the first one.
-pub(crate) fn other_form(path: &Path, nth: u64, form: ([u64; 2], Element), first: ([u64; 2], Element)) -> Failure {
-    let words = |([rows, columns], element): ([u64; 2], Element)| format!("{rows} x {columns} {}", element.name());
-    mixed(path, &format!("its image {nth} is {}, the first image of the series is {}", words(form), words(first)))
 }
 
 fn nothing(inputs: &[PathBuf], unreadable: &[Failure]) -> Failure {

@@ -1,7 +1,7 @@
 //! The account of an import: every position is an image or a lost one, every file is one of them.
 
 use super::one::Made;
-use super::{Done, NAMED_MAX};
+use super::request::{Done, NAMED_MAX};
 use konkordia_core::failure::Failure;
 use konkordia_core::ledger::ImageStatus;
 use konkordia_core::series::{Ended, SeriesEnd, SeriesLedger, UpstreamLedger};

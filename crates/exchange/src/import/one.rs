@@ -1,12 +1,14 @@
 //! One image: read, checked against the others, packed.
 
-use super::Form;
-use crate::files::{Content, Opened, Reading, Unpack, wrong_form};
+use super::request::{Form, form_of};
+use crate::files::{Content, Opened, Reading, Unpack, other_form, wrong};
 use crate::pack::Pack;
 use bytes::Bytes;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::image::ImageTimes;
+use konkordia_core::ledger::ImageStatus;
 use konkordia_core::plan::Compression;
+use konkordia_sinks::hdf5::{SeriesRecord, Writer};
 use konkordia_wire::files::File;
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
@@ -43,10 +45,10 @@ impl One {
 
     /// As [`Self::make`], of a file whose bytes are in memory.
     pub fn make_of(&mut self, path: &Path, bytes: Bytes, reading: &Reading, form: Form) -> Result<Made, Failure> {
-        let content = Content::of_bytes(bytes).map_err(|why| crate::files::wrong(path, why))?;
+        let content = Content::of_bytes(bytes).map_err(|why| wrong(path, why))?;
         let opened = Opened::of(path, content, reading)?;
         if opened.count() != 1 {
-            return Err(crate::files::wrong(
+            return Err(wrong(
                 path,
                 format!("it holds {} images; a folder that is watched has one in each file", opened.count()),
             ));
@@ -61,7 +63,7 @@ impl One {
         if self.open.as_ref().is_none_or(|(open, _)| open != path) {
             self.open = Some((path.to_owned(), Opened::open(path, reading)?));
         }
-        let Some((_, opened)) = &self.open else { return Err(crate::files::wrong(path, "it is not open")) };
+        let Some((_, opened)) = &self.open else { return Err(wrong(path, "it is not open")) };
         let file = opened.read(nth, &mut self.unpack)?;
         check(path, nth, &file, form)?;
         Ok(file)
@@ -81,6 +83,20 @@ impl One {
 }
 
 fn check(path: &Path, nth: u64, file: &File, (element, size): Form) -> Result<(), Failure> {
-    let (own, own_size) = super::form_of(file);
-    if (own, own_size) == (element, size) { Ok(()) } else { Err(wrong_form(path, nth, (own_size, own), (size, element))) }
+    let (own, own_size) = form_of(file);
+    if (own, own_size) == (element, size) { Ok(()) } else { Err(other_form(path, nth, (own_size, own), (size, element))) }
+}
+
+/// Writes an image; positions before it that were not written are lost.
+pub fn write(writer: &mut Writer, position: u64, made: &Made) -> Result<(), Failure> {
+    let pieces = [&made.chunk[..]];
+    let record = SeriesRecord {
+        index: position,
+        status: ImageStatus::Complete,
+        pieces: &pieces,
+        times: made.times,
+        parts_missing: 0,
+        extra: &made.extra,
+    };
+    Ok(writer.write_series(&record)?)
 }

@@ -1,7 +1,11 @@
 use super::*;
 use crate::export;
+use crate::files::Reading;
+use konkordia_core::failure::Exit;
 use konkordia_kernels::byte_offset;
 use konkordia_wire::cbf;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 static GO: AtomicBool = AtomicBool::new(false);

@@ -1,7 +1,9 @@
 //! Reads the files back and compares every pixel with the originals.
 
+use super::job::Import;
 use super::one::One;
-use super::{Import, Progress, bytes_of};
+use super::request::bytes_of;
+use crate::parallel::Progress;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::ledger::ImageStatus;
 use konkordia_kernels::codec::decode;

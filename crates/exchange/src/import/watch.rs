@@ -2,10 +2,11 @@
 //! their names; a number that does not come in time is a lost image.
 
 use super::account::Account;
-use super::one::{Made, One};
-use super::{Done, Form, Progress, Request, bytes_of, form_of, mapped, start, write};
+use super::one::{Made, One, write};
+use super::request::{Done, Form, Request, bytes_of, form_of, mapped, start};
 use crate::files::{Content, Opened, SUFFIXES, Unpack, wrong};
 use crate::mapping::{Images, Mapped, Mapping};
+use crate::parallel::Progress;
 use bytes::Bytes;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::order::{Order, OrderSpec, Verdict};

@@ -1,7 +1,9 @@
 //! Reads mappings.
 
+use super::fields::{Field, Takes};
+use super::model::{Constant, Mapping, Match, Rule, TableSpec, Time, wrong};
+use super::table::{Delimiter, Encoding, Form};
 use super::units::{Factor, factor};
-use super::{Constant, Delimiter, Encoding, Field, Form, Mapping, Match, Rule, TableSpec, Takes, Time, wrong};
 use konkordia_core::failure::Failure;
 use std::path::Path;
 use toml::{Table as Toml, Value};

@@ -1,8 +1,10 @@
 //! Brings a mapping, its table and the headers together with the images of a series.
 
+use super::fields::Takes;
+use super::model::{Constant, Mapping, Match, Rule, Time, wrong};
 use super::table::Table;
 use super::units::Factor;
-use super::{Constant, Mapping, Match, Rule, Takes, Time, wrong};
+
 use konkordia_core::experiment::{Axis, Metadata};
 use konkordia_core::failure::Failure;
 use konkordia_core::frame_header::ColumnType;
@@ -100,7 +102,8 @@ impl Mapped {
         self.columns.is_empty() && self.starts.is_none() && self.exposures.is_none()
     }
 
-    /// What is known of an image: the bits of its columns are appended, and the keys of the header that it lacks counted.
+    /// What is known of an image: the bits of its columns are appended, and the keys of the header that it lacks
+    /// counted.
     pub fn of_image(
         &self,
         position: u64,

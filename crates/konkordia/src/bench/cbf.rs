@@ -1,6 +1,6 @@
-//! `konkordia bench cbf`: CBF files into HDF5 as `konkordia import` does it, beside plain reading of the same files. Every
-//! image is read back and compared with its file. A rate per core is that of the processor time that was used, so other
-//! programs on the machine change it little.
+//! `konkordia bench cbf`: CBF files into HDF5 as `konkordia import` does it, beside plain reading of the same files.
+//! Every image is read back and compared with its file. A rate per core is that of the processor time that was used, so
+//! other programs on the machine change it little.
 
 use super::args::BenchCbfArgs;
 use super::frames::in_folder;

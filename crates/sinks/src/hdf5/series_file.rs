@@ -225,8 +225,8 @@ fn file_spec(known: &FileSpec, start: &SeriesStart, form: &Form) -> FileSpec {
 }
 
 /// What the files of a series say whose images have one channel in one piece: for those who write chunks and rows
-/// themselves ([`Writer::write_series`]). What `start` says takes precedence over what is `known`, but the compression is
-/// that of `known`.
+/// themselves ([`Writer::write_series`]). What `start` says takes precedence over what is `known`, but the compression
+/// is that of `known`.
 pub fn spec_of_series(known: &FileSpec, start: &SeriesStart, (element, size): (Element, [u64; 2])) -> FileSpec {
     let (packing, names) = (known.compression.packing(), vec!["".into()]);
     let form = Form { element, packing, channel_shape: size.to_vec(), channels: 1, names, pieces: 1 };

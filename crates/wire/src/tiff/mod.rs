@@ -1,5 +1,5 @@
-//! TIFF files: what camservers, fabio, tifffile and microscopes write. [`Image`] is the one image of a file that came as
-//! a message, not packed and in strips; [`pages`] finds all images of a file, packed or not, in strips or tiles.
+//! TIFF files: what camservers, fabio, tifffile and microscopes write. [`Image`] is the one image of a file that came
+//! as a message, not packed and in strips; [`pages`] finds all images of a file, packed or not, in strips or tiles.
 //! Source: TIFF 6.0, its supplements, BigTIFF; files of a PILATUS 1M, of fabio and of tifffile.
 //!
 //! Facts relied on: `II` or `MM` gives the byte order; then come 42 and the place of the first directory, which is a
