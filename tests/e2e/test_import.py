@@ -4,6 +4,7 @@ write is read by them, every pixel. And input as it comes: gaps, mixtures, damag
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import time
@@ -17,7 +18,7 @@ import hdf5plugin  # noqa: F401  registers the filters
 import numpy as np
 import pytest
 import tifffile
-from driving import BINARY, MISSING, program
+from driving import BINARY, MISSING, ROOT, program
 
 SHAPE = (37, 53)
 INTEGERS = ["uint8", "int8", "uint16", "int16", "uint32", "int32"]
@@ -371,6 +372,20 @@ motor_x = "columns/motor_x"
         assert list(status) == [1, 1, 1, 0, 1, 1]
         assert np.all(file["/entry/data/images"][3] == MISSING["uint16"])
         assert np.array_equal(file["/entry/data/images"][4], stack[3])
+
+
+def test_the_mapping_of_the_documentation(tmp_path):
+    files, _ = exported(tmp_path, as_file(tmp_path, frames("uint16", images=3)), "--format", "cbf")
+    (block,) = re.findall(r"```toml\n(.*?)```", (ROOT / "docs/import.md").read_text(), re.S)
+    (tmp_path / "map.toml").write_text(block)
+    rows = [f"{n};{n / 2};12400;2026-11-29T14:00:0{n};{250 + n}" for n in (3, 1, 2)]
+    (tmp_path / "scan.csv").write_text("frame;omega;energy;time;ring\n" + "\n".join(rows))
+    master, _ = imported(tmp_path, *files, "--mapping", tmp_path / "map.toml", name="mapped")
+    with h5py.File(master) as file:
+        assert np.allclose(file["/entry/sample/transformations/omega"][()], [0.5, 1, 1.5])
+        assert file["/entry/instrument/beam/incident_energy"][()] == 12400
+        assert list(file["/entry/konkordia/images/ring_current"][()]) == [251, 252, 253]
+        assert file["/entry/instrument/detector/distance"][()] == 0.1925
 
 
 @pytest.mark.parametrize(
