@@ -564,16 +564,24 @@ def test_a_folder_is_watched(tmp_path):
     program("check", tmp_path / "run_master.h5", check=0)
 
 
-def test_a_watch_is_ended_by_ctrl_c(tmp_path):
-    stack = counts(images=3)
-    cbf_series(tmp_path / "in", stack)
-    process = subprocess.Popen([BINARY, "import", tmp_path / "in", "-o", tmp_path / "run", "--watch", "--json"],
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    time.sleep(3)
+def test_a_watch_that_ctrl_c_ended_goes_on(tmp_path):
+    stack = counts(images=7)
+    cbf_series(tmp_path / "in", stack[:5])
+    command = [BINARY, "import", tmp_path / "in", "-o", tmp_path / "run", "--watch", "--images-per-file", "2"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while not (tmp_path / "run_data_000003.h5").exists():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=30)
     assert process.returncode == 0, (out, err)
+    first = read(tmp_path / "run_master.h5")
+    assert len(first) == 5 and np.array_equal(first, stack[:5])
+    cbf_series(tmp_path / "in", stack[5:], numbers=[6, 7])
+    report = run(*command[1:], "--resume", "--idle", "2")
+    assert (report["complete"], report["lost"]) == (7, 0) and report["images_kept"] >= 4
     assert np.array_equal(read(tmp_path / "run_master.h5"), stack)
+    program("check", tmp_path / "run_master.h5", check=0)
 
 
 def test_the_bench_verifies_what_it_made():

@@ -149,11 +149,8 @@ impl Watch {
             let parts = Name::read(&name).map_err(|refusal| wrong(&path, refusal.why))?;
             let open = match slot {
                 Some(open) => open,
-                None => match self.begin(request, mapping, &path, bytes.clone(), &parts) {
-                    Ok(open) => slot.insert(open),
-                    Err(_) if request.skip_unreadable => continue,
-                    Err(failure) => return Err(failure),
-                },
+                // It decides what all others must be, so it cannot be left out.
+                None => slot.insert(self.begin(request, mapping, &path, bytes.clone(), &parts)?),
             };
             if (open.rest.0.as_str(), open.rest.1.as_str()) != (parts.before, parts.after) {
                 open.account.foreign += 1;

@@ -4,6 +4,11 @@ use super::directory::{Directories, Directory};
 use crate::blob::Blob;
 use crate::stream::{Bounds, Element, Shape, unpacked_bytes};
 
+/// Strips and tiles of all pages of a file.
+const PIECES_MAX: usize = 1 << 25;
+/// Bytes of the texts of all pages of a file.
+const TEXT_BYTES_MAX: usize = 256 << 20;
+
 /// Tags.
 mod tag {
     pub const KIND: u16 = 254;
@@ -264,10 +269,19 @@ fn texts<B: Blob + ?Sized>(entries: &Directory<'_, B>, bounds: &Bounds) -> Resul
 pub fn pages<B: Blob + ?Sized>(blob: &B, bounds: &Bounds) -> Result<Vec<Page>, String> {
     let mut directories = Directories::open(blob)?;
     let (mut pages, mut all): (Vec<Page>, usize) = (Vec::new(), 0);
+    // Pages may share their tables and texts, so a small file could ask for much memory.
+    let (mut pieces, mut text_bytes) = (0, 0);
     while let Some(entries) = directories.next()? {
         let of_page = |why| if all == 0 { why } else { format!("page {all}: {why}") };
         let page = Page::read(&entries, blob, bounds).map_err(of_page)?;
         all += 1;
+        pieces += page.pieces.len();
+        text_bytes += page.texts.iter().map(|(_, text)| text.len()).sum::<usize>();
+        if pieces > PIECES_MAX || text_bytes > TEXT_BYTES_MAX {
+            return Err(format!(
+                "its first {all} pages have {pieces} strips and tiles and {text_bytes} bytes of texts, too many"
+            ));
+        }
         if !page.is_reduced {
             pages.push(page);
         }
@@ -285,4 +299,40 @@ fn more_than_pages(page: &Page) -> Option<String> {
     let said = text.starts_with("ImageJ=").then(|| text.lines().find_map(|line| line.strip_prefix("images=")))??;
     let images = said.trim().parse::<u64>().ok().filter(|images| *images > 1)?;
     Some(format!("it says that it holds {images} images (ImageJ), but it has one page; save it with one page for each image"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_that_share_one_long_text_are_not_all_kept() {
+        const TEXT_BYTES: u32 = 1 << 20;
+        let mut file = b"II*\0".to_vec();
+        file.extend([0; 4]);
+        file.resize(TEXT_BYTES as usize + 8, b'a');
+        let mut last = 4;
+        for _ in 0..300 {
+            let at = file.len() as u32;
+            file[last..last + 4].copy_from_slice(&at.to_le_bytes());
+            let entries = [
+                (256u16, 4u16, 1u32, 1u32),
+                (257, 4, 1, 1),
+                (258, 3, 1, 8),
+                (270, 2, TEXT_BYTES, 8),
+                (273, 4, 1, 8),
+                (279, 4, 1, 1),
+            ];
+            file.extend((entries.len() as u16).to_le_bytes());
+            for (tag, kind, count, value) in entries {
+                file.extend([&tag.to_le_bytes()[..], &kind.to_le_bytes(), &count.to_le_bytes(), &value.to_le_bytes()].concat());
+            }
+            last = file.len();
+            file.extend([0; 4]);
+        }
+        let bounds = Bounds { text_bytes_max: 2 << 20, ..Bounds::default() };
+        assert!(pages(&file[..], &bounds).unwrap_err().contains("too many"));
+        file.truncate(8 + TEXT_BYTES as usize + 5 * 78);
+        assert!(pages(&file[..], &bounds).unwrap_err().contains("ends inside its directory"));
+    }
 }
