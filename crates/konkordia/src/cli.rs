@@ -180,6 +180,19 @@ pub enum Command {
   konkordia convert run_master_0.json -o out/run01 --resume --calibration calibration.h5 --energy-kev 12.4
   konkordia convert raw_00.u16 raw_01.u16 -o out/words --dtype raw --verify")]
     Convert(crate::convert::args::ConvertArgs),
+    /// Imports a series of CBF, TIFF, EDF, SPE or raw files, with the numbers of a table if there is one, into one
+    /// NeXus file.
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia import thau_*.cbf -o out/thau --verify
+  konkordia import tomo/ -o out/tomo --mapping tomo.toml --table scan.csv --compression bszstd
+  konkordia import /ramdisk/p1 -o out/p1 --watch --images 3600")]
+    Import(crate::exchange::args::ImportArgs),
+    /// Exports images as CBF, TIFF or EDF files, for programs that do not read NeXus.
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia export run01_master.h5 -o cbf/run01 --format cbf --verify
+  konkordia export run01_master.h5 -o run01 --format tiff --one-file --images 0:99
+  konkordia export run01_master.h5 -o edf/run01 --format edf --resume")]
+    Export(crate::exchange::args::ExportArgs),
     /// Looks for Bragg spots on the images of a file, and makes powder profiles and sums of regions
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia analyse run01_master.h5

@@ -17,6 +17,7 @@ mod convert;
 mod demo;
 mod detectors;
 mod doctor;
+mod exchange;
 mod files;
 mod graph;
 mod help;
@@ -120,6 +121,8 @@ fn dispatch(command: &Command) -> Result<Exit, Failure> {
         Command::Join(args) => join::command(args),
         Command::Inspect(args) => files::inspect::command(args),
         Command::Convert(args) => convert::command(args),
+        Command::Import(args) => exchange::import(args),
+        Command::Export(args) => exchange::export(args),
         Command::Repack(args) => match args.layout {
             Some(choice) => repack_layout::command(args, choice),
             None => repack_verb::command(args),

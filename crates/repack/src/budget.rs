@@ -3,7 +3,7 @@
 use crate::recode::{Chunk, Recoder};
 use crate::settings::Settings;
 use konkordia_core::failure::{Exit, Failure};
-use konkordia_core::plan::Compression;
+use konkordia_core::plan::{BlockSize, Compression};
 use konkordia_sinks::hdf5::mirror::Stacks;
 use std::path::Path;
 
@@ -68,7 +68,7 @@ fn sample(stacks: &Stacks) -> Result<Vec<Chunk>, Failure> {
 
 /// Processor time of one level for 10^9 bytes of pixels.
 fn measured(stacks: &Stacks, images: &[Chunk], level: u8) -> Result<f64, Failure> {
-    let compression = Compression::Bszstd { level };
+    let compression = Compression::Bszstd { level, block: BlockSize::KIB_64 };
     let settings = Settings { compression, spots: None, workers: 1, verify: false, delete_source: false, notes: Vec::new() };
     let Some(layout) = stacks.layouts().next() else { return Err(no_images(stacks.path())) };
     let mut recoder = Recoder::new(&settings, !stacks.is_ours());

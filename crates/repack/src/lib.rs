@@ -23,7 +23,7 @@ pub mod compare;
 mod files;
 mod identity;
 pub mod layout;
-mod pipeline;
+pub mod pipeline;
 mod progress;
 mod recode;
 pub mod record;

@@ -72,6 +72,17 @@ impl Task {
                 ),
                 ..Self::read(args.input.iter().chain(&args.calibration))
             }),
+            // One that watches a folder may compute for days without end.
+            Command::Import(args) if !args.watch => Some(Self {
+                folders: vec![folder_of(&args.output)],
+                left: "imported images are kept: run the same command with --resume to continue".into(),
+                ..Self::read(args.input.iter().chain(&args.mapping).chain(&args.table))
+            }),
+            Command::Export(args) => Some(Self {
+                folders: vec![folder_of(&args.output)],
+                left: "finished files are kept: run the same command with --resume to continue".into(),
+                ..Self::read([&args.file])
+            }),
             Command::Pedestal(args) if !is_live(&args.input) => {
                 let target = args.into.iter().chain(&args.output);
                 Some(Self {
@@ -156,6 +167,7 @@ mod tests {
         }
         for line in [
             "repair --spool a",
+            "import in -o out/run --watch",
             "receive a.toml",
             "serve -c a.toml",
             "pedestal a.toml -o b.h5",
@@ -175,6 +187,8 @@ mod tests {
         assert_eq!(folders("inspect in/a.h5 --geom out/b.geom"), [Path::new("out")]);
         assert_eq!(folders("repair in/a_master.h5"), [Path::new("in")]);
         assert_eq!(folders("repack in/a.h5 -o out/run --compression lz4"), [Path::new("out")]);
+        assert_eq!(folders("import in/a_1.cbf -o out/run"), [Path::new("out")]);
+        assert_eq!(folders("export in/a.h5 -o out/run --format cbf"), [Path::new("out")]);
         assert_eq!(folders("pedestal a.raw --into cal/b.h5"), [Path::new("cal")]);
         assert_eq!(folders("calibration import --pedestal p --cell 0 -o cal/b.h5"), [Path::new("cal")]);
         let here = std::env::current_dir().expect("a folder");

@@ -104,7 +104,7 @@ pub use reader::{Places, Reader, Summary, inspect};
 pub use repair::{MissingImages, RepairReport, repair};
 pub use results_file::{ResultsAbout, ResultsFile};
 pub use run_files::{Positions, RunFiles};
-pub use series_file::{SeriesFacts, SeriesFileSpec, facts_of_series, limits_of_series};
+pub use series_file::{SeriesFacts, SeriesFileSpec, facts_of_series, ledger_of_series, limits_of_series, spec_of_series};
 pub use series_info::{ChannelInfo, SeriesInfo};
 pub use series_state::{Names, SharedState};
 pub use spec::{Compression, ErrorBound, FileSpec, Layout, LedgerRecord, Metadata, Overwrite, Scale, StreamRecord, TileInfo};
