@@ -402,7 +402,7 @@ impl Report<'_> {
             let place = "/entry/instrument/detector/detectorSpecific/nimages";
             self.error(format!("the master says {nimages} images, the data files hold {sum}"), place, REPAIR);
         }
-        if spec.layout != Layout::Links && nimages > 0 && !self.skips_virtual {
+        if !reader.holds_images() && spec.layout != Layout::Links && nimages > 0 && !self.skips_virtual {
             let name = if spec.layout == Layout::Both { "/entry/data/images" } else { "/entry/data/data" };
             let shape = reader.file().dataset(name).map(|d| d.shape()).unwrap_or_default();
             if shape.first() != Some(&(nimages as usize)) {
