@@ -183,7 +183,10 @@ impl RepackArgs {
 }
 
 /// The compression without loss that a text names, with its options. `others` are names that would do too.
-fn lossless(text: &str, level: Option<u8>, others: &str) -> Result<Compression, Failure> {
+///
+/// # Errors
+/// There is none of this name, or an option or the level is wrong.
+pub fn lossless(text: &str, level: Option<u8>, others: &str) -> Result<Compression, Failure> {
     Compression::parse(text, level.map(i64::from)).map_err(|WrongCodec { what, fix }| {
         let names = Compression::NAMES.join(", ");
         let fix = if fix.ends_with(&names) { format!("{fix}{others}") } else { fix };

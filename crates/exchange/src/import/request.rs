@@ -54,7 +54,7 @@ impl Default for Request {
             order: None,
             mapping: None,
             table: None,
-            compression: Compression::Bslz4,
+            compression: Compression::BSLZ4,
             images_per_file: 1000,
             workers: None,
             overwrite: false,

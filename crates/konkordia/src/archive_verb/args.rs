@@ -18,7 +18,7 @@ pub struct ArchiveArgs {
     /// Bring the files of a bag back, each compared with its sum and read again
     #[arg(long)]
     pub restore: bool,
-    /// Compression of images: bszstd, bslz4, lz4, zstd, gzip or none
+    /// Compression of images: bszstd, bslz4, lz4, zstd, gzip or none, with options as in bszstd,level=5,block=64k
     #[arg(long, value_name = "NAME", default_value = "bszstd")]
     pub compression: String,
     /// Compression level; higher = smaller files, slower: bszstd and zstd 1 to 22, gzip 1 to 9 [default: 1]

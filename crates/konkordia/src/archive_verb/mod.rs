@@ -5,6 +5,7 @@ mod packer;
 mod texts;
 
 use crate::console;
+use crate::repack_args::lossless;
 use crate::run::signals;
 use args::ArchiveArgs;
 use konkordia_archive::{Damage, Made, Options, Report, Restored, is_date};
@@ -80,19 +81,12 @@ fn make(args: &ArchiveArgs, bag: &Path, stop: &AtomicBool) -> Result<Exit, Failu
 
 /// The compression asked for.
 fn compression(args: &ArchiveArgs) -> Result<Compression, Failure> {
-    let wrong = |what: String, why: String, fix: &str| Failure::new(Exit::Usage, what, why, fix);
-    let Some(compression) = Compression::from_name(&args.compression) else {
-        let fix = format!("choose one of {}: an archive is without loss", Compression::NAMES.join(", "));
-        return Err(wrong(format!("unknown compression '{}'", args.compression), String::new(), &fix));
-    };
+    let compression = lossless(&args.compression, args.level, "")?;
     if let Some(budget_s) = args.cpu_s_per_gb {
         if !matches!(compression, Compression::Bszstd { .. }) || budget_s.is_nan() || budget_s <= 0.0 {
-            let why = "a budget is above 0 and chooses among the levels of bszstd".into();
-            return Err(wrong(
-                format!("--cpu-s-per-gb {budget_s} with {}", args.compression),
-                why,
-                "leave it out, or choose bszstd",
-            ));
+            let why = "a budget is above 0 and chooses among the levels of bszstd";
+            let what = format!("--cpu-s-per-gb {budget_s} with {}", args.compression);
+            return Err(Failure::new(Exit::Usage, what, why, "leave it out, or choose bszstd"));
         }
         let Some(file) = packer::first_with_images(&args.from)? else { return Ok(compression) };
         let cost = budget::level(&file, budget_s)?;
@@ -100,13 +94,9 @@ fn compression(args: &ArchiveArgs) -> Result<Compression, Failure> {
             let fix = format!("give --level {} to get the same bytes again", cost.level);
             console::note(&format!("bszstd level {} takes {:.1} s for 10^9 bytes of pixels; {fix}", cost.level, cost.s_per_gb));
         }
-        return Ok(Compression::Bszstd { level: cost.level });
+        return Ok(compression.with_level(cost.level).unwrap_or(compression));
     }
-    let Some(level) = args.level else { return Ok(compression) };
-    compression.with_level(level).ok_or_else(|| {
-        let why = compression.level_max().map_or("it has no levels".into(), |most| format!("it has levels 1 to {most}"));
-        wrong(format!("{} has no level {level}", compression.name()), why, "correct the level, or leave it out")
-    })
+    Ok(compression)
 }
 
 /// What each file says of its licence and its end.

@@ -1,9 +1,9 @@
 //! The command lines of `konkordia import` and `konkordia export`.
 
 use crate::choice::one_of;
+use crate::repack_args::lossless;
 use clap::Args;
-use konkordia_core::failure::{Exit, Failure};
-use konkordia_core::plan::Compression;
+use konkordia_core::failure::Failure;
 use konkordia_exchange::export::{self, Format};
 use konkordia_exchange::files::{Order, RawForm};
 use konkordia_exchange::import::{self, Watch, WatchEnd};
@@ -47,7 +47,7 @@ pub struct ImportArgs {
     /// How long an image waits for those with lower numbers; then they are lost
     #[arg(long, value_name = "S", requires = "watch", default_value_t = 10, help_heading = "Folder")]
     pub wait: u64,
-    /// Compression: bslz4, bszstd, lz4, zstd, gzip or none
+    /// Compression: bslz4, bszstd, lz4, zstd, gzip or none, with options as in bszstd,level=5,block=64k
     #[arg(long, value_name = "NAME", default_value = "bslz4", help_heading = "Output")]
     pub compression: String,
     /// Compression level; higher = smaller files, slower: bszstd and zstd 1 to 22, gzip 1 to 9 [default: 1]
@@ -98,7 +98,7 @@ impl ImportArgs {
             order: self.order,
             mapping: self.mapping.clone(),
             table: self.table.clone(),
-            compression: compression(&self.compression, self.compression_level)?,
+            compression: lossless(&self.compression, self.compression_level, "")?,
             images_per_file: self.images_per_file,
             workers: self.workers.map(usize::from),
             overwrite: self.overwrite,
@@ -112,17 +112,6 @@ impl ImportArgs {
         let end = WatchEnd { images: self.images, idle: self.idle.map(Duration::from_secs) };
         Watch { end, wait: Duration::from_secs(self.wait), ..Watch::default() }
     }
-}
-
-fn compression(name: &str, level: Option<u8>) -> Result<Compression, Failure> {
-    let wrong = |what: String, fix: String| Failure::new(Exit::Usage, what, "", fix);
-    let found = Compression::from_name(name);
-    let found = found.ok_or_else(|| {
-        wrong(format!("unknown compression '{name}'"), format!("choose one of {}", Compression::NAMES.join(", ")))
-    })?;
-    let Some(level) = level else { return Ok(found) };
-    let with_level = found.with_level(level);
-    with_level.ok_or_else(|| wrong(format!("{name} has no level {level}"), "correct --compression-level, or leave it out".into()))
 }
 
 /// `konkordia export`

@@ -159,7 +159,7 @@ pub fn edge_pixels(spec: &FileSpec, image: u64) -> Vec<u8> {
 
 pub fn write_pixels(writer: &mut Writer, image: u64, partial: bool, raw: Vec<u8>) -> Result<(), Error> {
     let spec = writer.spec();
-    let chunk = if spec.compression == Compression::Bslz4 { bslz4(&raw, spec.pixel.bytes()) } else { raw };
+    let chunk = if spec.compression == Compression::BSLZ4 { bslz4(&raw, spec.pixel.bytes()) } else { raw };
     let (head, tail) = chunk.split_at(chunk.len() / 2);
     let all: u64 = 0xFF;
     let (bitmap, received) = if partial { ([all & !2, all], [7, 8]) } else { ([all, all], [8, 8]) };
