@@ -98,7 +98,7 @@ def test_without_a_plug_in_the_filter_and_the_folders_are_named(tmp_path):
     done = program(*options, check=1, env=environment(empty))
     assert "no plug-in for filter 32001" in done.stderr and str(empty) in done.stderr and "libh5broken.so" in done.stderr
     bare = {name: value for name, value in os.environ.items() if name != "HDF5_PLUGIN_PATH"}
-    done = program(*options, check=1, env=bare)
+    done = program(*options, check=3, env=bare)
     assert "32001" in done.stderr and "HDF5_PLUGIN_PATH" in done.stderr
     assert list((tmp_path / "out").iterdir()) == []
 
@@ -168,9 +168,8 @@ def test_a_chunk_that_left_out_one_of_two_filters_is_refused(tmp_path):
         # Shuffled, but not deflated: as libhdf5 stores what does not shrink.
         shuffled = np.ascontiguousarray(frames[1]).view("u1").reshape(-1, 2).T.tobytes()
         stack.id.write_direct_chunk((1, 0, 0), shuffled, filter_mask=2)
-        assert np.array_equal(stack[1], frames[1])
     (tmp_path / "out").mkdir()
-    done = program("repack", path, "-o", tmp_path / "out", "--compression", "bszstd", check=1, env=THEIRS)
+    done = program("repack", path, "-o", tmp_path / "out", "--compression", "bszstd", check=6, env=THEIRS)
     assert "without some of its 2 filters" in done.stderr
 
 

@@ -97,18 +97,16 @@ impl Runner {
         Ok(Err(String::from_utf8_lossy(&why).into_owned()))
     }
 
-    /// Ends the process, which has not answered; says why that was.
+    /// Gives up on the process, which has not answered or has closed the socket; says why that was.
     fn end(&mut self, error: &io::Error) -> String {
         let folders = std::env::var(VARIABLE).unwrap_or_else(|_| DEFAULT_FOLDER.into());
         let bad =
             format!("the file or the plug-in in {folders} is bad: try the plug-in with h5dump, or leave it out of {VARIABLE}");
         if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) {
-            let _ = self.child.kill();
-            let _ = self.child.wait();
+            // Landlock lets this process send no signals to it any more. It ends with this process, by the kernel.
             let (seconds, variable) = (self.patience.as_secs(), progress::VARIABLE);
-            return format!("its plug-in gave no image within {seconds} s and was ended ({variable} sets the time); {bad}");
+            return format!("its plug-in gave no image within {seconds} s ({variable} sets the time); {bad}");
         }
-        let _ = self.child.kill();
         match self.child.wait() {
             Ok(status) => match status.signal().filter(|signal| *signal != rustix::process::Signal::KILL.as_raw()) {
                 Some(signal) => format!("its plug-in crashed ({}); {bad}", signal_name(signal).unwrap_or("an unknown signal")),
