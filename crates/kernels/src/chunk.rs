@@ -14,7 +14,6 @@
 use crate::bitshuffle::{self, ElementSize};
 use crate::isa::Isa;
 use crate::lz4;
-use crate::planes::decompress_lz4;
 
 /// Bytes before the first block.
 pub const HEADER_BYTES: usize = 12;
@@ -108,9 +107,6 @@ pub enum ChunkError {
         /// Bytes that it should decompress to.
         bytes: usize,
     },
-    /// The filters of another program refused it; in words.
-    #[error("{0}")]
-    Other(String),
     /// Bytes follow the end of the image.
     #[error("{0} bytes follow the end of the image in the chunk")]
     Trailing(usize),
@@ -178,8 +174,7 @@ pub(crate) fn decompress_lz4_blocks(
     out: &mut [u8],
     planes: &mut Vec<u8>,
 ) -> Result<(), ChunkError> {
-    let decoded = |payload: &[u8], planes: &mut [u8]| decompress_lz4(payload, planes) == Some(planes.len());
-    decompress_blocks(isa, chunk, element, out, planes, decoded)
+    decompress_blocks(isa, chunk, element, out, planes, |payload, planes| lz4::decompress(payload, planes) == Some(planes.len()))
 }
 
 /// As [`decompress_lz4_blocks`], with `decompress` for the payload of a block: true if it filled the planes exactly.

@@ -115,6 +115,7 @@ fn announce(args: &ConvertArgs, conversion: &Conversion, run_inputs: &RunInputs)
 fn describe(config: &Config, info: &InputInfo, plan: &Plan) -> String {
     let images = info.last_frame - info.first_frame + 1;
     let memory: u64 = plan.memory().iter().map(|m| m.bytes).sum();
+    let level = plan.compression.level().map_or(String::new(), |l| format!(" level {l}"));
     let rows = [
         ("input", info.kind.clone()),
         ("detector", format!("{} {} module(s), {} tile(s)", info.modules, info.format.kind.name(), info.tile_names.len())),
@@ -132,11 +133,11 @@ fn describe(config: &Config, info: &InputInfo, plan: &Plan) -> String {
         (
             "image",
             format!(
-                "{} x {} pixels, {}, {}",
+                "{} x {} pixels, {}, {}{level}",
                 plan.geometry.rows(),
                 plan.geometry.columns(),
                 plan.pixel,
-                plan.compression.words()
+                plan.compression.name()
             ),
         ),
         ("file", master_path(&config.directory, &config.prefix).display().to_string()),

@@ -47,11 +47,8 @@ pub struct RepairArgs {
 /// `konkordia check`
 #[derive(Debug, Args)]
 pub struct FileArgs {
-    /// A master or data file, or the structure of a split file (FILE.meta.h5)
+    /// A master or data file
     pub file: PathBuf,
-    /// Read no image: check a file whose pixels are not here (on tape, for example)
-    #[arg(long)]
-    pub structure: bool,
     /// For programs: the result as JSON on stdout
     #[arg(long)]
     pub json: bool,
