@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 State = Literal["INIT", "STANDBY", "MOVING", "RUNNING", "ALARM", "FAULT", "UNKNOWN"]
 WATCH_S = 0.1
 """How often it is looked whether an image is overdue."""
+LOOK_AGAIN_S = 1.0
+"""In a run the service is asked again after this time, even if its follower has told of no change."""
 
 TRIGGER_MODES = {
     "INTERNAL": "the detector begins by itself, or [control] on_start begins it: Arm also starts",
@@ -195,6 +197,7 @@ class StandardDetector:
         self._frames_per_trigger = 1
         self._progress: tuple[Any, ...] = ()
         self._since, self._since_text = time.monotonic(), _clock()
+        self._looked = time.monotonic()
         self._channel = channel
         self._follower = Follower(
             make_client,
@@ -306,7 +309,7 @@ class StandardDetector:
             else:
                 view = self._seen(status)
             is_new = view != self.view
-            self.view = view
+            self.view, self._looked = view, time.monotonic()
         if is_new:
             self._on_change()
 
@@ -363,6 +366,9 @@ class StandardDetector:
 
     def _watch(self) -> None:
         while not self._closing.wait(WATCH_S):
+            # A follower that is held up must not make a run that has ended look like one to which nothing comes.
+            if self.view.state == "RUNNING" and time.monotonic() - self._looked > LOOK_AGAIN_S:
+                self.refresh()
             limit_s = self.image_timeout_s
             if limit_s > 0 and self._is_mine and time.monotonic() - self._since > limit_s and self.view.state == "RUNNING":
                 self._give_up(limit_s)
