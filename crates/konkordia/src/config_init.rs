@@ -2,7 +2,6 @@
 
 use crate::size::sizing::short;
 use konkordia_sim::presets::{Class, DetectorPreset, Wire};
-use std::fmt::Write;
 
 /// Port of the first stream, as in the example.
 const UDP_PORT: u16 = 50010;
@@ -13,7 +12,7 @@ const QUEUE_MIB: (u64, u64) = (256, 8192);
 /// A configuration for `konkordia serve` (and for packets of a JUNGFRAU also for `konkordia receive`).
 pub fn configuration(preset: &DetectorPreset) -> String {
     let DetectorPreset { name, description, rows, columns, bits, frame_hz, source, .. } = preset;
-    let mut text = format!(
+    let head = format!(
         "# {name}: {description}. {rows} x {columns} pixels of {bits} bits, {} images per second: {} GB/s.\n\
          # From: {source}.\n\
          # `konkordia config check FILE` checks it, `konkordia size --detector {name}` says what machine it takes; all keys are\n\
@@ -21,19 +20,13 @@ pub fn configuration(preset: &DetectorPreset) -> String {
         short(*frame_hz),
         short(preset.bytes_per_second() / 1e9),
     );
-    match preset.wire {
-        Wire::Jungfrau { modules, interfaces } => jungfrau(&mut text, preset, (modules, interfaces)),
-        Wire::Messages { upstreams } => messages(&mut text, preset, upstreams),
+    head + &match preset.wire {
+        Wire::Jungfrau { modules, interfaces } => jungfrau(preset, (modules, interfaces)),
+        Wire::Messages { upstreams } => messages(preset, upstreams),
     }
-    text
 }
 
-fn add(text: &mut String, more: std::fmt::Arguments<'_>) {
-    let written = text.write_fmt(more);
-    debug_assert!(written.is_ok(), "a text takes all");
-}
-
-fn jungfrau(text: &mut String, preset: &DetectorPreset, (modules, interfaces): (u32, u8)) {
+fn jungfrau(preset: &DetectorPreset, (modules, interfaces): (u32, u8)) -> String {
     let DetectorPreset { name, frame_hz, .. } = preset;
     let geometry = match modules {
         1 => "jungfrau-500k",
@@ -44,10 +37,8 @@ fn jungfrau(text: &mut String, preset: &DetectorPreset, (modules, interfaces): (
         _ => "stacked",
     };
     let frame_time_us = short(1e6 / frame_hz);
-    add(
-        text,
-        format_args!(
-            r#"# Without the detector: konkordia simulate jungfrau --preset {name} --to 127.0.0.1:{UDP_PORT}
+    format!(
+        r#"# Without the detector: konkordia simulate jungfrau --preset {name} --to 127.0.0.1:{UDP_PORT}
 
 [detector]
 type = "jungfrau"
@@ -74,11 +65,10 @@ directory = "."              # must exist
 prefix = "{name}"
 compression = "none"
 "#
-        ),
-    );
+    )
 }
 
-fn messages(text: &mut String, preset: &DetectorPreset, upstreams: u32) {
+fn messages(preset: &DetectorPreset, upstreams: u32) -> String {
     let DetectorPreset { name, rows, columns, frame_hz, .. } = preset;
     // The units of DECTRIS send Stream V2 from this port; everything else at MAX IV sends STINS.
     let (protocol, port) = if name.starts_with("eiger2") { ("stream2", 31001) } else { ("stins", 9999) };
@@ -114,10 +104,8 @@ fn messages(text: &mut String, preset: &DetectorPreset, upstreams: u32) {
     let unpack =
         if preset.bits == 12 { "unpack = \"mono12p\"           # pixels arrive as 12 bits, two in three bytes\n" } else { "" };
     let addresses = addresses.join(", ");
-    add(
-        text,
-        format_args!(
-            r#"# Without the detector: {simulated}
+    format!(
+        r#"# Without the detector: {simulated}
 
 [detector]
 type = "stream"
@@ -135,6 +123,5 @@ upstreams = [{addresses}]   # of the detector, or of its control computer
 directory = "."              # must exist
 prefix = "{name}"
 "#
-        ),
-    );
+    )
 }

@@ -137,16 +137,9 @@ const fn messages(
     }
 }
 
-/// The same with a camera.
-const fn camera(
-    name: &'static str,
-    description: &'static str,
-    shape: (u64, u64),
-    bits: u32,
-    rate: (f64, f64),
-    source: &'static str,
-) -> DetectorPreset {
-    DetectorPreset { class: Class::Camera, ..messages(name, description, shape, bits, rate, source) }
+/// The same detector as a camera.
+const fn camera(preset: DetectorPreset) -> DetectorPreset {
+    DetectorPreset { class: Class::Camera, ..preset }
 }
 
 const TABLE_I: &str = "Leonarski et al. 2020, Table I";
@@ -188,12 +181,12 @@ pub const PRESETS: [DetectorPreset; 17] = [
         wire: Wire::Messages { upstreams: 4 },
         ..messages("lambda-3m", "MAX IV, Lambda 3M windmill, 4 modules", (4 * 516, 1556), 24, (500.0, 4.5), TABLE_1)
     },
-    camera("orca-lightning-12m", "MAX IV, Orca Lightning 12M", (2592, 4608), 12, (120.0, 2.0), TABLE_1),
-    camera("ximea-150m", "MAX IV, XIMEA 150M", (10640, 14192), 12, (6.0, 1.4), TABLE_1),
+    camera(messages("orca-lightning-12m", "MAX IV, Orca Lightning 12M", (2592, 4608), 12, (120.0, 2.0), TABLE_1)),
+    camera(messages("ximea-150m", "MAX IV, XIMEA 150M", (10640, 14192), 12, (6.0, 1.4), TABLE_1)),
     messages("pilatus3-2m", "MAX IV, PILATUS3 2M", (1679, 1475), 32, (250.0, 2.0), TABLE_1),
-    camera("pi-mte3", "MAX IV, PI-MTE3", (4096, 4096), 32, (0.06, 0.004), TABLE_1),
-    camera("pco-edge", "PCO Edge", (2160, 2560), 16, (100.0, 1.0), WINTERSBERGER),
-    camera("perkin-elmer-2k", "Perkin-Elmer 2k, background subtracted", (2048, 2048), 32, (15.0, 0.24), WINTERSBERGER),
+    camera(messages("pi-mte3", "MAX IV, PI-MTE3", (4096, 4096), 32, (0.06, 0.004), TABLE_1)),
+    camera(messages("pco-edge", "PCO Edge", (2160, 2560), 16, (100.0, 1.0), WINTERSBERGER)),
+    camera(messages("perkin-elmer-2k", "Perkin-Elmer 2k, background subtracted", (2048, 2048), 32, (15.0, 0.24), WINTERSBERGER)),
     messages("pilatus-6m", "PILATUS 6M", (2527, 2463), 32, (12.5, 0.3), PAPER_A_TEXT),
     messages("eiger2-xe-16m", "EIGER2 XE 16M, steady", (4362, 4148), 16, (400.0, 13.4), PAPER_A_TEXT),
     messages("eiger2-xe-16m-burst", "EIGER2 XE 16M, burst", (4362, 4148), 16, (550.0, 18.5), PAPER_A_TEXT),
