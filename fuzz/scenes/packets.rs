@@ -104,7 +104,7 @@ fn choice(bytes: [u8; 3], patience_ns: u64) -> Choice {
         geometry: ImageGeometry::stacked(format, streams as u32).unwrap(),
         recipe: Recipe::Raw,
         pixel: PixelType::Uint16,
-        compression: if a & 2 == 0 { Compression::None } else { Compression::Bslz4 },
+        compression: if a & 2 == 0 { Compression::None } else { Compression::BSLZ4 },
         processing: Processing::default(),
         // Where no end is planned, all frames of a gap are frames of the run, and a long gap takes long.
         frames: Some(if a & 4 == 0 { 1 + u64::from(c % 32) } else { 1000 }),

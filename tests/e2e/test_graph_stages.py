@@ -603,7 +603,7 @@ def test_a_graph_is_drawn(tmp_path):
         ({"kind": "analyse"}, "kind = \"analyse\" needs 'recipe'"),
         ({"kind": "program"}, "kind = \"program\" needs 'command'"),
         ({"kind": "compress", "level": 2}, "has no levels"),
-        ({"kind": "compress", "compression": "zip"}, "is not one of"),
+        ({"kind": "compress", "compression": "zip"}, "is not a compression"),
     ],
 )
 def test_wrong_stages(tmp_path, stage, why):

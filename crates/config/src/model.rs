@@ -22,7 +22,7 @@ use konkordia_core::geometry::{DoublePixels, GeometryError, ImageGeometry, Place
 use konkordia_core::ledger::MissingPolicy;
 use konkordia_core::output::{Layout, Overwrite, PartOfImage};
 use konkordia_core::pixel::PixelType;
-use konkordia_core::plan::{Compression, FirstFrame, Recipe};
+use konkordia_core::plan::{Compression, FirstFrame, Recipe, WrongCodec};
 use konkordia_core::setup::{Ports, SetupRules};
 use konkordia_core::tile::{DetectorKind, TileFormat};
 use std::net::IpAddr;
@@ -267,18 +267,16 @@ impl Reader<'_> {
     /// Compression of the chunks; reports a level that the codec does not have.
     fn compression(&mut self) -> Compression {
         let t = self.document.table("output");
-        let chosen = t.text("compression").and_then(Compression::from_name).unwrap_or(Compression::Bslz4);
-        let Some(level) = t.integer("compression_level") else { return chosen };
-        if let Some(with_level) = u8::try_from(level).ok().and_then(|level| chosen.with_level(level)) {
-            return with_level;
+        let text = t.text("compression").unwrap_or(Compression::BSLZ4.name());
+        match Compression::parse(text, t.integer("compression_level")) {
+            Ok(chosen) => chosen,
+            // The reader has checked the text alone.
+            Err(WrongCodec { what, fix }) => {
+                let fix = format!("{fix}; correct the line, or remove it");
+                self.d.add(t.span("compression_level"), format!("output.compression_level: {what}"), "", fix);
+                Compression::BSLZ4
+            }
         }
-        let (why, fix) = match chosen.level_max() {
-            Some(most) => (format!("it has levels 1 to {most}"), "correct the level".to_string()),
-            None => ("it has no levels".to_string(), "remove the line, or choose bszstd, zstd or gzip".to_string()),
-        };
-        let what = format!("output.compression_level: {} has no level {level}", chosen.name());
-        self.d.add(t.span("compression_level"), what, why, fix);
-        chosen
     }
 
     fn required(&mut self, table: &str, name: &str) -> Option<String> {

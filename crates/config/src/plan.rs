@@ -5,7 +5,7 @@ use super::spool::Spool;
 use konkordia_core::affinity::{Affinity, Cpus, cpus_text};
 use konkordia_core::backend::{Backend, Receive};
 use konkordia_core::geometry::{Orientation, Placement};
-use konkordia_core::plan::{AnalysisPlan, FirstFrame, Plan, Recipe};
+use konkordia_core::plan::{AnalysisPlan, BlockSize, FirstFrame, Plan, Recipe};
 use konkordia_core::text;
 use konkordia_core::tile::{RemotePages, TileFormat};
 use serde_json::{Value, json};
@@ -91,7 +91,7 @@ pub fn describe(config: &Config, plan: &Plan) -> String {
                 g.columns(),
                 plan.pixel,
                 unit(config),
-                plan.compression.name().to_string() + &plan.compression.level().map_or(String::new(), |l| format!(" level {l}"))
+                plan.compression.words()
             ),
         ),
         ("tiles", tiles(plan)),
@@ -183,7 +183,7 @@ pub fn to_json(config: &Config, plan: &Plan) -> Value {
         "detector": format.kind.name(), "modules": config.modules, "streams": plan.streams(), "bits": format.bits,
         "packets_per_image": plan.packets_per_image(), "address": config.address.to_string(), "first_port": config.first_port, "memory": remote(format),
         "image_rows": g.rows(), "image_columns": g.columns(), "double_pixels": g.double_pixels().name(), "dtype": plan.pixel.name(), "unit": unit(config),
-        "compression": plan.compression.name(), "compression_level": plan.compression.level(),
+        "compression": plan.compression.name(), "compression_level": plan.compression.level(), "compression_block_bytes": plan.compression.block().map(BlockSize::bytes),
         "images": plan.images(), "frames_per_image": config.options.processing.selection.sum_frames, "images_per_file": config.images_per_file, "slots": plan.slots, "window_images": plan.window_images, "workers": plan.workers,
         "placement": placement(plan),
         "master": config.directory.join(format!("{}_master.h5", config.prefix)),

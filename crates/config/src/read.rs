@@ -4,6 +4,7 @@ use super::diagnostics::Diagnostics;
 use super::schema::{self, Key, Kind};
 use konkordia_core::affinity;
 use konkordia_core::failure::{Exit, Failure};
+use konkordia_core::plan::{Compression, WrongCodec};
 use serde_json::{Map, Value as Json};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -430,15 +431,28 @@ fn processors(value: &DeValue<'_>) -> Option<Result<Value, Refusal>> {
     Some(list.ok_or_else(refusal))
 }
 
+/// A compression without loss, with its options.
+fn codec(text: &str) -> Result<Value, Refusal> {
+    let name = text.split(',').next().unwrap_or_default().trim();
+    if name == "sz3" {
+        let fix =
+            "choose one without loss; `konkordia repack --compression sz3` or [travel] make a lossy copy of the finished run";
+        return Err(("\"sz3\" is lossy, and a run is written without loss".into(), fix.into()));
+    }
+    let near = || nearest(name, &Compression::NAMES).filter(|near| *near != name);
+    match Compression::parse(text, None) {
+        Ok(_) => Ok(Value::Text(text.into())),
+        Err(WrongCodec { what, fix }) => {
+            Err((what, near().map(|near| format!("did you mean \"{near}\"? ")).unwrap_or_default() + &fix))
+        }
+    }
+}
+
 fn check(key: &Key, value: &DeValue<'_>) -> Result<Value, Refusal> {
     let expected = || Err((format!("{} where {} is expected", type_words(value), key.kind.words()), key.doc.to_string()));
     match key.kind {
         Kind::Choice(words) => match value.as_str() {
             Some(word) if words.contains(&word) => Ok(Value::Text(word.into())),
-            Some("sz3") if key.name == "compression" => {
-                let fix = "choose one without loss; `konkordia repack --compression sz3` or [travel] make a lossy copy of the finished run";
-                Err(("\"sz3\" is lossy, and a run is written without loss".into(), fix.into()))
-            }
             Some(word) => {
                 let near = nearest(word, words).map(|n| format!("did you mean \"{n}\"? ")).unwrap_or_default();
                 let list = if words.len() == 1 {
@@ -448,6 +462,10 @@ fn check(key: &Key, value: &DeValue<'_>) -> Result<Value, Refusal> {
                 };
                 Err((format!("\"{word}\" is not possible"), format!("{near}{list}")))
             }
+            None => expected(),
+        },
+        Kind::Codec => match value.as_str() {
+            Some(text) => codec(text),
             None => expected(),
         },
         Kind::Text | Kind::Path => match value.as_str() {

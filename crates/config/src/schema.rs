@@ -516,7 +516,7 @@ const KEYS: &[Key] = &[
     key(
         "output",
         "compression",
-        Kind::Choice(&Compression::NAMES),
+        Kind::Codec,
         "bslz4",
         "all lossless: bitshuffle with LZ4 or Zstd (HDF5 filter 32008), LZ4 (32004), Zstd (32015), gzip (1), or nothing; XDS reads bslz4 and lz4 only",
     ),
@@ -551,7 +551,7 @@ const KEYS: &[Key] = &[
     key(
         "output",
         "spool_codec",
-        Kind::Choice(&Compression::NAMES),
+        Kind::Codec,
         "as compression",
         "compression of the files in the spool, for example none; each data file is repacked to `compression` and compared before it moves",
     ),
@@ -708,6 +708,7 @@ pub fn json_schema() -> serde_json::Value {
     let value = |k: &Key| {
         let mut v = match k.kind {
             Kind::Choice(words) => json!({ "enum": words }),
+            Kind::Codec => json!({ "type": "string", "pattern": format!("^({})(,.*)?$", Compression::NAMES.join("|")) }),
             Kind::Text | Kind::Path => json!({ "type": "string" }),
             Kind::Paths | Kind::Texts => {
                 json!({ "oneOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string" } }] })

@@ -1,10 +1,14 @@
 //! What the schema says of each key.
 
+use konkordia_core::plan::Compression;
+
 /// Allowed values of a key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
     /// One of these words.
     Choice(&'static [&'static str]),
+    /// A compression by its name, with options behind it.
+    Codec,
     /// Any text.
     Text,
     /// A path, relative to the folder of the configuration file.
@@ -34,6 +38,7 @@ impl Kind {
     pub fn words(self) -> String {
         match self {
             Self::Choice(words) => words.iter().map(|w| format!("\"{w}\"")).collect::<Vec<_>>().join(", "),
+            Self::Codec => Self::Choice(&Compression::NAMES).words() + ", also with options: \"bszstd,level=5,block=64k\"",
             Self::Text => "text".into(),
             Self::Path => "path".into(),
             Self::Paths => "path or list of paths".into(),

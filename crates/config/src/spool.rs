@@ -21,13 +21,13 @@ pub struct Spool {
 impl Spool {
     /// In words.
     pub fn to_text(&self) -> String {
-        let repacked = self.repack_to.map_or(String::new(), |to| format!(", repacked to {} on the way out", to.name()));
+        let repacked = self.repack_to.map_or(String::new(), |to| format!(", repacked to {} on the way out", to.text()));
         format!("at most {} in {}{repacked}", text::bytes(self.limit_bytes), self.directory.display())
     }
 
     /// For programs.
     pub fn to_json(&self) -> Value {
-        let repack_to = self.repack_to.map(Compression::name);
+        let repack_to = self.repack_to.map(Compression::text);
         json!({ "directory": self.directory, "limit_bytes": self.limit_bytes, "repack_to": repack_to })
     }
 }
@@ -86,5 +86,5 @@ pub(super) fn read(
 
 /// The compression with which images are written: that of the spool, if it has one of its own.
 pub(super) fn codec(output: &Table, compression: Compression) -> Compression {
-    output.text("spool_codec").and_then(Compression::from_name).unwrap_or(compression)
+    output.text("spool_codec").and_then(|text| Compression::parse(text, None).ok()).unwrap_or(compression)
 }

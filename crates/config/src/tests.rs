@@ -121,7 +121,7 @@ fn a_spool_needs_its_limit_and_a_place_of_its_own() {
     let config =
         said("spool_directory = \"s\"\nspool_gib = 2\nspool_codec = \"none\"\ncompression = \"bszstd\"\ncompression_level = 3")
             .unwrap();
-    let last = Compression::Bszstd { level: 3 };
+    let last = Compression::BSZSTD.with_level(3).unwrap();
     assert_eq!((config.compression, config.spool.and_then(|spool| spool.repack_to)), (Compression::None, Some(last)));
     for (lines, expected) in [
         ("spool_directory = \"s\"", "output.spool_directory without spool_gib"),

@@ -31,6 +31,7 @@ pub mod analysis_counts;
 pub mod array;
 pub mod assembler;
 pub mod backend;
+pub mod compression;
 pub mod ebpf;
 pub mod endpoint;
 pub mod experiment;

@@ -3,8 +3,8 @@
 
 use crate::IMAGES_MAX;
 use crate::affinity::Affinity;
-use crate::array::Packing;
 use crate::assembler::JUMP_IMAGES_LIMIT;
+pub use crate::compression::{BlockSize, Compression, DecodeOther, ErrorBound, OtherFilter, OtherFilters, WrongCodec};
 use crate::far_ahead::FarAhead;
 use crate::first_packets::Opening;
 use crate::geometry::ImageGeometry;
@@ -34,155 +34,6 @@ pub enum Recipe {
     Counts,
     /// Words as they came (JUNGFRAU: gain and ADC in 16 bit).
     Raw,
-}
-
-/// How the chunks of the output image are packed; all but `Sz3` without loss. Levels are those of the libraries: more =
-/// smaller and slower.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Compression {
-    /// Plain pixels.
-    None,
-    /// Bitshuffle and LZ4 in blocks of 8 KiB (HDF5 filter 32008).
-    Bslz4,
-    /// Bitshuffle and Zstd in blocks of 64 KiB (HDF5 filter 32008).
-    Bszstd {
-        /// 1 to 22.
-        level: u8,
-    },
-    /// LZ4 in blocks of 64 KiB (HDF5 filter 32004).
-    Lz4,
-    /// One Zstd frame (HDF5 filter 32015).
-    Zstd {
-        /// 1 to 22.
-        level: u8,
-    },
-    /// One zlib stream (HDF5 filter 1).
-    Gzip {
-        /// 1 to 9.
-        level: u8,
-    },
-    /// One SZ3 stream (HDF5 filter 32024), lossy. For whole images only: no run packs it.
-    Sz3 {
-        /// Largest error of a pixel.
-        bound: ErrorBound,
-    },
-}
-
-/// Largest error of a pixel that a lossy compression may make, in units of the image: above 0, at most
-/// [`ErrorBound::MAX`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ErrorBound(u64);
-
-impl ErrorBound {
-    /// A larger bound would leave nothing of an image.
-    pub const MAX: f64 = 1e6;
-
-    /// `None` for 0, a negative number, infinity, NaN and what is above [`Self::MAX`].
-    pub fn new(value: f64) -> Option<Self> {
-        (value > 0.0 && value <= Self::MAX).then(|| Self(value.to_bits()))
-    }
-
-    /// The number.
-    pub const fn value(self) -> f64 {
-        f64::from_bits(self.0)
-    }
-}
-
-impl Compression {
-    /// All that a run can pack, each at its default level: those without loss.
-    pub const ALL: [Self; 6] =
-        [Self::Bslz4, Self::Bszstd { level: 1 }, Self::Lz4, Self::Zstd { level: 1 }, Self::Gzip { level: 1 }, Self::None];
-
-    /// The names of [`Self::ALL`].
-    pub const NAMES: [&str; Self::ALL.len()] = {
-        let mut names = [""; Self::ALL.len()];
-        let mut n = 0;
-        while n < names.len() {
-            names[n] = Self::ALL[n].name();
-            n += 1;
-        }
-        names
-    };
-
-    /// How the pixels are packed.
-    pub const fn packing(self) -> Packing {
-        match self {
-            Self::None => Packing::None,
-            Self::Bslz4 => Packing::BitshuffleLz4,
-            Self::Bszstd { .. } => Packing::BitshuffleZstd,
-            Self::Lz4 => Packing::Lz4,
-            Self::Zstd { .. } => Packing::Zstd,
-            Self::Gzip { .. } => Packing::Gzip,
-            Self::Sz3 { .. } => Packing::Sz3,
-        }
-    }
-
-    /// How pixels are packed so, at the default level; a bare LZ4 block needs the framing of [`Self::Lz4`]. `None` for
-    /// SZ3, which needs a bound.
-    pub const fn of(packing: Packing) -> Option<Self> {
-        Some(match packing {
-            Packing::None => Self::None,
-            Packing::BitshuffleLz4 => Self::Bslz4,
-            Packing::BitshuffleZstd => Self::Bszstd { level: 1 },
-            Packing::Lz4 | Packing::Lz4Block => Self::Lz4,
-            Packing::Zstd => Self::Zstd { level: 1 },
-            Packing::Gzip => Self::Gzip { level: 1 },
-            Packing::Sz3 => return None,
-        })
-    }
-
-    /// Name as the configuration spells it.
-    pub const fn name(self) -> &'static str {
-        self.packing().name()
-    }
-
-    /// The one of [`Self::ALL`] with this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|c| c.name() == name)
-    }
-
-    /// The level, where there is one.
-    pub const fn level(self) -> Option<u8> {
-        match self {
-            Self::Bszstd { level } | Self::Zstd { level } | Self::Gzip { level } => Some(level),
-            Self::None | Self::Bslz4 | Self::Lz4 | Self::Sz3 { .. } => None,
-        }
-    }
-
-    /// The highest level, where there are levels; the lowest is 1.
-    pub const fn level_max(self) -> Option<u8> {
-        match self {
-            Self::Bszstd { .. } | Self::Zstd { .. } => Some(22),
-            Self::Gzip { .. } => Some(9),
-            Self::None | Self::Bslz4 | Self::Lz4 | Self::Sz3 { .. } => None,
-        }
-    }
-
-    /// The same at another level; `None` if it has no such level.
-    pub fn with_level(self, level: u8) -> Option<Self> {
-        if !(1..=self.level_max()?).contains(&level) {
-            return None;
-        }
-        Some(match self {
-            Self::Bszstd { .. } => Self::Bszstd { level },
-            Self::Zstd { .. } => Self::Zstd { level },
-            _ => Self::Gzip { level },
-        })
-    }
-
-    /// Bytes of a full block, the unit in which pixels are gathered and, except by `zstd` and `gzip`, compressed
-    /// (docs/protocols.md 5.1, 5.2).
-    pub const fn block_bytes(self) -> usize {
-        match self {
-            Self::None | Self::Bslz4 | Self::Sz3 { .. } => 8192,
-            Self::Bszstd { .. } | Self::Lz4 | Self::Zstd { .. } | Self::Gzip { .. } => 65536,
-        }
-    }
-
-    /// True if a strip is compressed in one piece, not block by block.
-    pub const fn is_by_strip(self) -> bool {
-        matches!(self, Self::Zstd { .. } | Self::Gzip { .. })
-    }
 }
 
 /// The ring remembers for at least this many images whether they have a slot: more than one stream can fall behind
@@ -319,11 +170,13 @@ impl Plan {
         let bytes = pixels * self.pixel.bytes();
         match self.compression {
             Compression::None => bytes,
-            Compression::Bslz4 | Compression::Lz4 => bytes + bytes / 255 + 16 + 4,
+            Compression::Bslz4 { .. } | Compression::Lz4 { .. } => bytes + bytes / 255 + 16 + 4,
             // Zstd: n + n / 256 + at most 64. Deflate: 5 bytes for each 65535, its flushes, and the checksum of the
             // strip.
             Compression::Bszstd { .. } | Compression::Zstd { .. } | Compression::Gzip { .. } => bytes + bytes / 256 + 128,
-            Compression::Sz3 { .. } => unreachable!("no run packs SZ3: the configuration does not offer it"),
+            Compression::Sz3 { .. } | Compression::Other(_) => {
+                unreachable!("no run packs so: the configuration does not offer it")
+            }
         }
     }
 
@@ -408,7 +261,7 @@ impl Plan {
             Recipe::Raw => 0,
         };
         let scratch = match self.compression {
-            Compression::None | Compression::Bslz4 => 1 << 15,
+            Compression::None | Compression::BSLZ4 => 1 << 15,
             _ => 2 * (self.blocks_per_strip() * self.compression.block_bytes()) as u64 + self.encoder_bytes(),
         };
         let items = vec![
@@ -464,7 +317,7 @@ impl Plan {
     /// encoder against it.
     fn encoder_bytes(&self) -> u64 {
         match self.compression {
-            Compression::Bszstd { level } | Compression::Zstd { level } => {
+            Compression::Bszstd { level, .. } | Compression::Zstd { level } => {
                 if level < 5 {
                     2 << 20
                 } else {
@@ -490,17 +343,6 @@ mod tests {
     use crate::tile::TileFormat;
 
     #[test]
-    fn compressions_are_packings_with_parameters() {
-        assert_eq!(Compression::NAMES, ["bslz4", "bszstd", "lz4", "zstd", "gzip", "none"]);
-        for compression in Compression::ALL {
-            assert_eq!(Compression::of(compression.packing()), Some(compression));
-            assert_eq!(Compression::from_name(compression.packing().name()), Some(compression));
-        }
-        let bound = ErrorBound::new(0.5).unwrap();
-        assert_eq!(Compression::of(Compression::Sz3 { bound }.packing()), None);
-    }
-
-    #[test]
     fn the_memory_sum_grows_with_the_slots_and_covers_the_gather_list() {
         for bits in [4, 12, 16, 32] {
             let orientation = |t| Orientation { flip_rows: t & 1 == 1, rotate: Quarter::ALL[t as usize] };
@@ -511,7 +353,7 @@ mod tests {
                 geometry: geometry.clone(),
                 recipe: Recipe::Counts,
                 pixel: PixelType::Uint16,
-                compression: Compression::Bslz4,
+                compression: Compression::BSLZ4,
                 processing: Processing::default(),
                 frames: None,
                 first_frame: FirstFrame::Auto,

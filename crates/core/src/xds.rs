@@ -61,7 +61,7 @@ fn of_pixels(pixel: PixelType, raw_words: bool) -> Option<XdsProblem> {
 /// Problems of the compression and of the layout.
 pub fn of_form(compression: Compression, layout: Layout) -> impl Iterator<Item = XdsProblem> {
     let codec = match compression {
-        Compression::Bslz4 | Compression::Lz4 | Compression::None => None,
+        Compression::Bslz4 { .. } | Compression::Lz4 { .. } | Compression::None => None,
         other => Some(format!("neggia and durin have no decoder for {}", other.name())),
     };
     let layout = (layout == Layout::Virtual)
@@ -77,7 +77,7 @@ pub fn of_run(pixel: PixelType, raw_words: bool, compression: Compression, layou
 /// What XDS would misread in the files of a stream, as far as that does not depend on the pixels to come; empty =
 /// nothing.
 pub fn of_streams(layout: Layout) -> Vec<XdsProblem> {
-    of_form(Compression::Bslz4, layout).collect()
+    of_form(Compression::BSLZ4, layout).collect()
 }
 
 #[cfg(test)]
@@ -86,12 +86,11 @@ mod tests {
 
     #[test]
     fn of_runs_only_uint32_plain_or_packed_with_lz4_is_read_right() {
-        use Compression::{Bslz4, Lz4, None};
         for pixel in PixelType::ALL {
             let right = pixel == PixelType::Uint32;
-            assert_eq!(of_run(pixel, false, Bslz4, Layout::Both).is_empty(), right, "{pixel}");
+            assert_eq!(of_run(pixel, false, Compression::BSLZ4, Layout::Both).is_empty(), right, "{pixel}");
         }
-        for compression in [Lz4, None] {
+        for compression in [Compression::LZ4, Compression::None] {
             assert!(of_run(PixelType::Uint32, false, compression, Layout::Links).is_empty());
         }
         let all = of_run(PixelType::Uint16, true, Compression::Zstd { level: 1 }, Layout::Virtual);

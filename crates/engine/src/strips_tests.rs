@@ -204,7 +204,7 @@ fn snapshots_of_pedestals_survive_whoever_holds_copies() {
 
 #[test]
 fn a_preview_holds_no_run_back_and_a_slow_consumer_gets_copies() {
-    let mut bench = Bench::new(plan(Compression::Bslz4));
+    let mut bench = Bench::new(plan(Compression::BSLZ4));
     let preview = Arc::new(PreviewBuffer::new(100, u64::MAX));
     let output_queues = OutputQueues::new(Some(Arc::clone(&preview)));
     let service = ServiceLevel::ReliableSkip;

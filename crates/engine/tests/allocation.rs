@@ -107,7 +107,7 @@ fn plain() -> Plan {
         geometry: ImageGeometry::stacked(TileFormat::jungfrau(1).unwrap(), 1).unwrap(),
         recipe: Recipe::JungfrauPhotons,
         pixel: PixelType::Int16,
-        compression: Compression::Bslz4,
+        compression: Compression::BSLZ4,
         processing: Processing::default(),
         frames: Some(400),
         first_frame: FirstFrame::Number(1),
@@ -184,7 +184,7 @@ fn nothing_is_allocated_after_arm() {
         negative: Negative::Offset(10),
         ..Processing::default()
     };
-    let compression = Compression::Bszstd { level: 1 };
+    let compression = Compression::BSZSTD;
     let all = Plan { geometry, processing, compression, pixel: PixelType::Uint16, packed_slots: 2, frames: Some(200), ..plain() };
     assert_eq!(allocations(all.clone(), 60), (0, 15));
 

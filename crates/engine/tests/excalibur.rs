@@ -91,14 +91,14 @@ fn case(seed: u64) -> Case {
         model: ExcaliburModel { seed, first_frame: 3, ..ExcaliburModel::new(2) },
         frames: 6,
         faults: FaultModel { seed, ..FaultModel::default() },
-        compression: Compression::Bslz4,
+        compression: Compression::BSLZ4,
         workers: 2,
     }
 }
 
 #[test]
 fn without_faults_every_frame_is_the_image() {
-    for (fems, compression) in [(2, Compression::Bslz4), (1, Compression::None), (3, Compression::Zstd { level: 1 })] {
+    for (fems, compression) in [(2, Compression::BSLZ4), (1, Compression::None), (3, Compression::Zstd { level: 1 })] {
         let model = ExcaliburModel::new(fems);
         let (outcome, states) = check(&Case { model, compression, ..case(1) });
         assert!(states.iter().all(|status| *status == ImageStatus::Complete), "{fems} FEMs");

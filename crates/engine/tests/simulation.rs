@@ -89,7 +89,7 @@ impl Default for Case {
             images: 12,
             pixel: PixelType::Int16,
             recipe: Recipe::JungfrauPhotons,
-            compression: Compression::Bslz4,
+            compression: Compression::BSLZ4,
             missing: MissingPolicy::Keep,
             workers: 2,
             slots: 32,
@@ -427,7 +427,7 @@ fn every_codec_gives_every_pixel_type_whatever_the_number_of_workers() {
         check::<u32>(&case(1, PixelType::Uint32));
         check::<f32>(&case(2, PixelType::Float32));
     }
-    let high = Compression::Bszstd { level: 1 }.with_level(7).unwrap();
+    let high = Compression::BSZSTD.with_level(7).unwrap();
     check::<i16>(&Case { compression: high, images: 3, ..Case::default() });
 }
 

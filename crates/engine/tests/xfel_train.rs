@@ -97,7 +97,7 @@ fn case(seed: u64) -> Case {
         model: TrainModel { seed, ..TrainModel::lpd(1, 2) },
         trains: 12,
         faults: FaultModel { seed, ..FaultModel::default() },
-        compression: Compression::Bslz4,
+        compression: Compression::BSLZ4,
         workers: 2,
     }
 }
@@ -105,7 +105,7 @@ fn case(seed: u64) -> Case {
 #[test]
 fn without_faults_every_train_is_complete() {
     for (images, modules, compression) in
-        [(1, 2, Compression::Bslz4), (3, 1, Compression::None), (2, 1, Compression::Zstd { level: 1 })]
+        [(1, 2, Compression::BSLZ4), (3, 1, Compression::None), (2, 1, Compression::Zstd { level: 1 })]
     {
         let model = TrainModel::lpd(images, modules);
         let (outcome, states) = check(&Case { model, compression, ..case(1) });

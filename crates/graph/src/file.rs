@@ -450,16 +450,8 @@ impl Stage {
     /// # Errors
     /// There is no such compression or level; in words.
     pub fn packing(&self) -> Result<Compression, String> {
-        let known = match &self.compression {
-            None => Compression::Bslz4,
-            Some(name) => Compression::from_name(name)
-                .ok_or_else(|| format!("compression = \"{name}\" is not one of {}", Compression::NAMES.join(", ")))?,
-        };
-        let Some(level) = self.level else { return Ok(known) };
-        known.with_level(level).ok_or_else(|| match known.level_max() {
-            Some(most) => format!("level = {level} is not from 1 to {most}"),
-            None => format!("compression = \"{}\" has no levels; remove 'level'", known.name()),
-        })
+        let text = self.compression.as_deref().unwrap_or(Compression::BSLZ4.name());
+        Compression::parse(text, self.level.map(i64::from)).map_err(|why| format!("compression: {why}"))
     }
 }
 

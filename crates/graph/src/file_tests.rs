@@ -81,7 +81,7 @@ fn images_are_compressed_directly_before_they_are_written() {
     let python = "kind = \"python\"\nfunction = \"beamline:correct\"";
     let compress = GOOD.replacen(python, "kind = \"compress\"\ncompression = \"bszstd\"\nlevel = 3", 1);
     let graph = Graph::parse("graph.toml", &compress).unwrap();
-    assert_eq!(graph.stages[1].packing(), Ok(Compression::Bszstd { level: 3 }));
+    assert_eq!(graph.stages[1].packing(), Ok(Compression::BSZSTD.with_level(3).unwrap()));
     let write = "kind = \"write\"\nfile = \"out.h5\"";
     let more = compress.replacen(write, python, 1);
     let failure = Graph::parse("graph.toml", &more).unwrap_err();
@@ -105,7 +105,7 @@ fn mistakes_are_named() {
         ("file = \"out.h5\"", "file = \"out.h5\"\nworkers = 2", "in the file once only if one process writes"),
         ("file = \"out.h5\"", "", "kind = \"write\" needs 'file'"),
         ("file = \"out.h5\"", "file = \"out.h5\"\ncommand = [\"x\"]", "'command' belongs to kind = \"program\"; remove it"),
-        ("file = \"out.h5\"", "file = \"out.h5\"\nlevel = 3", "compression = \"bslz4\" has no levels"),
+        ("file = \"out.h5\"", "file = \"out.h5\"\nlevel = 3", "compression: bslz4 has no levels"),
         ("kind = \"python\"\nfunction = \"beamline:correct\"", "kind = \"convert\"", "kind = \"convert\" needs 'calibration'"),
         (
             "kind = \"files\"\nfiles = [\"run.h5\"]",

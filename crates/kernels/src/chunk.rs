@@ -14,6 +14,7 @@
 use crate::bitshuffle::{self, ElementSize};
 use crate::isa::Isa;
 use crate::lz4;
+use crate::planes::decompress_lz4;
 
 /// Bytes before the first block.
 pub const HEADER_BYTES: usize = 12;
@@ -107,6 +108,9 @@ pub enum ChunkError {
         /// Bytes that it should decompress to.
         bytes: usize,
     },
+    /// The filters of another program refused it; in words.
+    #[error("{0}")]
+    Other(String),
     /// Bytes follow the end of the image.
     #[error("{0} bytes follow the end of the image in the chunk")]
     Trailing(usize),
@@ -174,7 +178,8 @@ pub(crate) fn decompress_lz4_blocks(
     out: &mut [u8],
     planes: &mut Vec<u8>,
 ) -> Result<(), ChunkError> {
-    decompress_blocks(isa, chunk, element, out, planes, |payload, planes| lz4::decompress(payload, planes) == Some(planes.len()))
+    let decoded = |payload: &[u8], planes: &mut [u8]| decompress_lz4(payload, planes) == Some(planes.len());
+    decompress_blocks(isa, chunk, element, out, planes, decoded)
 }
 
 /// As [`decompress_lz4_blocks`], with `decompress` for the payload of a block: true if it filled the planes exactly.

@@ -2,14 +2,16 @@
 //!
 //! | codec | HDF5 filter | chunk |
 //! |---|---|---|
-//! | `Bslz4`, `Bszstd` | 32008 | see [`crate::chunk`]; blocks of 8 KiB of LZ4, or of 64 KiB of Zstd |
-//! | `Lz4` | 32004 | the same header; blocks of 64 KiB; a block as long as its pixels is stored as it is; no leftover |
+//! | `Bslz4`, `Bszstd` | 32008 | see [`crate::chunk`]; usually blocks of 8 KiB of LZ4, or of 64 KiB of Zstd |
+//! | `Lz4` | 32004 | the same header; usually blocks of 64 KiB; a block as long as its pixels is stored as it is; no leftover |
 //! | `Zstd` | 32015 | one frame; each strip is one or more of its blocks |
 //! | `Gzip` | 1 | one zlib stream; each strip ends with a full flush |
 //!
 //! Lossy streams hold whole images, not strips: [`crate::sz3`] makes them; this module only decodes them.
 //!
-//! The fused path for `Bslz4` is [`crate::fused`]; a [`Packer`] gives the same bytes.
+//! `Other` are filters of others: whoever made the value decodes them.
+//!
+//! The fused path for `Bslz4` with blocks of 8 KiB is [`crate::fused`]; a [`Packer`] gives the same bytes.
 
 use crate::bitshuffle::{self, ElementSize};
 use crate::chunk::{self, ChunkError, Cursor, HEADER_BYTES, LENGTH_BYTES, write_header};
@@ -43,17 +45,17 @@ impl Packer {
     /// For pieces of at most `bytes_max` bytes: a block, or a strip for `Zstd` and `Gzip`.
     ///
     /// # Panics
-    /// For `Sz3`.
+    /// For `Sz3` and `Other`.
     pub fn new(codec: Compression, isa: Isa, bytes_max: usize) -> Self {
         let (encoder, planes) = match codec {
             Compression::None => (Encoder::Plain, 0),
-            Compression::Bslz4 => (Encoder::PlanesLz4(Lz4Encoder::new(bytes_max)), bytes_max),
-            Compression::Bszstd { level: 1 } => (Encoder::PlanesZstd(ZstdEncoder::new(bytes_max)), bytes_max),
-            Compression::Lz4 => (Encoder::Lz4(lz4::Encoder::new()), 0),
-            Compression::Bszstd { level } => (Encoder::Zstd(zstd::Encoder::new(level)), bytes_max),
+            Compression::Bslz4 { .. } => (Encoder::PlanesLz4(Lz4Encoder::new(bytes_max)), bytes_max),
+            Compression::Bszstd { level: 1, .. } => (Encoder::PlanesZstd(ZstdEncoder::new(bytes_max)), bytes_max),
+            Compression::Lz4 { .. } => (Encoder::Lz4(lz4::Encoder::new()), 0),
+            Compression::Bszstd { level, .. } => (Encoder::Zstd(zstd::Encoder::new(level)), bytes_max),
             Compression::Zstd { level } => (Encoder::Zstd(zstd::Encoder::new(level)), 0),
             Compression::Gzip { level } => (Encoder::Deflate(deflate::Encoder::new(level, bytes_max)), 0),
-            Compression::Sz3 { .. } => panic!("SZ3 packs whole images, not pieces"),
+            Compression::Sz3 { .. } | Compression::Other(_) => panic!("{} packs no pieces", codec.name()),
         };
         let mut packer = Self { codec, isa, pixels: vec![0; bytes_max.div_ceil(8)], planes: vec![0; planes], encoder };
         if matches!(packer.encoder, Encoder::Zstd(_)) {
@@ -98,7 +100,7 @@ fn pack(
     out: &mut [u8],
 ) -> usize {
     match (codec, encoder) {
-        (Compression::Bslz4, Encoder::PlanesLz4(encoder)) => shuffled(isa, element, piece, planes, out, |planes, out| {
+        (Compression::Bslz4 { .. }, Encoder::PlanesLz4(encoder)) => shuffled(isa, element, piece, planes, out, |planes, out| {
             chunk::with_length(out, |out| encoder.compress(isa, element, planes, out))
         }),
         (Compression::Bszstd { .. }, Encoder::PlanesZstd(encoder)) => {
@@ -109,7 +111,7 @@ fn pack(
         (Compression::Bszstd { .. }, Encoder::Zstd(encoder)) => {
             shuffled(isa, element, piece, planes, out, |p, out| encoder.block(p, out))
         }
-        (Compression::Lz4, Encoder::Lz4(encoder)) => lz4_block(encoder, piece, out),
+        (Compression::Lz4 { .. }, Encoder::Lz4(encoder)) => lz4_block(encoder, piece, out),
         (Compression::Zstd { .. }, Encoder::Zstd(encoder)) => encoder.strip(piece, out),
         (Compression::Gzip { .. }, Encoder::Deflate(encoder)) => encoder.strip(piece, out),
         _ => {
@@ -153,14 +155,14 @@ fn lz4_block(encoder: &mut lz4::Encoder, block: &[u8], out: &mut [u8]) -> usize 
 /// Largest packed size of a piece, in bytes.
 ///
 /// # Panics
-/// For `Sz3`.
+/// For `Sz3` and `Other`.
 pub fn piece_bound(codec: Compression, bytes: usize) -> usize {
     match codec {
         Compression::None => bytes,
-        Compression::Bslz4 | Compression::Lz4 => LENGTH_BYTES + lz4::bound(bytes),
+        Compression::Bslz4 { .. } | Compression::Lz4 { .. } => LENGTH_BYTES + lz4::bound(bytes),
         Compression::Bszstd { .. } | Compression::Zstd { .. } => LENGTH_BYTES + zstd::bound(bytes),
         Compression::Gzip { .. } => deflate::bound(bytes),
-        Compression::Sz3 { .. } => panic!("SZ3 packs whole images, not pieces"),
+        Compression::Sz3 { .. } | Compression::Other(_) => panic!("{} packs no pieces", codec.name()),
     }
 }
 
@@ -187,8 +189,8 @@ impl Framing {
         let mut framing =
             Self { codec, header: [0; FRAMING_HEADER_MAX], header_bytes: 0, trailer: [0; FRAMING_TRAILER_MAX], trailer_bytes: 0 };
         match codec {
-            Compression::None | Compression::Sz3 { .. } => {}
-            Compression::Bslz4 | Compression::Bszstd { .. } | Compression::Lz4 => {
+            Compression::None | Compression::Sz3 { .. } | Compression::Other(_) => {}
+            Compression::Bslz4 { .. } | Compression::Bszstd { .. } | Compression::Lz4 { .. } => {
                 write_header(
                     &mut framing.header,
                     image_bytes as u64,
@@ -237,7 +239,7 @@ impl Framing {
 
 /// The largest block length to state. The LZ4 plugin assumes that a block is no longer than the image.
 fn lz4_block_max(codec: Compression, image_bytes: usize) -> usize {
-    if codec == Compression::Lz4 { image_bytes } else { usize::MAX }
+    if matches!(codec, Compression::Lz4 { .. }) { image_bytes } else { usize::MAX }
 }
 
 /// Compresses a whole image (its bytes, little-endian) in strips of `strip_bytes` on this thread.
@@ -273,14 +275,15 @@ pub fn decompress(codec: Compression, isa: Isa, chunk: &[u8], element: ElementSi
     match codec {
         Compression::None if chunk.len() == bytes => out.copy_from_slice(chunk),
         Compression::None => return Err(ChunkError::WrongLength { found: chunk.len() as u64, expected: bytes }),
-        Compression::Bslz4 => return chunk::decompress_chunk(isa, chunk, element, out),
+        Compression::Bslz4 { .. } => return chunk::decompress_chunk(isa, chunk, element, out),
         Compression::Bszstd { .. } => {
             let mut decoder = zstd::Decoder::new();
             return chunk::decompress_blocks(isa, chunk, element, out, &mut Vec::new(), |block, planes| {
                 decoder.decompress(block, planes)
             });
         }
-        Compression::Lz4 => return decompress_lz4(chunk, out),
+        Compression::Lz4 { .. } => return decompress_lz4(chunk, out),
+        Compression::Other(filters) => return filters.decode(chunk, out).map_err(ChunkError::Other),
         Compression::Sz3 { .. } => return crate::sz3::decompress(chunk, element, out),
         Compression::Zstd { .. } if zstd::Decoder::new().decompress(chunk, out) => {}
         Compression::Gzip { .. } if deflate::decompress(chunk, out) => {}

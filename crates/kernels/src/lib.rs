@@ -18,9 +18,9 @@
 //!
 //! let bytes: Vec<u8> = pixels.iter().flat_map(|pixel| pixel.to_le_bytes()).collect();
 //! let element = ElementSize::new(2).expect("pixels of 16 bits");
-//! let chunk = compress(Compression::Bslz4, Isa::detect(), element, &bytes, 1 << 17);
+//! let chunk = compress(Compression::BSLZ4, Isa::detect(), element, &bytes, 1 << 17);
 //! let mut back = vec![0; bytes.len()];
-//! decompress(Compression::Bslz4, Isa::detect(), &chunk, element, &mut back).expect("a whole chunk");
+//! decompress(Compression::BSLZ4, Isa::detect(), &chunk, element, &mut back).expect("a whole chunk");
 //! assert_eq!(back, bytes);
 //! ```
 

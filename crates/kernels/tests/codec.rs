@@ -1,6 +1,6 @@
 //! Every codec gives the image back, strips may be cut anywhere, and no bytes make a decoder panic.
 
-use konkordia_core::plan::Compression;
+use konkordia_core::plan::{BlockSize, Compression};
 use konkordia_kernels::codec;
 use konkordia_kernels::fused::{FusedScratch, compress_chunk};
 use konkordia_kernels::{ElementSize, Isa, chunk};
@@ -8,15 +8,15 @@ use proptest::prelude::*;
 
 const CODECS: [Compression; 10] = [
     Compression::None,
-    Compression::Bslz4,
-    Compression::Lz4,
-    Compression::Bszstd { level: 1 },
-    Compression::Bszstd { level: 5 },
+    Compression::BSLZ4,
+    Compression::LZ4,
+    Compression::BSZSTD,
+    Compression::Bszstd { level: 5, block: BlockSize::KIB_64 },
     Compression::Zstd { level: 1 },
     Compression::Zstd { level: 9 },
     Compression::Gzip { level: 1 },
     Compression::Gzip { level: 6 },
-    Compression::Bszstd { level: 19 },
+    Compression::Bszstd { level: 19, block: BlockSize::KIB_64 },
 ];
 
 /// Bytes of an image, from empty to incompressible by `kind`.
@@ -84,13 +84,37 @@ fn many_strips_are_one_frame_and_one_stream() {
     }
 }
 
+/// Blocks of every size, in all codecs that have blocks, with strips of several blocks and images that end inside one.
+#[test]
+fn images_come_back_whatever_the_block() {
+    for block in BlockSize::all() {
+        let codecs = [Compression::BSLZ4, Compression::BSZSTD, Compression::BSZSTD.with_level(3).unwrap(), Compression::LZ4];
+        for codec in codecs.map(|codec| codec.with_block(block).unwrap()) {
+            for element in ElementSize::ALL {
+                let whole = block.bytes() / element.bytes();
+                for elements in [5, whole, 2 * whole + 11, 70_001] {
+                    for kind in 0..5 {
+                        let image = image(elements * element.bytes(), kind, elements as u64 * 77 + kind as u64);
+                        let chunk = codec::compress(codec, Isa::detect(), element, &image, 131_072);
+                        // Filter 32004 has no blocks longer than the image.
+                        let is_lz4 = matches!(codec, Compression::Lz4 { .. });
+                        let stated = if is_lz4 { block.bytes().min(image.len()) } else { block.bytes() };
+                        assert_eq!(chunk[8..12], (stated as u32).to_be_bytes(), "{codec:?}");
+                        assert!(back(codec, &chunk, element, image.len()).unwrap() == image, "{codec:?} {element:?} {elements}");
+                    }
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn fused_and_packer_give_the_same_chunk() {
     let image = image(50_001 * 2, 2, 3);
     let mut scratch = FusedScratch::new();
     let mut out = vec![0; chunk::bslz4_bound(50_001, ElementSize::Two)];
     let length = compress_chunk(Isa::detect(), &mut scratch, ElementSize::Two, &image, &mut out);
-    assert!(out[..length] == codec::compress(Compression::Bslz4, Isa::detect(), ElementSize::Two, &image, 65536));
+    assert!(out[..length] == codec::compress(Compression::BSLZ4, Isa::detect(), ElementSize::Two, &image, 65536));
 }
 
 /// The memory that a plan counts for each worker (`Plan::memory`): 2 MiB up to level 4, 16 MiB above.

@@ -180,6 +180,19 @@ pub enum Command {
   konkordia convert run_master_0.json -o out/run01 --resume --calibration calibration.h5 --energy-kev 12.4
   konkordia convert raw_00.u16 raw_01.u16 -o out/words --dtype raw --verify")]
     Convert(crate::convert::args::ConvertArgs),
+    /// Imports a series of CBF, TIFF, EDF, SPE or raw files, with the numbers of a table if there is one, into one
+    /// NeXus file.
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia import thau_*.cbf -o out/thau --verify
+  konkordia import tomo/ -o out/tomo --mapping tomo.toml --table scan.csv --compression bszstd
+  konkordia import /ramdisk/p1 -o out/p1 --watch --images 3600")]
+    Import(crate::exchange::args::ImportArgs),
+    /// Exports images as CBF, TIFF or EDF files, for programs that do not read NeXus.
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia export run01_master.h5 -o cbf/run01 --format cbf --verify
+  konkordia export run01_master.h5 -o run01 --format tiff --one-file --images 0:99
+  konkordia export run01_master.h5 -o edf/run01 --format edf --resume")]
+    Export(crate::exchange::args::ExportArgs),
     /// Looks for Bragg spots on the images of a file, and makes powder profiles and sums of regions
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia analyse run01_master.h5
@@ -228,14 +241,21 @@ pub enum Command {
     /// Recompresses files of Konkordia, DECTRIS detectors and other NXmx; pixels stay, except with sz3 and spots.
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia repack run01_master.h5 -o archive/ --compression bszstd --verify
-  konkordia repack run01_master.h5 -o travel/run01 --compression sz3 --error-bound 2
+  konkordia repack run01_master.h5 -o tape/ --layout split
   konkordia repack run01_master.h5 -o travel/run01 --compression spots --background-sigma 1 --verify")]
     Repack(crate::repack_args::RepackArgs),
+    /// Makes a bag of a folder for ten years: packed again and compared, a sum for each file and each image, where
+    /// everything comes from. Also checks and restores bags.
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia archive runs/ -o lyso-2026.bag --license CC-BY-4.0 --keep-until 2036-12-31
+  konkordia archive --check lyso-2026.bag
+  konkordia archive --restore lyso-2026.bag -o runs")]
+    Archive(crate::archive_verb::args::ArchiveArgs),
     /// Checks a file. Exit code 0: it is valid, even if images in it are incomplete; 1: it is not, with the reasons.
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia check run01_master.h5
-  konkordia check run01_master.h5 --json
-  konkordia check run01_data_000001.h5")]
+  konkordia check run01_data_000001.h5 --json
+  konkordia check run01.meta.h5 --structure")]
     Check(FileArgs),
     /// Makes a file that a killed run left behind readable again, or moves what it left in a spool.
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod analyse;
+mod archive_verb;
 mod bench;
 mod bridge;
 mod calibration_verbs;
@@ -16,6 +17,7 @@ mod convert;
 mod demo;
 mod detectors;
 mod doctor;
+mod exchange;
 mod files;
 mod graph;
 mod help;
@@ -28,6 +30,7 @@ mod pedestal;
 mod pipelines;
 mod rashpa;
 mod repack_args;
+mod repack_layout;
 mod repack_verb;
 mod run;
 mod serve;
@@ -47,6 +50,9 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     panics::report_as_bugs();
     if let Some(code) = serve::adapters::child::replaced() {
+        return code;
+    }
+    if let Some(code) = contained::ran_plug_ins() {
         return code;
     }
     konkordia_acquire::machine::raise_limits();
@@ -115,7 +121,13 @@ fn dispatch(command: &Command) -> Result<Exit, Failure> {
         Command::Join(args) => join::command(args),
         Command::Inspect(args) => files::inspect::command(args),
         Command::Convert(args) => convert::command(args),
-        Command::Repack(args) => repack_verb::command(args),
+        Command::Import(args) => exchange::import(args),
+        Command::Export(args) => exchange::export(args),
+        Command::Repack(args) => match args.layout {
+            Some(choice) => repack_layout::command(args, choice),
+            None => repack_verb::command(args),
+        },
+        Command::Archive(args) => archive_verb::command(args),
         Command::Check(args) => files::check::command(args),
         Command::Repair(args) => files::repair::command(args),
         Command::Token(which) => token_verb::command(which),

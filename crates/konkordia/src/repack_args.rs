@@ -1,9 +1,59 @@
 //! The command line of `konkordia repack`.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use konkordia_core::failure::{Exit, Failure};
-use konkordia_core::plan::{Compression, ErrorBound};
+use konkordia_core::plan::{Compression, ErrorBound, WrongCodec};
 use std::path::PathBuf;
+
+/// Layouts of the files of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LayoutChoice {
+    /// Everything in OUT.h5
+    Single,
+    /// Structure in OUT.meta.h5, pixels in OUT.raw_1.h5 (the split driver of HDF5)
+    Split,
+    /// Structure in OUT.meta.h5, pixels in pieces OUT.raw_1.h5, OUT.raw_2.h5 ... (the family driver of HDF5)
+    Family,
+    /// Master and data files; the master has only the virtual data set
+    Vds,
+    /// Master and data files; the master has only the links
+    Links,
+}
+
+impl LayoutChoice {
+    /// As on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Single => "single",
+            Self::Split => "split",
+            Self::Family => "family",
+            Self::Vds => "vds",
+            Self::Links => "links",
+        }
+    }
+}
+
+/// Smaller pieces would be more files than directories like.
+const PIECE_BYTES_MIN: u64 = 4096;
+
+/// A number of bytes, with k, M or G for powers of 1000.
+fn piece_bytes(text: &str) -> Result<u64, String> {
+    let (digits, unit) = match text.strip_suffix(['k', 'M', 'G']) {
+        Some(digits) => (
+            digits,
+            match &text[digits.len()..] {
+                "k" => 1000,
+                "M" => 1_000_000,
+                _ => 1_000_000_000,
+            },
+        ),
+        None => (text, 1),
+    };
+    let bytes = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
+    bytes
+        .filter(|bytes| (PIECE_BYTES_MIN..1 << 60).contains(bytes))
+        .ok_or_else(|| format!("a number of bytes from {PIECE_BYTES_MIN} on is expected, such as 4000000000, 650M, 2G"))
+}
 
 /// `konkordia repack`
 #[derive(Debug, Args)]
@@ -14,9 +64,16 @@ pub struct RepackArgs {
     /// Existing folder, or folder and first part of the file names: OUT_master.h5, OUT_data_000001.h5 and so on
     #[arg(short, long, value_name = "OUT")]
     pub output: PathBuf,
-    /// Compression: bslz4, bszstd, lz4, zstd, gzip or none; lossy: sz3, or spots (exact spots, coarser background)
+    /// Compression: bslz4, bszstd, lz4, zstd, gzip or none, with options as in bszstd,level=5,block=64k; lossy: sz3, or
+    /// spots (exact spots, coarser background)
+    #[arg(long, value_name = "NAME", required_unless_present = "layout")]
+    pub compression: Option<String>,
+    /// Layout of the files; chunks are copied as they are
     #[arg(long, value_name = "NAME")]
-    pub compression: String,
+    pub layout: Option<LayoutChoice>,
+    /// With --layout family: bytes of a piece, such as 4000000000, 650M, 2G [default: 2^30]
+    #[arg(long, value_name = "BYTES", value_parser = piece_bytes)]
+    pub piece_size: Option<u64>,
     /// Compression level; higher = smaller files, slower: bszstd and zstd 1 to 22, gzip 1 to 9 [default: 1]
     #[arg(long, value_name = "N")]
     pub compression_level: Option<u8>,
@@ -66,7 +123,13 @@ impl RepackArgs {
             let why = "it says how spots are kept and the background gets coarser";
             return wrong(format!("{option} without spots"), why, "leave it out, or choose --compression spots");
         }
-        if self.compression == "sz3" {
+        let given = self.compression.as_deref().unwrap_or("none");
+        let (name, options) = given.split_once(',').unwrap_or((given, ""));
+        if name.trim() == "sz3" {
+            if !options.is_empty() {
+                let why = "sz3 takes no options behind its name";
+                return wrong(format!("unknown options '{options}' of sz3"), why, "give --error-bound 2, for example");
+            }
             let Some(bound) = self.error_bound else {
                 let why = "sz3 is lossy: give the largest allowed error of a pixel";
                 return wrong("sz3 has no error bound".into(), why, "add --error-bound 2, for example");
@@ -80,17 +143,17 @@ impl RepackArgs {
             }
             return bound_of(bound).map(|bound| Compression::Sz3 { bound });
         }
-        let compression = lossless(&self.compression, ", sz3, spots")?;
+        let compression = lossless(given, self.compression_level, ", sz3, spots")?;
         if self.error_bound.is_some() {
             let why = format!("{} is lossless", compression.name());
             return wrong("--error-bound without sz3".into(), &why, "leave --error-bound out, or choose --compression sz3");
         }
-        self.with_level(compression)
+        Ok(compression)
     }
 
     /// Whether the background is to become coarser.
     pub fn keeps_spots(&self) -> bool {
-        self.compression == "spots"
+        self.compression.as_deref() == Some("spots")
     }
 
     /// An option that belongs to spots and was given.
@@ -115,27 +178,19 @@ impl RepackArgs {
             let why = "spots is lossy: the original would be gone";
             return wrong("--delete-source with spots", why, "leave --delete-source out, or choose bszstd");
         }
-        self.with_level(lossless(self.packed_with.as_deref().unwrap_or("bszstd"), "")?)
-    }
-
-    fn with_level(&self, compression: Compression) -> Result<Compression, Failure> {
-        let wrong = |what: String, why: &str, fix: &str| Err(Failure::new(Exit::Usage, what, why, fix));
-        let Some(level) = self.compression_level else { return Ok(compression) };
-        compression.with_level(level).map_or_else(
-            || {
-                let why = compression.level_max().map_or("it has no levels".into(), |most| format!("it has levels 1 to {most}"));
-                wrong(format!("{} has no level {level}", compression.name()), &why, "correct the level, or leave it out")
-            },
-            Ok,
-        )
+        lossless(self.packed_with.as_deref().unwrap_or("bszstd"), self.compression_level, "")
     }
 }
 
-/// The compression without loss of this name. `others` are names that would do too.
-fn lossless(name: &str, others: &str) -> Result<Compression, Failure> {
-    Compression::from_name(name).ok_or_else(|| {
-        let fix = format!("choose one of {}{others}", Compression::NAMES.join(", "));
-        Failure::new(Exit::Usage, format!("unknown compression '{name}'"), "", fix)
+/// The compression without loss that a text names, with its options. `others` are names that would do too.
+///
+/// # Errors
+/// There is none of this name, or an option or the level is wrong.
+pub fn lossless(text: &str, level: Option<u8>, others: &str) -> Result<Compression, Failure> {
+    Compression::parse(text, level.map(i64::from)).map_err(|WrongCodec { what, fix }| {
+        let names = Compression::NAMES.join(", ");
+        let fix = if fix.ends_with(&names) { format!("{fix}{others}") } else { fix };
+        Failure::new(Exit::Usage, what, "", fix)
     })
 }
 
@@ -149,4 +204,17 @@ pub fn bound_of(value: f64) -> Result<ErrorBound, Failure> {
             format!("a bound is above 0 and at most {}; for lossless files there are better codecs than sz3", ErrorBound::MAX);
         Failure::new(Exit::Usage, format!("invalid error bound {value}"), why, "give a bound of 1 or more, or choose bszstd")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_of_pieces() {
+        assert_eq!((piece_bytes("650M"), piece_bytes("2G"), piece_bytes("4096")), (Ok(650_000_000), Ok(2_000_000_000), Ok(4096)));
+        for wrong in ["", "k", "-1", "0", "4095", "1.5M", "20kB", "99999999999999999999", "3ä", "9999999999G"] {
+            assert!(piece_bytes(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -24,7 +24,8 @@ pub fn command(args: &RepackArgs) -> Result<Exit, Failure> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let workers = args.workers.map_or(processors, usize::from);
     let spots = args.keeps_spots().then(|| spots(args)).transpose()?;
-    let settings = Settings { compression, spots, workers, verify: args.verify, delete_source: args.delete_source };
+    let settings =
+        Settings { compression, spots, workers, verify: args.verify, delete_source: args.delete_source, notes: Vec::new() };
     let stop = signals::stop_flag()?;
     let started = Instant::now();
     let outcome = shown(args.quiet || args.json, |show| repack(&args.file, &args.output, &settings, &stop, show))?;
@@ -92,7 +93,7 @@ fn spots(args: &RepackArgs) -> Result<SpotCopy, Failure> {
 }
 
 /// Does `work` while a line shows its progress.
-fn shown<T>(quiet: bool, work: impl FnOnce(&mut dyn FnMut(&Progress)) -> T) -> T {
+pub fn shown<T>(quiet: bool, work: impl FnOnce(&mut dyn FnMut(&Progress)) -> T) -> T {
     let mut line = console::Progress::new(quiet);
     let done = work(&mut |progress| line.update(|| text_of(progress)));
     line.end();

@@ -8,15 +8,9 @@ use konkordia_kernels::{ElementSize, Isa};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-/// The compression of this name and level.
+/// The compression of this name with its options, and of a level that was given apart.
 pub fn compression(name: &str, level: Option<u8>) -> PyResult<Compression> {
-    let known = Compression::from_name(name)
-        .ok_or_else(|| value(format!("codec {name:?} is not known; there are: {}", Compression::NAMES.join(", "))))?;
-    let Some(level) = level else { return Ok(known) };
-    known.with_level(level).ok_or_else(|| match known.level_max() {
-        Some(highest) => value(format!("codec {name:?} has levels from 1 to {highest}, not {level}")),
-        None => value(format!("codec {name:?} has no levels")),
-    })
+    Compression::parse(name, level.map(i64::from)).map_err(|why| value(format!("codec {name:?}: {why}")))
 }
 
 fn element(bytes: usize) -> PyResult<ElementSize> {

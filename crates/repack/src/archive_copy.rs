@@ -41,7 +41,7 @@ pub fn check(archive_copy: &ArchiveCopy, overwrite: Overwrite) -> Result<(), Fai
 pub fn compression(archive_copy: &ArchiveCopy) -> Compression {
     match archive_copy.loss {
         ArchiveLoss::Sz3(bound) => Compression::Sz3 { bound },
-        ArchiveLoss::Spots(_) => Compression::Bszstd { level: 1 },
+        ArchiveLoss::Spots(_) => Compression::BSZSTD,
     }
 }
 
@@ -69,6 +69,7 @@ pub fn make(
         workers: std::thread::available_parallelism().map_or(1, usize::from),
         verify: false,
         delete_source: false,
+        notes: Vec::new(),
     };
     // Never set: the first Ctrl-C may have ended the run, and a second one ends the program.
     let stop = AtomicBool::new(false);

@@ -5,6 +5,7 @@ use super::{identity, record};
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::plan::Compression;
 use konkordia_kernels::sz3;
+use konkordia_sinks::hdf5::META;
 use konkordia_sinks::hdf5::mirror::Stacks;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -27,17 +28,7 @@ impl Job {
     /// When a file is missing, cannot be repacked, or would be written over.
     pub fn new(file: &Path, output: &Path, settings: &Settings) -> Result<Self, Failure> {
         let old_prefix = prefix_of(file)?;
-        let is_folder = output.is_dir() || output.as_os_str().to_string_lossy().ends_with('/');
-        let (folder, prefix) = if is_folder {
-            (output.to_owned(), old_prefix.clone())
-        } else {
-            let folder = output.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            (folder.to_owned(), prefix_of(output)?)
-        };
-        if !folder.is_dir() {
-            let what = format!("there is no folder {}", folder.display());
-            return Err(Failure::new(Exit::Io, what, "the copies go into it", "create it, or correct the path after -o"));
-        }
+        let (folder, prefix) = place(output, &old_prefix)?;
         let named = Stacks::open(file)?;
         let mut job = Self { files: Vec::new(), images: 0, prefix, old_prefix };
         let has_checksums = named.has_checksums();
@@ -105,6 +96,8 @@ impl Job {
     /// The new name of a file. Folders in links are left out, because all copies lie in one folder.
     pub fn rename(&self, name: &str) -> String {
         let name = Path::new(name).file_name().unwrap_or_default().to_string_lossy().into_owned();
+        // Structure and pixels come together in one file.
+        let name = name.strip_suffix(META).map_or(name.clone(), |stem| format!("{stem}.h5"));
         match name.strip_prefix(&self.old_prefix) {
             Some(rest) if rest.starts_with(['_', '.']) => format!("{}{rest}", self.prefix),
             _ => name,
@@ -112,10 +105,29 @@ impl Job {
     }
 }
 
+/// The folder and the first part of the names that an output means: an existing folder, or a folder and that part.
+///
+/// # Errors
+/// The folder does not exist, or the names would be none.
+pub fn place(output: &Path, old_prefix: &str) -> Result<(PathBuf, String), Failure> {
+    let is_folder = output.is_dir() || output.as_os_str().to_string_lossy().ends_with('/');
+    let (folder, prefix) = if is_folder {
+        (output.to_owned(), old_prefix.to_owned())
+    } else {
+        let folder = output.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        (folder.to_owned(), prefix_of(output)?)
+    };
+    if folder.is_dir() {
+        return Ok((folder, prefix));
+    }
+    let what = format!("there is no folder {}", folder.display());
+    Err(Failure::new(Exit::Io, what, "the copies go into it", "create it, or correct the path after -o"))
+}
+
 /// The part of a name before `_master.h5`, `_data_000001.h5` or the extension.
-fn prefix_of(path: &Path) -> Result<String, Failure> {
+pub fn prefix_of(path: &Path) -> Result<String, Failure> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let stem = [".h5", ".hdf5", ".nxs"].iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(&name);
+    let stem = [".meta.h5", ".h5", ".hdf5", ".nxs"].iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(&name);
     let digits = stem.trim_end_matches(|c: char| c.is_ascii_digit());
     let prefix =
         stem.strip_suffix("_master").or_else(|| digits.strip_suffix("_data_").filter(|_| digits != stem)).unwrap_or(stem);

@@ -8,7 +8,8 @@
 //! use std::sync::atomic::AtomicBool;
 //!
 //! let compression = Compression::from_name("bszstd").expect("a codec of this name");
-//! let settings = Settings { compression, spots: None, workers: 2, verify: true, delete_source: false };
+//! let (workers, notes) = (2, Vec::new());
+//! let settings = Settings { compression, spots: None, workers, verify: true, delete_source: false, notes };
 //! let stop = AtomicBool::new(false);
 //! let outcome = repack("run_master.h5".as_ref(), "archive".as_ref(), &settings, &stop, &mut |_| ())?;
 //! println!("{}: {} images compared", outcome.master.display(), outcome.compared.images);
@@ -17,10 +18,12 @@
 #![forbid(unsafe_code)]
 
 pub mod archive_copy;
+pub mod budget;
 pub mod compare;
 mod files;
 mod identity;
-mod pipeline;
+pub mod layout;
+pub mod pipeline;
 mod progress;
 mod recode;
 pub mod record;

@@ -55,7 +55,7 @@ pub struct Recoder<'a> {
 
 /// The element size for a codec. Codecs without bitshuffle do not depend on it and take pixels of any size.
 pub fn element(compression: Compression, element_bytes: usize) -> Result<ElementSize, String> {
-    let shuffles = matches!(compression, Compression::Bslz4 | Compression::Bszstd { .. } | Compression::Sz3 { .. });
+    let shuffles = matches!(compression, Compression::Bslz4 { .. } | Compression::Bszstd { .. } | Compression::Sz3 { .. });
     let any = (!shuffles).then_some(ElementSize::One);
     let why = || format!("{} cannot compress pixels of {element_bytes} bytes", compression.name());
     ElementSize::new(element_bytes).or(any).ok_or_else(why)
@@ -151,14 +151,14 @@ fn piece_bytes(compression: Compression) -> usize {
 
 /// Whether an image without a chunk gets one of fill values: neggia makes XDS stop at an image without a chunk.
 pub fn fills(compression: Compression) -> bool {
-    matches!(compression, Compression::None | Compression::Lz4 | Compression::Bslz4 | Compression::Bszstd { .. })
+    matches!(compression, Compression::None | Compression::Lz4 { .. } | Compression::Bslz4 { .. } | Compression::Bszstd { .. })
 }
 
 /// Whether a chunk of this codec has the block size that this program uses.
 fn has_form(compression: Compression, image_bytes: usize, chunk: &[u8]) -> bool {
     let block = match compression {
-        Compression::Lz4 => compression.block_bytes().min(image_bytes),
-        Compression::Bslz4 | Compression::Bszstd { .. } => compression.block_bytes(),
+        Compression::Lz4 { .. } => compression.block_bytes().min(image_bytes),
+        Compression::Bslz4 { .. } | Compression::Bszstd { .. } => compression.block_bytes(),
         _ => return true,
     };
     chunk.get(8..12) == Some(&(block as u32).to_be_bytes()[..])

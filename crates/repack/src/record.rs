@@ -122,6 +122,7 @@ impl Totals {
             ("chunk_bytes", Count(self.bytes_after)),
             ("bits_per_pixel", Number(self.bits_per_pixel(self.bytes_after), "")),
         ];
+        record.extend(settings.notes.iter().map(|(name, value)| (*name, Text(value.clone()))));
         if let Compression::Sz3 { bound } = settings.compression {
             record.extend([
                 ("error_bound", Number(bound.value(), "")),

@@ -15,6 +15,8 @@ pub struct Settings {
     pub verify: bool,
     /// Delete the original afterwards.
     pub delete_source: bool,
+    /// Further texts for the record in each file, by name: the licence and the like.
+    pub notes: Vec<(&'static str, String)>,
 }
 
 impl Settings {
@@ -27,9 +29,8 @@ impl Settings {
 
 /// The compression as it stands in the record.
 fn words(compression: Compression) -> String {
-    match (compression, compression.level()) {
-        (Compression::Sz3 { bound }, _) => format!("sz3, error at most {}", bound.value()),
-        (_, Some(level)) => format!("{} level {level}", compression.name()),
-        (_, None) => compression.name().into(),
+    match compression {
+        Compression::Sz3 { bound } => format!("sz3, error at most {}", bound.value()),
+        _ => compression.words(),
     }
 }

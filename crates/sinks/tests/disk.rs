@@ -37,7 +37,7 @@ fn errors(path: &Path) -> Vec<String> {
 
 #[test]
 fn a_full_disk_ends_the_run_with_everything_before_intact() {
-    for (compression, per_file) in [(Compression::Bslz4, 1000), (Compression::None, 7), (Compression::Bslz4, 1)] {
+    for (compression, per_file) in [(Compression::BSLZ4, 1000), (Compression::None, 7), (Compression::BSLZ4, 1)] {
         let Some(disk) = mount("full", "3m") else { return };
         let mut sample = sample(&disk.0.0, "full", PixelType::Uint32);
         (sample.spec.compression, sample.spec.images_per_file) = (compression, per_file);

@@ -93,7 +93,7 @@ fn runs_have_no_gaps_in_headers_whatever_they_are_called() {
         sample.spec.unit += &text;
         sample.spec.metadata.sample_name = Some(text.clone());
         sample.spec.metadata.detector_serial = Some(text);
-        sample.spec.compression = if length % 2 == 0 { Compression::Bslz4 } else { Compression::None };
+        sample.spec.compression = if length % 2 == 0 { Compression::BSLZ4 } else { Compression::None };
         sample.spec.layout = [Layout::Both, Layout::Links, Layout::Virtual][length % 3];
         sample.spec.scale = (length % 5 == 0).then_some(Scale { step: 0.125, offset: 4.0 });
         sample.spec.images_per_file = 1 + length as u32 % 4;

@@ -42,7 +42,7 @@ fn seen(path: &Path, byte: usize, bit: usize, master: &Path) -> bool {
 fn every_flipped_bit_in_a_chunk_is_seen() {
     let scratch = Scratch::new("flips");
     let mut random = Random(0x5EED);
-    for compression in [Compression::Bslz4, Compression::None] {
+    for compression in [Compression::BSLZ4, Compression::None] {
         let mut sample = sample(&scratch.0, "flip", PixelType::Uint16);
         sample.spec.compression = compression;
         let report = write_run(&sample);

@@ -63,7 +63,7 @@ fn every_pixel_type_and_layout_reads_back() {
     let scratch = Scratch::new("types");
     for pixel in PixelType::ALL {
         for layout in [Layout::Both, Layout::Virtual, Layout::Links] {
-            for compression in [Compression::Bslz4, Compression::None] {
+            for compression in [Compression::BSLZ4, Compression::None] {
                 let mut sample = sample(&scratch.0, "a", pixel);
                 (sample.spec.layout, sample.spec.compression, sample.expected) = (layout, compression, 11);
                 let report = write_run(&sample);

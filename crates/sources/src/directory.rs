@@ -340,7 +340,7 @@ impl MessageSource for DirectorySource {
 }
 
 /// The order of names in which 2 comes before 10; names that differ only in leading zeros by their bytes.
-fn natural(a: &[u8], b: &[u8]) -> Ordering {
+pub fn natural(a: &[u8], b: &[u8]) -> Ordering {
     let (mut x, mut y) = (a, b);
     loop {
         let order = match (x.first(), y.first()) {

@@ -8,6 +8,7 @@
 //! `Key value`; others of these lines are a date and a sentence about the sensor.
 
 use crate::stream::{Bounds, Element, Refusal, Shape, quoted, unpacked_bytes};
+use md5::Digest;
 use std::borrow::Cow;
 
 /// How a file begins.
@@ -190,6 +191,54 @@ pub fn items(contents: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
+/// What stands between the pixels and the text behind them: zeros, for readers that look ahead.
+pub const PADDING_BYTES: usize = 4095;
+
+/// The bytes of a file before its pixels, `packed` by byte offset: text, MIME headers, and the four bytes in front of
+/// the pixels. `name` is that of the data block, `lines` are those of the detector without `#`.
+pub fn head(name: &str, lines: &[String], [rows, columns]: [u64; 2], packed: &[u8]) -> Vec<u8> {
+    let plain = |text: &str| text.replace(['\n', '\r'], " ");
+    let block: String = name.chars().map(|c| if c.is_ascii_graphic() { c } else { '_' }).collect();
+    let mut text = format!(
+        "###CBF: VERSION 1.5, Konkordia\r\n\r\ndata_{block}\r\n\r\n_array_data.header_convention \"PILATUS_1.2\"\r\n\
+         {CONTENTS}\r\n;\r\n"
+    );
+    lines.iter().for_each(|line| text.push_str(&format!("# {}\r\n", plain(line))));
+    let (bytes, pixels, sum) = (packed.len(), rows * columns, base64(&md5::Md5::digest(packed)));
+    text.push_str(&format!(
+        ";\r\n\r\n_array_data.data\r\n;\r\n{SECTION}\r\nContent-Type: application/octet-stream;\r\n     \
+         conversions=\"x-CBF_BYTE_OFFSET\"\r\nContent-Transfer-Encoding: BINARY\r\nX-Binary-Size: {bytes}\r\n\
+         X-Binary-ID: 1\r\nX-Binary-Element-Type: \"signed 32-bit integer\"\r\n\
+         X-Binary-Element-Byte-Order: LITTLE_ENDIAN\r\nContent-MD5: {sum}\r\nX-Binary-Number-of-Elements: {pixels}\r\n\
+         X-Binary-Size-Fastest-Dimension: {columns}\r\nX-Binary-Size-Second-Dimension: {rows}\r\n\
+         X-Binary-Size-Padding: {PADDING_BYTES}\r\n\r\n"
+    ));
+    let mut out = text.into_bytes();
+    out.extend_from_slice(&PIXELS_FOLLOW);
+    out
+}
+
+/// The bytes behind the pixels.
+pub fn tail() -> Vec<u8> {
+    let mut out = vec![0; PADDING_BYTES];
+    out.extend_from_slice(format!("\r\n{SECTION}--\r\n;\r\n\r\n").as_bytes());
+    out
+}
+
+/// Bytes as text (RFC 4648).
+fn base64(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = String::new();
+    for three in bytes.chunks(3) {
+        let word = three.iter().fold(0u32, |word, byte| word << 8 | u32::from(*byte)) << (8 * (3 - three.len()));
+        for n in 0..4 {
+            let letter = LETTERS[(word >> (18 - 6 * n)) as usize & 63];
+            out.push(if n <= three.len() { char::from(letter) } else { '=' });
+        }
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -220,5 +269,16 @@ mod tests {
         {
             assert_eq!(contents(none), "", "{none:?}");
         }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        assert_eq!((&*base64(b""), &*base64(b"f"), &*base64(b"fo"), &*base64(b"foobar")), ("", "Zg==", "Zm8=", "Zm9vYmFy"));
+        let lines = ["Detector: a\nb".to_owned(), "Tau = 0 s".to_owned()];
+        let packed = [1, 2, 3, 4, 5, 6];
+        let file = [head("a b", &lines, [2, 3], &packed), packed.to_vec(), tail()].concat();
+        let image = Image::parse(&file, &Bounds::default()).unwrap();
+        assert_eq!((image.shape.dimensions(), image.packing, image.data), ([2, 3].as_slice(), Packing::ByteOffset, &packed[..]));
+        assert_eq!(items(&image.contents).collect::<Vec<_>>(), [("Detector", "a b"), ("Tau", "0 s")]);
     }
 }

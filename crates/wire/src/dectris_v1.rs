@@ -328,7 +328,7 @@ impl<'a> Image<'a> {
         let (pixels, times) = (&self.pixels, &self.times);
         let encoding = match (pixels.packing(), pixels.element()) {
             (_, Element::Mono12p)
-            | (Packing::Lz4 | Packing::BitshuffleZstd | Packing::Zstd | Packing::Gzip | Packing::Sz3, _) => {
+            | (Packing::Lz4 | Packing::BitshuffleZstd | Packing::Zstd | Packing::Gzip | Packing::Sz3 | Packing::Other, _) => {
                 let is = format!("this format cannot carry {} with packing {:?}", pixels.element().name(), pixels.packing());
                 return Err(Refusal::new(part::IMAGE_BYTES, is));
             }

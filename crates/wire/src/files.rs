@@ -40,15 +40,19 @@ struct Open {
     start: Arc<SeriesStart>,
 }
 
-/// A file, read.
-struct File {
-    array: Array,
+/// An image of a file, and what its header says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct File {
+    /// The pixels, not packed, little-endian.
+    pub array: Array,
     /// Its metadata, key by key.
-    said: Map<String, Value>,
-    facts: Metadata,
-    threshold_ev: Option<f64>,
+    pub said: Map<String, Value>,
+    /// Those of them that are facts of the measurement.
+    pub facts: Metadata,
+    /// Threshold of the detector.
+    pub threshold_ev: Option<f64>,
     /// Numbers below zero mark pixels that are of no use.
-    is_marked: bool,
+    pub is_marked: bool,
 }
 
 impl Decoder {
@@ -103,16 +107,23 @@ impl MessageDecoder for Decoder {
     }
 }
 
-/// A file name, taken apart.
+/// A file name, taken apart at the last group of digits.
 #[derive(Debug, PartialEq, Eq)]
-struct Name<'a> {
-    before: &'a str,
-    number: u64,
-    after: &'a str,
+pub struct Name<'a> {
+    /// What stands in front of the number.
+    pub before: &'a str,
+    /// The number; 0 if there is none.
+    pub number: u64,
+    /// What stands behind it, without the ending.
+    pub after: &'a str,
 }
 
 impl<'a> Name<'a> {
-    fn read(name: &'a str) -> Result<Self, Refusal> {
+    /// Takes a name apart.
+    ///
+    /// # Errors
+    /// The number is too large.
+    pub fn read(name: &'a str) -> Result<Self, Refusal> {
         let name = name.rsplit('/').next().unwrap_or(name);
         let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
         let Some(last) = stem.rfind(|c: char| c.is_ascii_digit()) else {
@@ -126,13 +137,15 @@ impl<'a> Name<'a> {
         Ok(Self { before: &stem[..first], number, after: &stem[last + 1..] })
     }
 
-    fn of_series(&self) -> String {
+    /// The name of its series.
+    pub fn of_series(&self) -> String {
         let name = format!("{}{}", self.before.trim_end_matches(['_', '-', '.', ' ']), self.after);
         if name.is_empty() { NAMELESS.into() } else { name }
     }
 }
 
-fn start(series: u64, name: &Name, file: &File) -> SeriesStart {
+/// The start of a series whose first image is this one.
+pub fn start(series: u64, name: &Name, file: &File) -> SeriesStart {
     let mut metadata = file.said.clone();
     metadata.insert("first_number".into(), name.number.into());
     let [rows, columns] = file.array.shape.dimensions() else { return SeriesStart::default() };
@@ -188,13 +201,21 @@ fn read(content: &Bytes, bounds: &Bounds, unpacker: &mut dyn PixelUnpacker) -> R
     file.map_err(|refusal| Refusal { part: CONTENT, ..refusal })
 }
 
+/// An image with what is known of its file format: the lines of the detector in a CBF file.
+pub fn of_cbf(array: Array, contents: &str) -> File {
+    of_pilatus(array, contents, Map::new())
+}
+
 fn read_cbf(content: &Bytes, bounds: &Bounds, unpacker: &mut dyn PixelUnpacker) -> Result<File, Refusal> {
     let (array, contents) = cbf_pixels(content, bounds, unpacker)?;
-    Ok(of_pilatus(array, &contents, Map::new()))
+    Ok(of_cbf(array, &contents))
 }
 
 /// The unpacked image of a CBF file, and the header lines of the detector beside it.
-pub(crate) fn cbf_pixels<'a>(
+///
+/// # Errors
+/// The file cannot be read or unpacked.
+pub fn cbf_pixels<'a>(
     content: &'a Bytes,
     bounds: &Bounds,
     unpacker: &mut dyn PixelUnpacker,
@@ -221,20 +242,31 @@ fn read_tiff(content: &Bytes, bounds: &Bounds) -> Result<File, Refusal> {
     let image = tiff::Image::parse(content, bounds)?;
     let data = whole(content, &image.pieces, image.element, image.is_big_endian);
     let array = Array { shape: image.shape, element: image.element, packing: Packing::None, pieces: vec![data] };
-    let text = |(name, text): &(&str, std::borrow::Cow<str>)| {
+    let texts: Vec<(&str, &str)> = image.texts.iter().map(|(name, text)| (*name, &**text)).collect();
+    Ok(of_tiff(array, &texts))
+}
+
+/// An image with the texts of its page in a TIFF file.
+pub fn of_tiff(array: Array, texts: &[(&str, &str)]) -> File {
+    let text = |(name, text): &(&str, &str)| {
         let text = text.trim();
         (!text.is_empty()).then(|| ((*name).to_owned(), Value::from(text)))
     };
-    let said: Map<String, Value> = image.texts.iter().filter_map(text).collect();
-    let description = image.texts.iter().find(|(name, _)| *name == "description").map_or("", |(_, text)| text);
-    Ok(of_pilatus(array, description, said))
+    let said: Map<String, Value> = texts.iter().filter_map(text).collect();
+    let description = texts.iter().find(|(name, _)| *name == "description").map_or("", |(_, text)| text);
+    of_pilatus(array, description, said)
 }
 
 fn read_edf(content: &Bytes, bounds: &Bounds) -> Result<File, Refusal> {
     let image = edf::Image::parse(content, bounds)?;
     let data = whole(content, &[image.data], image.element, image.is_big_endian);
     let array = Array { shape: image.shape, element: image.element, packing: Packing::None, pieces: vec![data] };
-    let said: Map<String, Value> = edf::items(&image.header).map(|(key, value)| (key.to_owned(), value.into())).collect();
+    Ok(of_edf(array, &image.header))
+}
+
+/// An image with its header in an EDF file.
+pub fn of_edf(array: Array, header: &str) -> File {
+    let said: Map<String, Value> = edf::items(header).map(|(key, value)| (key.to_owned(), value.into())).collect();
     let number = |name: &str| {
         let found = said.iter().find(|(key, _)| key.eq_ignore_ascii_case(name));
         found.and_then(|(_, value)| value.as_str()).and_then(facts::leading)
@@ -249,7 +281,7 @@ fn read_edf(content: &Bytes, bounds: &Bounds) -> Result<File, Refusal> {
         count_time_s: positive("ExposureTime"),
         ..Metadata::default()
     };
-    Ok(File { array, said, facts, threshold_ev: None, is_marked: false })
+    File { array, said, facts, threshold_ev: None, is_marked: false }
 }
 
 /// What the header lines of a Pilatus say of the experiment, as in `contents` of a CBF file. `date` is used if they

@@ -19,6 +19,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod blob;
 pub mod cbf;
 pub mod cbor;
 pub mod dectris_v1;
@@ -43,6 +44,7 @@ pub mod sls_file;
 pub mod sls_json;
 pub mod sls_master;
 pub mod sls_udp;
+pub mod spe;
 pub mod stins;
 pub mod stream;
 pub mod tiff;

@@ -83,7 +83,9 @@ impl<'a> Pixels<'a> {
             Packing::Lz4Block if data.is_empty() => Err(format!("{} cannot be packed into 0 bytes", is())),
             Packing::None | Packing::Lz4Block => Ok(()),
             Packing::Lz4 | Packing::BitshuffleLz4 | Packing::BitshuffleZstd => check_header(data, bytes, element, packing),
-            Packing::Zstd | Packing::Gzip | Packing::Sz3 => Err(format!("{} is packed in a way that no message has", is())),
+            Packing::Zstd | Packing::Gzip | Packing::Sz3 | Packing::Other => {
+                Err(format!("{} is packed in a way that no message has", is()))
+            }
         }?;
         Ok(Self { shape, element, packing, data, header: None })
     }

@@ -134,13 +134,16 @@ fn what_is_wrong_with_a_tiff_file_is_said() {
     };
     // The entries begin at byte 10: columns, rows, bits, compression, ...; the value is in the last 4 of 12 bytes.
     let value = |entry: usize| 10 + 12 * entry + 8;
-    assert!(why(b"II+\0").contains("does not begin as a TIFF"));
+    assert!(why(b"II,\0").contains("does not begin as a TIFF"));
+    assert!(why(b"II+\0").contains("ends in its header"));
     assert!(why(&TIFF_UINT16[..20]).contains("ends inside its directory, which begins at byte 8"));
     assert!(but(value(0), 4).contains("uint16 of shape [2, 4] has 16 bytes, but its strips have 12"));
     assert!(but(value(0) + 3, 0xFF).contains("more than the 1073741824 bytes"));
     assert!(but(value(1), 0).contains("cannot have 0 x 3 pixels"));
-    assert!(but(value(2), 12).contains("pixels of 12 bits and sample format 1 are not supported"));
-    assert!(but(value(3), 5).contains("compression 5"));
+    assert!(but(value(2), 12).contains("uint16 of shape [2, 3] has 10 bytes, but its strips have 12"));
+    assert!(but(value(2), 33).contains("pixels of 33 bits and sample format 1 are not supported"));
+    assert!(but(value(3), 5).contains("packed (Lzw)"));
+    assert!(but(value(3), 6).contains("compression 6"));
     assert!(but(value(6) + 2, 1).contains("reaches from byte"));
     assert!(but(10 + 12 * 6, 0).contains("where its strips are"));
     assert!(but(10, 0xFF).contains("how many columns"));
@@ -175,6 +178,13 @@ fn what_is_wrong_with_an_edf_file_is_said() {
 /// Reads the bytes in all formats; what is accepted holds to its bounds.
 fn read_all(bytes: &[u8]) {
     let bounds = Bounds { text_bytes_max: 4096, image_bytes_max: 4096, ..Bounds::default() };
+    for page in tiff::pages(bytes, &bounds).unwrap_or_default() {
+        assert!(page.pieces.iter().all(|piece| piece.at + piece.bytes <= bytes.len() as u64));
+        assert!(page.shape.elements() * u64::from(page.element.bits()) / 8 <= 4096);
+    }
+    for frame in edf::frames(bytes, &bounds).unwrap_or_default() {
+        assert!(frame.at + frame.bytes <= bytes.len() as u64 && frame.bytes <= 4096);
+    }
     if let Ok(image) = cbf::Image::parse(bytes, &bounds) {
         assert!(image.data.len() <= bytes.len() && image.shape.elements() * u64::from(image.element.bits()) / 8 <= 4096);
         cbf::items(&image.contents).for_each(|(key, _)| assert!(!key.is_empty()));

@@ -43,7 +43,7 @@ fn packed(folder: &RunFolder, file: &Path, stop: &AtomicBool) -> Result<Option<P
     std::fs::create_dir_all(place).map_err(|error| Failure::io("cannot make the folder", place, &error))?;
     // The receivers and workers of a run need the other processors.
     let workers = std::thread::available_parallelism().map_or(1, |processors| (processors.get() / 4).max(1));
-    let settings = Settings { compression, spots: None, workers, verify: true, delete_source: false };
+    let settings = Settings { compression, spots: None, workers, verify: true, delete_source: false, notes: Vec::new() };
     Ok(repack_alone(file, place, &settings, stop)?.then_some(packed))
 }
 

@@ -44,15 +44,15 @@ impl Note {
             prefix: prefix.into(),
             target: target.to_owned(),
             images_per_file,
-            compression: repack_to.map(|compression| compression.name().into()),
-            compression_level: repack_to.and_then(Compression::level),
+            compression: repack_to.map(Compression::text),
+            compression_level: None,
         }
     }
 
     /// How images are to be packed in the end; `None` = as they are.
     pub fn repack_to(&self) -> Option<Compression> {
-        let compression = Compression::from_name(self.compression.as_deref()?)?;
-        Some(self.compression_level.and_then(|level| compression.with_level(level)).unwrap_or(compression))
+        // Notes of earlier versions have the level beside the name.
+        Compression::parse(self.compression.as_deref()?, self.compression_level.map(i64::from)).ok()
     }
 
     /// Writes the note of a new run into its folder, and locks it.

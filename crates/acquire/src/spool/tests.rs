@@ -199,7 +199,7 @@ fn runs_of_programs_that_live_are_left_alone() {
     let note = Note::new("n", all.path(), 5, Compression::from_name("bszstd").and_then(|codec| codec.with_level(3)));
     let run = RunFolder::create(all.path(), note.clone()).unwrap();
     assert_eq!(Note::read(&run.path).unwrap(), note);
-    assert_eq!(Note::read(&run.path).unwrap().repack_to(), Some(Compression::Bszstd { level: 3 }));
+    assert_eq!(Note::read(&run.path).unwrap().repack_to(), Compression::BSZSTD.with_level(3));
     assert!(left_over::list(all.path()).unwrap().is_empty(), "it is locked");
     let path = run.path.clone();
     drop(run);

@@ -35,7 +35,7 @@ pub fn last_frame(planes: &SharedPlanes, factor: usize) -> Result<Vec<u8>, Strin
 
 /// True if viewers know the packing. Whole Zstd and zlib streams come only from runs over UDP, as one array.
 const fn is_nameable(packing: Packing) -> bool {
-    !matches!(packing, Packing::Zstd | Packing::Gzip | Packing::Sz3)
+    !matches!(packing, Packing::Zstd | Packing::Gzip | Packing::Sz3 | Packing::Other)
 }
 
 /// The first channel with its pixels in one piece that is not packed.

@@ -236,7 +236,7 @@ impl Packing {
     fn new(recipes: &Recipes) -> Self {
         let plan = &recipes.plan;
         let blocks = if plan.compression.is_by_strip() { plan.blocks_per_strip() } else { 1 };
-        let other = !matches!(plan.compression, Compression::None | Compression::Bslz4);
+        let other = !matches!(plan.compression, Compression::None | Compression::BSLZ4);
         let packer = other.then(|| Packer::new(plan.compression, recipes.isa, blocks * plan.compression.block_bytes()));
         Self { scratch: FusedScratch::new(), packer }
     }

@@ -37,7 +37,7 @@ fn pedestals_follow_frame_by_frame_alike_for_any_workers_and_instruction_set() {
     let selection = Selection { keep: Keep::EveryNth(2), darks: Marked::Every(5), ..Selection::default() };
     for frames in [TrackedFrames::All, TrackedFrames::Darks] {
         let processing = tracked(frames, selection);
-        let plan = Plan { processing, pixel: PixelType::Float32, compression: Compression::Bslz4, ..recording.plan() };
+        let plan = Plan { processing, pixel: PixelType::Float32, compression: Compression::BSLZ4, ..recording.plan() };
         let first = recording.check(&Plan { workers: 1, packed_slots: 3, ..plan.clone() }, &constants);
         for (workers, packed_slots) in [(2, 1), (5, 2), (5, 8)] {
             let (_, seen) = recording.run(&Plan { workers, packed_slots, ..plan.clone() }, &constants);

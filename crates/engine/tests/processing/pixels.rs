@@ -31,7 +31,7 @@ fn turned_tiles_with_split_kept_and_masked_double_pixels_equal_the_naive_image()
             if n == 1 {
                 let selection = Selection { sum_frames: 2, ..Selection::default() };
                 let processing = Processing { selection, negative: Negative::Offset(50), ..Processing::default() };
-                let compression = Compression::Bszstd { level: 1 };
+                let compression = Compression::BSZSTD;
                 recording.check(&Plan { processing, compression, pixel: PixelType::Uint32, ..plan.clone() }, &constants);
                 recording.check(&Plan { pixel: PixelType::Float32, ..plan }, &constants);
             }
@@ -131,7 +131,7 @@ fn remove_offsets(mode: CommonMode, offset_adu: fn(u64, usize, usize) -> f64) {
     // Pixels in ADU, so that the rest of the offset can be read from them.
     constants.sets[0].factors[0].iter_mut().for_each(|f| *f /= *f);
     let processing = Processing { common_mode: mode, ..Processing::default() };
-    let plan = Plan { processing, pixel: PixelType::Float32, compression: Compression::Bslz4, ..recording.plan() };
+    let plan = Plan { processing, pixel: PixelType::Float32, compression: Compression::BSLZ4, ..recording.plan() };
     let first = recording.check(&Plan { workers: 1, ..plan.clone() }, &constants);
     for workers in [2, 5] {
         assert!(recording.run(&Plan { workers, ..plan.clone() }, &constants).1 == first, "{workers} workers");

@@ -50,7 +50,7 @@ fn complete_sums_are_complete_and_others_are_held_back_where_the_policy_says_so(
     let recording = Scene { frames: 11, sends, ..Scene::default() }.record_random();
     let constants = constants(&recording);
     for missing in [MissingPolicy::Keep, MissingPolicy::Discard, MissingPolicy::CompleteOnly] {
-        let compression = Compression::Bslz4;
+        let compression = Compression::BSLZ4;
         let seen = recording.check(&Plan { missing, compression, packed_slots: 1, ..plan(&recording, 3) }, &constants);
         let held_back = if missing == MissingPolicy::Keep { ImageStatus::Partial } else { ImageStatus::Discarded };
         let states: Vec<_> = seen.iter().map(|s| s.status).collect();

@@ -57,7 +57,7 @@ fn sums_partial_images_and_turned_tiles_are_lent_as_they_are_stored() {
     let turned = Placement { row: 0, column: 0, orientation: Orientation { flip_rows: false, rotate: Quarter::Deg90 } };
     let flipped = Placement { row: 5, column: 300, orientation: Orientation { flip_rows: true, rotate: Quarter::Deg0 } };
     for (pixel, compression, sum_frames) in [
-        (PixelType::Int32, Compression::Bszstd { level: 1 }, 2),
+        (PixelType::Int32, Compression::BSZSTD, 2),
         (PixelType::Float32, Compression::Gzip { level: 1 }, 3),
         (PixelType::Uint16, Compression::None, 1),
     ] {
@@ -79,7 +79,7 @@ fn sums_partial_images_and_turned_tiles_are_lent_as_they_are_stored() {
 fn every_kth_image_comes_and_no_other() {
     let recording = sparse(31);
     for (every_images, missing) in [(1, MissingPolicy::Keep), (3, MissingPolicy::Keep), (7, MissingPolicy::CompleteOnly)] {
-        let plan = Plan { compression: Compression::Bslz4, missing, ..recording.plan() };
+        let plan = Plan { compression: Compression::BSLZ4, missing, ..recording.plan() };
         let (parts, collector, queues) = parts(&recording, &plan);
         let planes = Planes::default();
         let mut consumer = planes.spawn("some", &queues, every_images, 100);
@@ -96,7 +96,7 @@ fn every_kth_image_comes_and_no_other() {
 #[test]
 fn a_consumer_that_sleeps_delays_nothing_and_what_it_misses_is_counted() {
     let recording = sparse(60);
-    let plan = Plan { compression: Compression::Bslz4, packed_slots: 2, ..recording.plan() };
+    let plan = Plan { compression: Compression::BSLZ4, packed_slots: 2, ..recording.plan() };
     let (parts, collector, queues) = parts(&recording, &plan);
     let (wake, sleep) = mpsc::channel();
     let sleep = Mutex::new(sleep);
@@ -122,7 +122,7 @@ fn a_consumer_that_sleeps_delays_nothing_and_what_it_misses_is_counted() {
 #[test]
 fn a_panic_in_a_consumer_ends_that_consumer_only() {
     let recording = sparse(40);
-    let plan = Plan { compression: Compression::Bslz4, ..recording.plan() };
+    let plan = Plan { compression: Compression::BSLZ4, ..recording.plan() };
     let (parts, collector, queues) = parts(&recording, &plan);
     let panics =
         Planes { before: Some(Arc::new(|image: u64| assert!(image < 2, "the consumer has a bug"))), ..Planes::default() };

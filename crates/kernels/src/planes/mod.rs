@@ -12,6 +12,7 @@ mod avx2;
 mod avx512;
 mod by_isa;
 mod lz4;
+mod lz4_read;
 mod lz4_write;
 mod repeats;
 #[cfg(test)]
@@ -19,4 +20,5 @@ mod samples;
 mod zstd;
 
 pub use lz4::Lz4Encoder;
+pub use lz4_read::decompress as decompress_lz4;
 pub use zstd::ZstdEncoder;

@@ -6,7 +6,7 @@ use crate::codec::{Framing, Packer, piece_bound};
 use crate::isa::Isa;
 use crate::lz4;
 use konkordia_core::array::{Element, Packing};
-use konkordia_core::plan::Compression;
+use konkordia_core::plan::{BlockSize, Compression};
 
 /// Level of Zstd: the one with an encoder for bit-transposed blocks ([`crate::planes`]).
 const ZSTD_LEVEL: u8 = 1;
@@ -52,15 +52,15 @@ pub fn pack(
             return Ok(());
         }
         Packing::Lz4Block => return lz4_block(pixels, out, scratch),
-        Packing::Lz4 => Compression::Lz4,
-        Packing::BitshuffleLz4 => Compression::Bslz4,
-        Packing::BitshuffleZstd => Compression::Bszstd { level: ZSTD_LEVEL },
-        Packing::Zstd | Packing::Gzip | Packing::Sz3 => {
+        Packing::Lz4 => Compression::LZ4,
+        Packing::BitshuffleLz4 => Compression::BSLZ4,
+        Packing::BitshuffleZstd => Compression::Bszstd { level: ZSTD_LEVEL, block: BlockSize::KIB_64 },
+        Packing::Zstd | Packing::Gzip | Packing::Sz3 | Packing::Other => {
             return Err(format!("images of messages are not packed with {}", packing.name()));
         }
     };
     let size = match ElementSize::new(element.bits() as usize / 8) {
-        _ if compression == Compression::Lz4 => ElementSize::One,
+        _ if packing == Packing::Lz4 => ElementSize::One,
         Some(size) if element != Element::Mono12p => size,
         _ => return Err(format!("pixels of type {} cannot be bit-transposed", element.name())),
     };

@@ -54,6 +54,7 @@ pub fn array(packing: Packing, element: Element, data: &[u8], out: &mut [u8], sc
         Packing::Gzip if deflate::decompress(data, out) => Ok(()),
         Packing::Gzip => Err(format!("the {} bytes are not a zlib stream of {} bytes", data.len(), out.len())),
         Packing::Sz3 => Err("it is packed with SZ3, which only archive copies of files are".into()),
+        Packing::Other => Err("it is packed by filters of other programs, which only files are".into()),
     }
 }
 

@@ -457,6 +457,36 @@ pub struct BenchDiskArgs {
     pub output: OutputArgs,
 }
 
+/// `konkordia bench cbf`
+#[derive(Debug, Args)]
+pub struct BenchCbfArgs {
+    /// Folder for the files [default: /dev/shm if it exists, otherwise the folder for temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Number of files
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = at_least_one)]
+    pub images: usize,
+    /// Rows of an image
+    #[arg(long, value_name = "PIXELS", default_value_t = 1679, value_parser = edge)]
+    pub rows: usize,
+    /// Columns of an image
+    #[arg(long, value_name = "PIXELS", default_value_t = 1475, value_parser = edge)]
+    pub columns: usize,
+    /// Numbers of threads that read and compress
+    #[arg(long, value_name = "N", num_args = 1.., default_values_t = [1, 2, 8], value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub workers: Vec<u16>,
+    /// Repeats of each measurement; the median is reported
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = at_least_one)]
+    pub repeats: usize,
+    /// JSON and comparison.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|number| *number > 0).ok_or_else(|| "a number from 1 on is expected".to_owned())
+}
+
 /// `konkordia bench stream`
 #[derive(Debug, Args)]
 pub struct BenchStreamArgs {

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 /// Sizes of a block; 128 KiB is the largest that our encoder of Zstd takes, because a block of Zstd is no longer.
 const BLOCKS_KIB: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
-const CODECS: [Compression; 2] = [Compression::Bslz4, Compression::Bszstd { level: 1 }];
+const CODECS: [Compression; 2] = [Compression::BSLZ4, Compression::BSZSTD];
 
 /// What makes a block of transposed pixels smaller.
 enum Encoder {
@@ -115,7 +115,7 @@ impl Job {
     fn new(codec: Compression, is_own: bool, block_bytes: usize, image_bytes: usize) -> Self {
         let encoder = match codec {
             _ if is_own => Encoder::Own(Box::new(Packer::new(codec, Isa::detect(), block_bytes))),
-            Compression::Bslz4 => Encoder::Lz4(lz4::Encoder::new()),
+            Compression::Bslz4 { .. } => Encoder::Lz4(lz4::Encoder::new()),
             _ => Encoder::Zstd(zstd::Encoder::new(1)),
         };
         let room = HEADER_BYTES + image_bytes.div_ceil(block_bytes) * piece_bound(codec, block_bytes);

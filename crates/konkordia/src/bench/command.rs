@@ -1,9 +1,9 @@
 //! The command line of `konkordia bench`.
 
 use super::args::{
-    ANALYSIS_HELP, BenchAnalysisArgs, BenchBlocksArgs, BenchBridgeArgs, BenchDiskArgs, BenchGraphArgs, BenchGrowthArgs,
-    BenchIdleArgs, BenchKernelsArgs, BenchMemArgs, BenchNetArgs, BenchPipelineArgs, BenchRooflineArgs, BenchSoakArgs,
-    BenchStreamArgs, BenchTrainsArgs, BenchUdpArgs,
+    ANALYSIS_HELP, BenchAnalysisArgs, BenchBlocksArgs, BenchBridgeArgs, BenchCbfArgs, BenchDiskArgs, BenchGraphArgs,
+    BenchGrowthArgs, BenchIdleArgs, BenchKernelsArgs, BenchMemArgs, BenchNetArgs, BenchPipelineArgs, BenchRooflineArgs,
+    BenchSoakArgs, BenchStreamArgs, BenchTrainsArgs, BenchUdpArgs,
 };
 use super::fabric_args::{BenchImportArgs, BenchRdmaArgs};
 use crate::help::TEMPLATE;
@@ -87,6 +87,12 @@ pub enum BenchCommand {
   konkordia bench disk --dir /data --sync --mib 4096
   konkordia bench disk --sizes 512 --noise-bits 0 4 8 --repeats 3 --json")]
     Disk(BenchDiskArgs),
+    /// CBF files into HDF5 as `konkordia import` does it, compared with plain reading: MB/s and images per second
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia bench cbf
+  konkordia bench cbf --images 1000 --workers 8 --dir /data
+  konkordia bench cbf --rows 2527 --columns 2463 --repeats 3 --json")]
+    Cbf(BenchCbfArgs),
     /// Memory bandwidth by STREAM with 1 to all processors, and the copy rates of the caches
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia bench mem

@@ -126,13 +126,13 @@ impl Packed {
         let frames = frames(edge, noise_bits);
         let images = ((args.mib << 20) / 2).div_ceil(frames[0].len()).max(FRAMES);
         let pack =
-            |n: usize| codec::compress(Compression::Bslz4, Isa::detect(), ElementSize::Two, &frames[n % FRAMES], STRIP_BYTES);
+            |n: usize| codec::compress(Compression::BSLZ4, Isa::detect(), ElementSize::Two, &frames[n % FRAMES], STRIP_BYTES);
         let (mut alone, mut written, mut bytes, mut verified) = (Vec::new(), Vec::new(), 0, true);
         for repeat in 0..args.repeats.max(1) {
             let begin = Instant::now();
             bytes = (0..images).map(|n| pack(n).len()).sum();
             alone.push(rate(images * frames[0].len(), begin));
-            let mut run = Run::new(folder, PREFIX, edge, Compression::Bslz4, args.sync)?;
+            let mut run = Run::new(folder, PREFIX, edge, Compression::BSLZ4, args.sync)?;
             (0..images).try_for_each(|n| run.write(n, &pack(n)))?;
             written.push(run.finish(images * frames[0].len())?[0]);
             if repeat == 0 {

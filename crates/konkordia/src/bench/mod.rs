@@ -5,6 +5,7 @@ pub mod args;
 mod blocks;
 mod blocksize;
 mod caches;
+mod cbf;
 pub mod command;
 mod crossover;
 mod disk;
@@ -48,6 +49,7 @@ pub fn command(which: &BenchCommand) -> Result<Exit, Failure> {
         BenchCommand::Pipeline(args) => pipeline::command(args),
         BenchCommand::Table2(args) => tables::rounding(args),
         BenchCommand::Table4(args) => tables::writing(args),
+        BenchCommand::Cbf(args) => cbf::command(args),
         BenchCommand::Disk(args) => disk::command(args),
         BenchCommand::Idle(args) => idle::command(args),
         BenchCommand::Graph(args) => graph::command(args),

@@ -31,10 +31,10 @@ const ROUNDING: [(f64, &str, f64); 7] = [
 /// Codecs, and the paper's writing rate in Hz and bits per pixel.
 const CODECS: [(Compression, f64, f64); 6] = [
     (Compression::None, 158.0, 16.0),
-    (Compression::Lz4, 320.0, 6.8),
-    (Compression::Bslz4, 550.0, 2.3),
+    (Compression::LZ4, 320.0, 6.8),
+    (Compression::BSLZ4, 550.0, 2.3),
     (Compression::Zstd { level: 1 }, 324.0, 2.8),
-    (Compression::Bszstd { level: 1 }, 351.0, 1.8),
+    (Compression::BSZSTD, 351.0, 1.8),
     (Compression::Gzip { level: 1 }, 31.0, 2.4),
 ];
 /// Modules of the image of Table IV.
@@ -81,7 +81,7 @@ impl Line2 {
     fn of(frames: &Frames, (photons, name, paper): (f64, &'static str, f64)) -> Self {
         let images = converted(frames, photons);
         let (mut bits, mut verified) = ([0.0; 2], true);
-        for (codec, bits) in [Compression::Bslz4, Compression::Bszstd { level: 1 }].into_iter().zip(&mut bits) {
+        for (codec, bits) in [Compression::BSLZ4, Compression::BSZSTD].into_iter().zip(&mut bits) {
             for image in &images {
                 let chunk = codec::compress(codec, Isa::detect(), ElementSize::Two, image, STRIP_BYTES);
                 verified &= decodes(codec, &chunk, image);

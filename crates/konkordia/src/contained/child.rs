@@ -23,13 +23,17 @@ pub fn parent_id() -> Option<u32> {
     PARENT.get().copied()
 }
 
-/// Makes this process, which has no other thread yet, the child of the process with the id `number`.
+/// Makes this process, which has no other thread yet, the child of the process with the id `number`. `before` does what
+/// it may not do afterwards, such as to start programs; it is not called if all that is read comes from one folder.
 ///
 /// # Errors
 /// When that process is gone or did not start this one.
-pub fn begin(number: &str, task: &Task) -> Result<(), Failure> {
+pub fn begin(number: &str, task: &Task, before: impl FnOnce()) -> Result<(), Failure> {
     let parent = end_with_parent(number, STARTED_BY)?;
     PARENT.get_or_init(|| parent);
+    if task.only_from.is_none() {
+        before();
+    }
     restrict_or_note(task);
     Ok(())
 }
@@ -78,7 +82,10 @@ fn restrict(task: &Task) -> Result<(), RulesetError> {
     if task.only_from.is_some() {
         guarded |= read;
     }
-    let permitted = make_bitflags!(AccessFs::{WriteFile | Truncate | MakeReg | MakeDir | RemoveFile}) & guarded;
+    let mut permitted = make_bitflags!(AccessFs::{WriteFile | Truncate | MakeReg | MakeDir | RemoveFile}) & guarded;
+    if task.moves_folders {
+        permitted |= make_bitflags!(AccessFs::{RemoveDir | Refer}) & guarded;
+    }
     // If a folder does not exist, the work itself reports that.
     let folders = task.folders.iter().filter_map(|folder| PathFd::new(folder).ok());
     let readable = task.only_from.iter().filter_map(|folder| PathFd::new(folder).ok());

@@ -22,6 +22,8 @@ pub struct Task {
     pub only_from: Option<PathBuf>,
     /// It may delete files that it has read, wherever they are.
     pub deletes_originals: bool,
+    /// It renames and removes folders of its own, and moves files from one to another, below `folders`.
+    pub moves_folders: bool,
     /// How to go on if the child did not finish; may be empty.
     pub left: String,
 }
@@ -50,9 +52,15 @@ impl Task {
                 left: "finished repairs are kept; run the same command again, if possible with a good copy of the file".into(),
                 ..Self::read([file])
             }),
+            Command::Archive(args) => {
+                let left = "what is finished is kept; run the same command again to continue".into();
+                let folders = args.output.iter().filter_map(|path| existing(&folder_of(path))).collect();
+                Some(Self { folders, left, moves_folders: true, ..Self::read([&args.from]) })
+            }
             Command::Repack(args) => Some(Self {
                 folders: vec![if args.output.is_dir() { args.output.clone() } else { folder_of(&args.output) }],
                 deletes_originals: args.delete_source,
+                moves_folders: args.layout.is_some(),
                 left: "finished copies are kept; run the same command again to continue".into(),
                 ..Self::read([&args.file])
             }),
@@ -63,6 +71,17 @@ impl Task {
                     args.request().master().display()
                 ),
                 ..Self::read(args.input.iter().chain(&args.calibration))
+            }),
+            // One that watches a folder may compute for days without end.
+            Command::Import(args) if !args.watch => Some(Self {
+                folders: vec![folder_of(&args.output)],
+                left: "imported images are kept: run the same command with --resume to continue".into(),
+                ..Self::read(args.input.iter().chain(&args.mapping).chain(&args.table))
+            }),
+            Command::Export(args) => Some(Self {
+                folders: vec![folder_of(&args.output)],
+                left: "finished files are kept: run the same command with --resume to continue".into(),
+                ..Self::read([&args.file])
             }),
             Command::Pedestal(args) if !is_live(&args.input) => {
                 let target = args.into.iter().chain(&args.output);
@@ -148,6 +167,7 @@ mod tests {
         }
         for line in [
             "repair --spool a",
+            "import in -o out/run --watch",
             "receive a.toml",
             "serve -c a.toml",
             "pedestal a.toml -o b.h5",
@@ -167,6 +187,8 @@ mod tests {
         assert_eq!(folders("inspect in/a.h5 --geom out/b.geom"), [Path::new("out")]);
         assert_eq!(folders("repair in/a_master.h5"), [Path::new("in")]);
         assert_eq!(folders("repack in/a.h5 -o out/run --compression lz4"), [Path::new("out")]);
+        assert_eq!(folders("import in/a_1.cbf -o out/run"), [Path::new("out")]);
+        assert_eq!(folders("export in/a.h5 -o out/run --format cbf"), [Path::new("out")]);
         assert_eq!(folders("pedestal a.raw --into cal/b.h5"), [Path::new("cal")]);
         assert_eq!(folders("calibration import --pedestal p --cell 0 -o cal/b.h5"), [Path::new("cal")]);
         let here = std::env::current_dir().expect("a folder");
@@ -174,6 +196,11 @@ mod tests {
         assert_eq!(convert, [here.join("out"), "/t".into()]);
         let line = "repack a.h5 -o out/run --compression lz4 --delete-source";
         assert!(task(&format!("konkordia {line}")).expect(line).deletes_originals);
+        assert_eq!(folders("archive in -o there-is-none-of-this-name/a.bag"), [Path::new(".")]);
+        assert!(folders("archive --check a.bag").is_empty());
+        for (line, moves) in [("archive in -o a.bag", true), ("repack a.h5 -o out --layout split", true), ("check a.h5", false)] {
+            assert_eq!(task(&format!("konkordia {line}")).expect(line).moves_folders, moves, "{line}");
+        }
     }
 
     #[test]

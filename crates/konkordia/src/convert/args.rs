@@ -41,7 +41,8 @@ pub struct ConvertArgs {
     /// Name of the detector to convert, if a SwissFEL file holds several
     #[arg(long, value_name = "NAME", help_heading = "Input")]
     pub detector: Option<String>,
-    /// Compression: bslz4, bszstd, lz4, zstd, gzip, none and others of docs/configuration.md [default: bslz4]
+    /// Compression: bslz4, bszstd, lz4, zstd, gzip or none, with options as in bszstd,level=5,block=64k [default:
+    /// bslz4]
     #[arg(long, value_name = "NAME", help_heading = "Output")]
     pub compression: Option<String>,
     /// Compression level; higher = smaller files, slower

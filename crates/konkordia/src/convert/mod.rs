@@ -115,7 +115,6 @@ fn announce(args: &ConvertArgs, conversion: &Conversion, run_inputs: &RunInputs)
 fn describe(config: &Config, info: &InputInfo, plan: &Plan) -> String {
     let images = info.last_frame - info.first_frame + 1;
     let memory: u64 = plan.memory().iter().map(|m| m.bytes).sum();
-    let level = plan.compression.level().map_or(String::new(), |l| format!(" level {l}"));
     let rows = [
         ("input", info.kind.clone()),
         ("detector", format!("{} {} module(s), {} tile(s)", info.modules, info.format.kind.name(), info.tile_names.len())),
@@ -133,11 +132,11 @@ fn describe(config: &Config, info: &InputInfo, plan: &Plan) -> String {
         (
             "image",
             format!(
-                "{} x {} pixels, {}, {}{level}",
+                "{} x {} pixels, {}, {}",
                 plan.geometry.rows(),
                 plan.geometry.columns(),
                 plan.pixel,
-                plan.compression.name()
+                plan.compression.words()
             ),
         ),
         ("file", master_path(&config.directory, &config.prefix).display().to_string()),

@@ -47,8 +47,11 @@ pub struct RepairArgs {
 /// `konkordia check`
 #[derive(Debug, Args)]
 pub struct FileArgs {
-    /// A master or data file
+    /// A master or data file, or the structure of a split file (FILE.meta.h5)
     pub file: PathBuf,
+    /// Read no image: check a file whose pixels are not here (on tape, for example)
+    #[arg(long)]
+    pub structure: bool,
     /// For programs: the result as JSON on stdout
     #[arg(long)]
     pub json: bool,

@@ -16,9 +16,9 @@ pub fn command(args: &FileArgs) -> Result<Exit, Failure> {
     // A path that does not exist is not a damaged file.
     std::fs::metadata(&args.file).map_err(|e| Failure::io("cannot read", &args.file, &e))?;
     let (findings, looked) = if is_ours(&args.file) == Some(false) {
-        others::check(&args.file)?
+        others::check(&args.file, args.structure)?
     } else {
-        let findings = hdf5::check(&args.file, &decode);
+        let findings = if args.structure { hdf5::check_structure(&args.file) } else { hdf5::check(&args.file, &decode) };
         (findings, Reader::open(&args.file).map_or_else(|_| Looked::default(), |reader| Looked::at(reader.summary())))
     };
     let errors = findings.iter().filter(|f| f.severity == Severity::Error).count();
@@ -48,6 +48,7 @@ pub fn command(args: &FileArgs) -> Result<Exit, Failure> {
         let warnings = findings.len() - errors;
         let images = looked.images.map_or(String::new(), |n| format!(", {} images", text::count(n)));
         let verdict = match (errors, whole) {
+            (0, true) if args.structure => "whole and valid in its structure (no image was read)",
             (0, true) => "whole and valid",
             (0, false) => "valid, but NOT every image is complete",
             _ => "NOT whole and valid",

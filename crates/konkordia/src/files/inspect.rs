@@ -13,7 +13,7 @@ use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::text;
 use konkordia_kernels::codec::decode;
 use konkordia_sinks::hdf5::others::is_ours;
-use konkordia_sinks::hdf5::{FileSpec, ImageStatus, Reader, Summary};
+use konkordia_sinks::hdf5::{FileSpec, ImageStatus, Reader, SplitName, Summary};
 use serde_json::{Map, Value, json};
 use std::fs::File;
 use std::io::Write;
@@ -159,8 +159,20 @@ fn to_text(s: &Summary) -> String {
         let images = f.images.map_or(unreadable.into(), |n| format!("{n} images from {}", f.first_image));
         ("data file", format!("{}: {images}", f.path.display()))
     }));
+    rows.extend(pixels(&s.path).map(|text| ("pixels", text)));
     rows.extend(s.ledger.iter().map(|(name, n)| ("ledger", format!("{name:<26}{:>16}", text::count(*n)))));
     rows.iter().map(|(name, value)| format!("{name:<12} {value}")).collect::<Vec<_>>().join("\n")
+}
+
+/// Where the pixels of a split file are; `None` for another one.
+fn pixels(path: &Path) -> Option<String> {
+    let name = SplitName::of(path)?;
+    let pieces = name.pieces();
+    Some(match &pieces[..] {
+        [] => format!("not here: {}", name.raw(1).display()),
+        [one] => one.display().to_string(),
+        [first, .., last] => format!("{} to {}, {} bytes each but the last", first.display(), last.display(), name.piece_bytes()),
+    })
 }
 
 /// Unit, step, offset and valid range of the stored numbers.

@@ -47,9 +47,9 @@ pub fn inspect(args: &InspectArgs) -> Result<Exit, Failure> {
 }
 
 /// For `konkordia check FILE`.
-pub fn check(path: &Path) -> Result<(Vec<Finding>, Looked), Failure> {
+pub fn check(path: &Path, structure: bool) -> Result<(Vec<Finding>, Looked), Failure> {
     let file = OthersFile::open(path)?;
-    let (findings, not_there) = file.findings(&decode);
+    let (findings, not_there) = file.findings((!structure).then_some(&decode));
     Ok((findings, Looked { images: Some(file.images()), is_complete: not_there == 0, by_status: None }))
 }
 

@@ -94,7 +94,7 @@ pub struct Compress(Compression);
 impl Compress {
     /// The work of a stage.
     pub fn new(stage: &Stage) -> Self {
-        Self(stage.packing().unwrap_or(Compression::Bslz4))
+        Self(stage.packing().unwrap_or(Compression::BSLZ4))
     }
 }
 
@@ -106,7 +106,7 @@ impl Work for Compress {
             Err(why) => return Ok(Made::Failed(why)),
         };
         let chunk = pack(self.0, image.pixel, image.pixels)?;
-        image.about.packing = Some((self.0.name().to_owned(), self.0.level()));
+        image.about.packing = Some((self.0.text(), None));
         Ok(Made::Image(Image { pixels: &chunk, ..image }.encode()))
     }
 }

@@ -20,7 +20,7 @@ const TEXT_BYTES_MAX: usize = 8 << 20;
 const RESULTS_MAX: usize = 256;
 const NAME_BYTES_MAX: usize = 64;
 /// How a mask is packed.
-const MASK_PACKING: Compression = Compression::Bszstd { level: 1 };
+const MASK_PACKING: Compression = Compression::BSZSTD;
 
 /// The words of a detector, of which no images were made yet.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -70,8 +70,8 @@ impl About {
     /// This version does not know it; in words.
     pub fn compression(&self) -> Result<Option<Compression>, String> {
         let Some((name, level)) = &self.packing else { return Ok(None) };
-        let known = Compression::from_name(name).and_then(|known| level.map_or(Some(known), |level| known.with_level(level)));
-        known.map(Some).ok_or_else(|| format!("pixels packed as '{}' are not possible", name.escape_debug()))
+        let wrong = |_| format!("pixels packed as '{}' are not possible", name.escape_debug());
+        Compression::parse(name, level.map(i64::from)).map(Some).map_err(wrong)
     }
 
     /// The description of the run; an empty one if there is none.
@@ -295,7 +295,7 @@ mod tests {
         assert_eq!(found, image);
         assert_eq!(found.mask().unwrap().unwrap(), [0, 1, 2, 0, 0, 5]);
         assert_eq!(found.about.file().unwrap().calibration_hash, "abc");
-        assert_eq!(found.about.compression(), Ok(Some(Compression::Bszstd { level: 3 })));
+        assert_eq!(found.about.compression(), Ok(Compression::BSZSTD.with_level(3)));
         assert!(packed_mask(&[0; 6]).unwrap().is_empty());
     }
 

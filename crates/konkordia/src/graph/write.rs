@@ -37,7 +37,7 @@ impl FileOfImages {
     pub fn new(stage: &Stage) -> Self {
         Self {
             output: PathBuf::from(&stage.file),
-            compression: stage.packing().unwrap_or(Compression::Bslz4),
+            compression: stage.packing().unwrap_or(Compression::BSLZ4),
             writer: None,
             kinds: Vec::new(),
             early: BTreeMap::new(),

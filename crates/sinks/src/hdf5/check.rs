@@ -1,7 +1,7 @@
 //! Checks whether a run is whole and valid. Every finding says what, where, and what to do.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use hdf5::{Dataset, File, Group};
 
@@ -22,6 +22,7 @@ use super::paths::{COLUMNS, OWN, STACK};
 use super::pedestals::{PEDESTALS, Snapshots};
 use super::reader::{Reader, virtual_name};
 use super::spec::{FileSpec, Layout};
+use super::split_driver::SplitName;
 use super::unknown;
 use super::xds::xds_problems_of;
 
@@ -61,6 +62,15 @@ const LISTED_MAX: usize = 10;
 /// Checks a run (master or one data file): links, chunks, mask, positions, columns, ledger, required NXmx fields. Reads
 /// every image.
 pub fn check(path: &Path, decode: &Decode<'_>) -> Vec<Finding> {
+    checked(path, Some(decode))
+}
+
+/// As [`check()`], without reading an image: of a file whose pixels are not here, for example on tape.
+pub fn check_structure(path: &Path) -> Vec<Finding> {
+    checked(path, None)
+}
+
+fn checked(path: &Path, decode: Option<&Decode<'_>>) -> Vec<Finding> {
     let mut report = Report { path, findings: Vec::new(), skips_virtual: false };
     match Reader::open(path) {
         Ok(reader) => report.run(&reader, decode),
@@ -75,6 +85,11 @@ pub(super) fn needs_repair(master: &Path) -> bool {
     let Ok(reader) = Reader::open(master) else { return true };
     report.master(&reader);
     report.findings.iter().any(|finding| finding.severity == Severity::Error && finding.fix == REPAIR)
+}
+
+/// The first file with pixels of a split file, if none is there.
+fn absent(path: &Path) -> Option<PathBuf> {
+    SplitName::of(path).filter(|name| name.pieces().is_empty()).map(|name| name.raw(1))
 }
 
 pub(super) struct Report<'a> {
@@ -94,7 +109,7 @@ impl Report<'_> {
         self.push(Severity::Error, what, place, fix);
     }
 
-    fn run(&mut self, reader: &Reader, decode: &Decode<'_>) {
+    fn run(&mut self, reader: &Reader, decode: Option<&Decode<'_>>) {
         let is_master = self.path.file_name().and_then(|n| n.to_str()).and_then(parse).is_none_or(|(_, n)| n.is_none());
         self.unfinished();
         if is_master {
@@ -110,15 +125,19 @@ impl Report<'_> {
                 self.same_columns(reader, file, first, images, path);
             }
         }
-        if reader.is_of_parts() {
-            self.parts_of_image(reader, decode);
-        } else {
-            self.chunks(reader, decode);
+        match (decode, absent(self.path)) {
+            _ if reader.is_of_parts() => self.parts_of_image(reader, decode),
+            (None, _) => {}
+            (Some(_), Some(pixels)) => {
+                let fix = "bring the pixels back to this folder; `konkordia check --structure FILE` checks the rest without them";
+                self.error("the file with the pixels is missing", &pixels.to_string_lossy(), fix);
+            }
+            (Some(decode), None) => self.chunks(reader, decode),
         }
     }
 
     /// Checks the parts of a whole image, and names those that are not there.
-    fn parts_of_image(&mut self, reader: &Reader, decode: &Decode<'_>) {
+    fn parts_of_image(&mut self, reader: &Reader, decode: Option<&Decode<'_>>) {
         let count = reader.summary().spec.as_ref().map_or(0, |spec| spec.parts);
         let found: Vec<u32> =
             reader.parts_of_image().filter_map(|part| Some(part.summary().spec.as_ref()?.part?.number)).collect();
@@ -139,7 +158,7 @@ impl Report<'_> {
         }
         for part in reader.parts_of_image() {
             // What is wrong with all parts is said of the whole.
-            let findings = check(&part.summary().path, decode);
+            let findings = checked(&part.summary().path, decode);
             self.findings.extend(findings.into_iter().filter(|finding| finding.severity == Severity::Error));
         }
     }
@@ -174,7 +193,7 @@ impl Report<'_> {
 
     /// Checks the mappings of the virtual data set before libhdf5 reads them: damaged ones can end the program.
     fn mappings(&mut self, reader: &Reader) {
-        let has_virtual = virtual_name(reader.file());
+        let has_virtual = virtual_name(reader.file()).filter(|_| !reader.holds_images());
         let Some(name) = has_virtual.filter(|_| !mappings::are_whole(self.path)) else { return };
         self.skips_virtual = true;
         self.error("the mappings of the virtual data set are damaged: programs that open it can crash", &name, REPAIR);
@@ -383,7 +402,7 @@ impl Report<'_> {
             let place = "/entry/instrument/detector/detectorSpecific/nimages";
             self.error(format!("the master says {nimages} images, the data files hold {sum}"), place, REPAIR);
         }
-        if spec.layout != Layout::Links && nimages > 0 && !self.skips_virtual {
+        if !reader.holds_images() && spec.layout != Layout::Links && nimages > 0 && !self.skips_virtual {
             let name = if spec.layout == Layout::Both { "/entry/data/images" } else { "/entry/data/data" };
             let shape = reader.file().dataset(name).map(|d| d.shape()).unwrap_or_default();
             if shape.first() != Some(&(nimages as usize)) {

@@ -21,7 +21,7 @@ pub struct ImageRecord<'a> {
     /// How much of the image arrived.
     pub status: ImageStatus,
     /// The chunk, in one or several parts that are written one after the other: for example the 12-byte header and the
-    /// blocks of `Compression::Bslz4`, or all pixels of `Compression::None`. Empty for an image without pixels (lost,
+    /// blocks of `Compression::BSLZ4`, or all pixels of `Compression::None`. Empty for an image without pixels (lost,
     /// discarded).
     pub parts: &'a [&'a [u8]],
     /// Packets that arrived, per tile.

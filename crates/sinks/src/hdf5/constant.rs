@@ -66,8 +66,8 @@ impl MissingChunk {
 /// One chunk (of one piece, if an image has several). `None` if lost images rely on the fill value: codecs with one
 /// stream per chunk (`zstd`, `gzip`, `sz3`) would need a real compressor, and neggia does not read them.
 fn missing_chunk(spec: &FileSpec) -> Option<Vec<u8>> {
-    use Compression::{Gzip, None as Plain, Sz3, Zstd};
-    if matches!(spec.compression, Zstd { .. } | Gzip { .. } | Sz3 { .. }) {
+    use Compression::{Gzip, None as Plain, Other, Sz3, Zstd};
+    if matches!(spec.compression, Zstd { .. } | Gzip { .. } | Sz3 { .. } | Other(_)) {
         return None;
     }
     let value = spec.pixel.missing_le_bytes();
@@ -76,12 +76,13 @@ fn missing_chunk(spec: &FileSpec) -> Option<Vec<u8>> {
         return Some(value.repeat(total / value.len()));
     }
     // Filter 32004 requires blocks no longer than the image.
-    let block_bytes = spec.compression.block_bytes().min(if spec.compression == Compression::Lz4 { total } else { usize::MAX });
+    let is_lz4 = matches!(spec.compression, Compression::Lz4 { .. });
+    let block_bytes = spec.compression.block_bytes().min(if is_lz4 { total } else { usize::MAX });
     let block_elements = block_bytes / value.len();
     let mut out = Vec::new();
     out.extend((total as u64).to_be_bytes());
     out.extend((block_bytes as u32).to_be_bytes());
-    if spec.compression == Compression::Lz4 {
+    if is_lz4 {
         let mut left = total;
         while left > 0 {
             let bytes = left.min(block_bytes);
@@ -90,7 +91,7 @@ fn missing_chunk(spec: &FileSpec) -> Option<Vec<u8>> {
         }
         return Some(out);
     }
-    let zstd = spec.compression != Compression::Bslz4;
+    let zstd = matches!(spec.compression, Compression::Bszstd { .. });
     let full = compressed_block(&value, block_elements, zstd);
     let elements = spec.elements() / spec.pieces();
     let (blocks, rest) = (elements / block_elements, elements % block_elements);

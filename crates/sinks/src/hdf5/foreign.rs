@@ -151,7 +151,7 @@ impl ForeignFile {
             return Err(refuse("is big-endian".into(), "copy it as little-endian words"));
         }
         let filters = low::filters(&stack).context(DOING, &self.path)?;
-        let repack = "make a copy that can be read: h5repack -l /DATASET:CHUNK=1xROWSxCOLUMNS -f NONE";
+        let repack = "if there is a plug-in of HDF5 for them, name its folder in HDF5_PLUGIN_PATH; or make a copy that can be read: h5repack -l /DATASET:CHUNK=1xROWSxCOLUMNS -f NONE";
         let compression = packing::compression(&filters).ok_or_else(|| refuse(format!("has the filters {filters:?}"), repack))?;
         let image_bytes = rows.checked_mul(columns).and_then(|pixels| pixels.checked_mul(pixel_bytes));
         let image_bytes = image_bytes.ok_or_else(|| refuse("claims to have larger images than any".into(), repack))? as u64;

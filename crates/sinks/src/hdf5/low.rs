@@ -35,6 +35,7 @@ use super::columns::{Column, ColumnType};
 use super::handoff::{self, ChunkWrites, Failed};
 use super::packing::{self, BITSHUFFLE, LZ4, SZ3, ZSTD};
 use super::spec::FileSpec;
+use super::split_driver::SplitName;
 
 pub(crate) struct Owned(pub(crate) hid_t, pub(crate) unsafe extern "C" fn(hid_t) -> i32);
 
@@ -168,7 +169,11 @@ pub(crate) fn create_group(parent: &Group, name: &str) -> hdf5::Result<Group> {
 
 pub(crate) fn open_file(path: &Path) -> hdf5::Result<File> {
     register_filters()?;
-    let (access, name) = (access(None)?, name_of(path)?);
+    let access = access(None)?;
+    let name = match SplitName::of(path) {
+        Some(split) => split.set(&access)?,
+        None => name_of(path)?,
+    };
     // SAFETY: a terminated name and an open list; the new id is given to exactly one `File`.
     sync(|| unsafe { from_id(h5check(H5Fopen(name.as_ptr(), H5F_ACC_RDONLY, access.id()))?) })
 }
@@ -391,6 +396,13 @@ pub(crate) fn read_stored_chunk(dataset: &Dataset, offset: &[u64], most: u64, ou
     // nobody writes this file through this process.
     let read = || unsafe { H5Dread_chunk(dataset.id(), H5P_DEFAULT, offset.as_ptr(), &raw mut mask, out.as_mut_ptr().cast()) };
     h5check(sync(read))?;
+    if mask != 0 {
+        // A filter that is optional may be left out for a single chunk. Of several filters, all or none are.
+        let all = filters(dataset)?.len();
+        if all > 1 && mask.trailing_ones() < all as u32 {
+            return Err(format!("the chunk at {offset:?} was stored without some of its {all} filters").into());
+        }
+    }
     Ok(Some(mask == 0))
 }
 

@@ -100,7 +100,7 @@ fn number(bytes: &[u8]) -> u64 {
 
 /// The checksum that HDF5 uses for its metadata: `hashlittle` of lookup3.c (Bob Jenkins, public domain) with initial
 /// value 0.
-fn lookup3(bytes: &[u8]) -> u32 {
+pub(super) fn lookup3(bytes: &[u8]) -> u32 {
     let [mut a, mut b, mut c] = [0xDEAD_BEEF_u32.wrapping_add(bytes.len() as u32); 3];
     let add = |part: &[u8], state: [u32; 3]| {
         let word = |at: usize| part.iter().skip(at).take(4).rev().fold(0u32, |value, byte| value << 8 | u32::from(*byte));

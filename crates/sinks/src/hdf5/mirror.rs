@@ -12,6 +12,7 @@ use hdf5::types::FixedAscii;
 use hdf5::{Dataset, File, Group};
 
 use super::error::{Context, Error};
+use super::header::settle;
 use super::low::{self, Format};
 use super::mirror_sums::{self, Sums};
 use super::nexus::{self, attribute_text};
@@ -54,6 +55,8 @@ pub struct Mirror {
     layouts: Vec<StackLayout>,
     /// Checksums of the chunks that it gets, if the source has checksums.
     sums: Option<Sums>,
+    /// Time of all its objects: that of the source, so that a copy depends on the source alone.
+    time_s: u32,
 }
 
 /// Renames a file in a link: from the old name to the new one.
@@ -79,6 +82,7 @@ impl Mirror {
             stacks: Vec::new(),
             layouts: source.layouts().cloned().collect(),
             sums: Sums::new(source),
+            time_s: source.time_s(),
         };
         mirror.fill(source, compression, rename, prefix)?;
         Ok(mirror)
@@ -87,9 +91,9 @@ impl Mirror {
     fn fill(&mut self, source: &Stacks, compression: Compression, rename: &Rename<'_>, prefix: &str) -> Result<(), Error> {
         let file = self.file.as_ref().expect("it is not sealed");
         let doing = || -> hdf5::Result<Vec<Dataset>> {
-            let (from, to) = (source.file().group("/")?, file.group("/")?);
             let mut stacks: Vec<Option<Dataset>> = source.layouts().map(|_| None).collect();
-            copy_groups(source, from, to, compression, rename, &mut stacks)?;
+            let members = Members { rename, compression: Some(compression), is_left: &|_, _, _| false };
+            copy_groups(source, file.group("/")?, &members, &mut stacks)?;
             change_description(file, compression, prefix)?;
             stacks.into_iter().collect::<Option<_>>().ok_or_else(|| "a stack that was found is not found again".into())
         };
@@ -122,21 +126,26 @@ impl Mirror {
             None => mirror_sums::take_over(&file, data_files),
         };
         summed.context(WRITE, self.part.target())?;
-        write_record(&file, record).and_then(|()| file.flush()).and_then(|()| file.close()).context(WRITE, self.part.target())?;
+        let closed = write_record(&file, record).and_then(|()| file.flush()).and_then(|()| file.close());
+        closed.and_then(|()| settle(self.part.path(), self.time_s)).context(WRITE, self.part.target())?;
         self.part.seal()
     }
 }
 
+/// What becomes of the members of groups in a copy.
+pub(super) struct Members<'a> {
+    /// The new name of a file in a link.
+    pub(super) rename: &'a Rename<'a>,
+    /// How stacks are packed; `None` = as they are.
+    pub(super) compression: Option<Compression>,
+    /// Whether a member is left out: its path, its link, and whether it is a virtual data set.
+    pub(super) is_left: &'a dyn Fn(&str, &Link, bool) -> bool,
+}
+
 /// Copies everything below the root, each object once. An object with several names keeps all of them, even if a group
 /// contains itself.
-fn copy_groups(
-    source: &Stacks,
-    from: Group,
-    to: Group,
-    compression: Compression,
-    rename: &Rename<'_>,
-    stacks: &mut [Option<Dataset>],
-) -> hdf5::Result<()> {
+pub(super) fn copy_groups(source: &Stacks, to: Group, members: &Members<'_>, stacks: &mut [Option<Dataset>]) -> hdf5::Result<()> {
+    let from = source.file().group("/")?;
     let mut paths = HashMap::from([(objects::object(&from, ".")?.0, "/".to_owned())]);
     let mut open = VecDeque::from([(from, to, String::new())]);
     while let Some((from, to, at)) = open.pop_front() {
@@ -145,13 +154,19 @@ fn copy_groups(
         let mut names = from.member_names()?;
         names.sort();
         for name in names {
-            match objects::link(&from, &name)? {
+            let path = format!("{at}/{name}");
+            let link = objects::link(&from, &name)?;
+            let is_virtual = link == Link::Hard && from.dataset(&name).is_ok_and(|dataset| objects::is_virtual(&dataset));
+            if (members.is_left)(&path, &link, is_virtual) {
+                continue;
+            }
+            match link {
                 Link::Soft(path) => {
                     to.link_soft(&path, &name)?;
                     continue;
                 }
                 Link::External(file, path) => {
-                    to.link_external(&rename(&file), &path, &name)?;
+                    to.link_external(&(members.rename)(&file), &path, &name)?;
                     continue;
                 }
                 Link::Hard => {}
@@ -161,16 +176,15 @@ fn copy_groups(
                 to.link_hard(path, &name)?;
                 continue;
             }
-            let path = format!("{at}/{name}");
             if is_group {
                 // Each group is created new, whatever it holds: a copy would keep the form of its header (decision
                 // 0008).
                 open.push_back((from.group(&name)?, low::create_group(&to, &name)?, path.clone()));
             } else if let Some(&n) = source.index.get(&object) {
-                stacks[n] = Some(stack(source, n, &from.dataset(&name)?, &to, &name, compression)?);
+                stacks[n] = Some(stack(source, n, &from.dataset(&name)?, &to, &name, members.compression)?);
             } else if source.special.contains(&object) {
                 let dataset = from.dataset(&name)?;
-                let made = objects::create_virtual_like(&dataset, &to, &name, rename)?;
+                let made = objects::create_virtual_like(&dataset, &to, &name, members.rename)?;
                 objects::copy_attributes(&dataset, &made)?;
             } else if !copy_dataset(&from, &to, &name)? {
                 objects::copy(&from, &to, &name)?;
@@ -199,9 +213,10 @@ fn stack(
     dataset: &Dataset,
     to: &Group,
     name: &str,
-    compression: Compression,
+    compression: Option<Compression>,
 ) -> hdf5::Result<Dataset> {
     let layout = &source.found[n].0;
+    let compression = compression.unwrap_or(layout.compression);
     let shape = [layout.rows as u32, layout.columns as u32];
     let filter = packing::filter_of(compression, layout.element_bytes, layout.pixel, shape);
     let made = objects::create_stack_like(dataset, to, name, filter.as_ref())?;
@@ -220,6 +235,9 @@ fn change_description(file: &File, compression: Compression, prefix: &str) -> hd
         if let Some(level) = compression.level() {
             put("compression_level", &level.to_string());
         }
+        if let Some(block) = compression.unusual_block() {
+            put("compression_block_bytes", &block.bytes().to_string());
+        }
         if let Compression::Sz3 { bound } = compression {
             put("compression_error_bound", &format!("{:?}", bound.value()));
         }
@@ -234,7 +252,7 @@ fn change_description(file: &File, compression: Compression, prefix: &str) -> hd
     Ok(())
 }
 
-fn replace_text(file: &File, path: &str, value: &str) -> hdf5::Result<()> {
+pub(super) fn replace_text(file: &File, path: &str, value: &str) -> hdf5::Result<()> {
     let (parent, name) = path.rsplit_once('/').expect("a path from the root");
     let parent = file.group(parent)?;
     parent.unlink(name)?;

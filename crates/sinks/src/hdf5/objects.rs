@@ -23,8 +23,9 @@ use hdf5_sys::h5p::H5Pget_virtual_count;
 use hdf5_sys::h5p::{H5P_DEFAULT, H5Pclose, H5Pcopy, H5Pcreate, H5Pget_external_count, H5Pget_fill_value, H5Pget_layout};
 use hdf5_sys::h5p::{H5Pfill_value_defined, H5Premove_filter, H5Pset_fill_value, H5Pset_filter, H5Pset_virtual};
 use hdf5_sys::h5p::{H5Pget_virtual_dsetname, H5Pget_virtual_filename, H5Pget_virtual_srcspace, H5Pget_virtual_vspace};
+use hdf5_sys::h5s::H5Sselect_hyperslab;
 use hdf5_sys::h5s::{H5S_ALL, H5S_sel_type, H5Sclose, H5Screate_simple, H5Sget_select_bounds, H5Sget_select_type};
-use hdf5_sys::h5s::{H5Sget_simple_extent_ndims, H5Sget_simple_extent_npoints};
+use hdf5_sys::h5s::{H5S_UNLIMITED, H5S_seloper_t, H5Sget_simple_extent_ndims, H5Sget_simple_extent_npoints};
 use hdf5_sys::h5t::{H5T_class_t, H5Tclose, H5Tcopy, H5Tdetect_class, H5Tget_size, H5Treclaim};
 
 use super::low::Owned;
@@ -313,6 +314,74 @@ pub(crate) fn create_stack_like(from: &Dataset, to: &Group, name: &str, filter: 
         }
         let kind = Owned(h5check(H5Dget_type(from.id()))?, H5Tclose);
         create(to, &name_c, &kind, from, list.0)
+    })?;
+    to.dataset(name)
+}
+
+/// As [`create_stack_like`], with `images` along the first dimension, which may grow.
+pub(crate) fn create_longer_stack(
+    from: &Dataset,
+    to: &Group,
+    name: &str,
+    filter: Option<&Filter>,
+    images: u64,
+) -> hdf5::Result<Dataset> {
+    let (old, name_c) = (from.dcpl()?, c(name)?);
+    let mut shape: Vec<hsize_t> = from.shape().iter().map(|&size| size as hsize_t).collect();
+    let mut most = shape.clone();
+    (shape[0], most[0]) = (images, H5S_UNLIMITED);
+    // SAFETY: as in `create_stack_like`; both shapes have one entry per dimension.
+    sync(|| unsafe {
+        let list = Owned(h5check(H5Pcopy(old.id()))?, H5Pclose);
+        h5check(H5Premove_filter(list.0, 0))?;
+        if let Some((id, flags, values)) = filter {
+            h5check(H5Pset_filter(list.0, *id, *flags, values.len(), values.as_ptr()))?;
+        }
+        let kind = Owned(h5check(H5Dget_type(from.id()))?, H5Tclose);
+        let space = Owned(h5check(H5Screate_simple(shape.len() as i32, shape.as_ptr(), most.as_ptr()))?, H5Sclose);
+        let id = H5Dcreate2(to.id(), name_c.as_ptr(), kind.0, space.0, H5P_DEFAULT, list.0, H5P_DEFAULT);
+        H5Dclose(h5check(id)?);
+        Ok::<_, hdf5::Error>(())
+    })?;
+    to.dataset(name)
+}
+
+/// Creates a virtual data set of all images of `sources` (file, stack), one after the other. The stacks have the path
+/// `path` in their files, and the type, fill value and image shape of the first one.
+pub(crate) fn create_virtual_of(sources: &[(String, &Dataset)], path: &str, to: &Group, name: &str) -> hdf5::Result<Dataset> {
+    let (path, name_c) = (c(path)?, c(name)?);
+    let first = sources.first().ok_or("a virtual data set of nothing")?.1;
+    let old = first.dcpl()?;
+    let shape_of = |stack: &Dataset| stack.shape().iter().map(|&size| size as hsize_t).collect::<Vec<hsize_t>>();
+    let mut whole = shape_of(first);
+    whole[0] = sources.iter().map(|(_, stack)| shape_of(stack)[0]).sum();
+    // SAFETY: open ids and terminated strings; each id obtained here is closed once by its owner; starts and counts
+    // have one entry per dimension of the stacks, whose number of dimensions is checked.
+    sync(|| unsafe {
+        let list = Owned(h5check(H5Pcreate(*hdf5::globals::H5P_DATASET_CREATE))?, H5Pclose);
+        let kind = Owned(h5check(H5Dget_type(first.id()))?, H5Tclose);
+        let mut fill = vec![0u64; H5Tget_size(kind.0).div_ceil(8)];
+        h5check(H5Pget_fill_value(old.id(), kind.0, fill.as_mut_ptr().cast()))?;
+        h5check(H5Pset_fill_value(list.0, kind.0, fill.as_ptr().cast()))?;
+        let mut begin = 0;
+        let space = Owned(h5check(H5Screate_simple(whole.len() as i32, whole.as_ptr(), null()))?, H5Sclose);
+        for (file, stack) in sources {
+            let (file, shape) = (c(file)?, shape_of(stack));
+            if shape[1..] != whole[1..] {
+                return Err("the stacks have images of different shapes".into());
+            }
+            let mut start = vec![0; shape.len()];
+            start[0] = begin;
+            begin += shape[0];
+            let select = H5S_seloper_t::H5S_SELECT_SET;
+            h5check(H5Sselect_hyperslab(space.0, select, start.as_ptr(), null(), shape.as_ptr(), null()))?;
+            let part = Owned(h5check(H5Screate_simple(shape.len() as i32, shape.as_ptr(), null()))?, H5Sclose);
+            h5check(H5Pset_virtual(list.0, space.0, file.as_ptr(), path.as_ptr(), part.0))?;
+        }
+        let space = Owned(h5check(H5Screate_simple(whole.len() as i32, whole.as_ptr(), null()))?, H5Sclose);
+        let id = H5Dcreate2(to.id(), name_c.as_ptr(), kind.0, space.0, H5P_DEFAULT, list.0, H5P_DEFAULT);
+        H5Dclose(h5check(id)?);
+        Ok::<_, hdf5::Error>(())
     })?;
     to.dataset(name)
 }

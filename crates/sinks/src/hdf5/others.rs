@@ -208,7 +208,7 @@ impl OthersFile {
 
     /// Reads and decodes every image, and reports what is missing or wrong; also returns the number of images that are
     /// absent.
-    pub fn findings(&self, decode: &Decode<'_>) -> (Vec<Finding>, u64) {
+    pub fn findings(&self, decode: Option<&Decode<'_>>) -> (Vec<Finding>, u64) {
         let (mut found, mut not_there) = (Vec::new(), 0);
         let mut add = |severity, what: String, place: String, fix: &str| {
             found.push(Finding { severity, what, place, fix: fix.into() });
@@ -220,7 +220,7 @@ impl OthersFile {
         for placed in &self.stacks {
             let (mut chunk, mut absent, mut bad) = (Vec::new(), 0_u64, 0);
             let place = |image| format!("{} {} image {image}", placed.path.display(), placed.layout.name);
-            for image in 0..placed.layout.images {
+            for (decode, image) in decode.iter().flat_map(|decode| (0..placed.layout.images).map(move |image| (decode, image))) {
                 match self.pixels(placed, image, decode, &mut chunk) {
                     Ok(Some(_)) => {}
                     Ok(None) => absent += 1,

@@ -4,7 +4,8 @@
 use super::spec::Compression;
 use konkordia_core::array::Packing;
 use konkordia_core::pixel::PixelType;
-use konkordia_core::plan::ErrorBound;
+use konkordia_core::plan::{BlockSize, DecodeOther, ErrorBound, OtherFilter, OtherFilters};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 const DEFLATE: i32 = id(Packing::Gzip);
 /// HDF5 filter id of bitshuffle.
@@ -41,14 +42,16 @@ pub(crate) fn filter_of(
     Some(match compression {
         Compression::None => return None,
         // Bitshuffle 0.4, default block, LZ4.
-        Compression::Bslz4 => (BITSHUFFLE, MANDATORY, vec![0, 4, element, 0, 2]),
-        Compression::Bszstd { level } => (BITSHUFFLE, MANDATORY, vec![0, 4, element, block / element, 3, level.into()]),
-        Compression::Lz4 => (LZ4, MANDATORY, vec![block]),
+        Compression::BSLZ4 => (BITSHUFFLE, MANDATORY, vec![0, 4, element, 0, 2]),
+        Compression::Bslz4 { .. } => (BITSHUFFLE, MANDATORY, vec![0, 4, element, block / element, 2]),
+        Compression::Bszstd { level, .. } => (BITSHUFFLE, MANDATORY, vec![0, 4, element, block / element, 3, level.into()]),
+        Compression::Lz4 { .. } => (LZ4, MANDATORY, vec![block]),
         Compression::Zstd { level } => (ZSTD, MANDATORY, vec![level.into()]),
         // As `H5Pset_deflate` does. The linked library is built without zlib, and would refuse its own filter 1 if it
         // were mandatory.
         Compression::Gzip { level } => (DEFLATE, OPTIONAL, vec![level.into()]),
         Compression::Sz3 { bound } => (SZ3, MANDATORY, sz3_values(bound, pixel?, shape)),
+        Compression::Other(_) => return None,
     })
 }
 
@@ -79,19 +82,60 @@ fn sz3_bound(values: &[u32]) -> Option<ErrorBound> {
 }
 
 /// The compression of a data set with these filters, if this program knows it. Whichever program wrote it, the values
-/// only give a level.
+/// only give a level and a block; a block that this program would not choose is taken for the usual one, since readers
+/// take the size from the chunk.
 pub(crate) fn compression(filters: &[Filter]) -> Option<Compression> {
     let level = |c: Compression, level: Option<&u32>| level.and_then(|l| c.with_level((*l).try_into().ok()?)).unwrap_or(c);
+    let block = |c: Compression, bytes: usize| BlockSize::new(bytes).and_then(|block| c.with_block(block)).unwrap_or(c);
+    // 0 elements: what the bitshuffle library chooses.
+    let of_elements = |values: &[u32]| match values {
+        [_, _, _, 0, ..] => BlockSize::KIB_8.bytes(),
+        [_, _, element, elements, ..] => (*element as usize).saturating_mul(*elements as usize),
+        _ => 0,
+    };
     match filters {
         [] => Some(Compression::None),
-        [(BITSHUFFLE, _, values)] if values.get(4) == Some(&2) => Some(Compression::Bslz4),
-        [(BITSHUFFLE, _, values)] if values.get(4) == Some(&3) => Some(level(Compression::Bszstd { level: 1 }, values.get(5))),
-        [(LZ4, ..)] => Some(Compression::Lz4),
+        [(BITSHUFFLE, _, values)] if values.get(4) == Some(&2) => Some(block(Compression::BSLZ4, of_elements(values))),
+        [(BITSHUFFLE, _, values)] if values.get(4) == Some(&3) => {
+            Some(block(level(Compression::BSZSTD, values.get(5)), of_elements(values)))
+        }
+        [(LZ4, _, values)] => Some(block(Compression::LZ4, values.first().map_or(0, |bytes| *bytes as usize))),
         [(ZSTD, _, values)] => Some(level(Compression::Zstd { level: 1 }, values.first())),
         [(DEFLATE, _, values)] => Some(level(Compression::Gzip { level: 1 }, values.first())),
         [(SZ3, _, values)] => sz3_bound(values).map(|bound| Compression::Sz3 { bound }),
-        _ => None,
+        _ => other(filters),
     }
+}
+
+/// Who decodes chunks of filters that this program does not have; set at most once.
+static DECODE_OTHER: OnceLock<DecodeOther> = OnceLock::new();
+/// The lists of such filters that were seen: they are few, and are kept as long as the program runs.
+static SEEN: Mutex<Vec<&'static [OtherFilter]>> = Mutex::new(Vec::new());
+/// Lists that are kept at most, so that no file makes them grow without bound.
+const SEEN_MAX: usize = 1000;
+
+/// From here on, files whose filters this program does not have are read too, and `decode` decodes their chunks. The
+/// first call counts.
+pub fn decode_others_by(decode: DecodeOther) {
+    DECODE_OTHER.get_or_init(|| decode);
+}
+
+fn other(filters: &[Filter]) -> Option<Compression> {
+    let decode = *DECODE_OTHER.get()?;
+    let filters: Vec<OtherFilter> =
+        filters.iter().map(|(id, _, values)| OtherFilter { id: *id, values: values.clone() }).collect();
+    let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = seen.iter().copied().find(|known| *known == filters.as_slice());
+    let kept = match known {
+        Some(known) => known,
+        None if seen.len() < SEEN_MAX => {
+            let kept: &'static [OtherFilter] = Vec::leak(filters);
+            seen.push(kept);
+            kept
+        }
+        None => return None,
+    };
+    Some(Compression::Other(OtherFilters::new(kept, decode)))
 }
 
 /// Bytes of a chunk that [`begins_right`] examines.
@@ -101,7 +145,7 @@ pub(crate) const HEAD_BYTES: usize = 13;
 pub(crate) fn begins_right(compression: Compression, image_bytes: usize, bytes: usize, head: &[u8]) -> bool {
     match compression {
         Compression::None => bytes == image_bytes,
-        Compression::Bslz4 | Compression::Bszstd { .. } | Compression::Lz4 => {
+        Compression::Bslz4 { .. } | Compression::Bszstd { .. } | Compression::Lz4 { .. } => {
             bytes >= 12 && head.starts_with(&(image_bytes as u64).to_be_bytes())
         }
         // A frame header with the size of the content as 64 bits.
@@ -112,6 +156,7 @@ pub(crate) fn begins_right(compression: Compression, image_bytes: usize, bytes: 
         }
         Compression::Gzip { .. } => bytes >= 8 && head.starts_with(&[0x78, 0x01]),
         // The length of a body and a frame of Zstd.
+        Compression::Other(_) => bytes > 0,
         Compression::Sz3 { .. } => bytes >= 12 && head[8..].starts_with(&[0x28, 0xB5, 0x2F, 0xFD]),
     }
 }

@@ -12,16 +12,19 @@ use super::bounded::{BYTES_MAX, ReadAll};
 use super::columns::ImageStatus;
 use super::decode::Decode;
 use super::error::{Context, Error, ErrorKind};
+use super::header::address;
 use super::ledger::{NOT_RECEIVED, REFUSED, UNWRITTEN, read_ledger, totals};
 use super::low;
 use super::names::{data_file_name, master_path, parse};
 use super::nexus::{read_number, read_text};
+use super::objects;
 use super::packing;
 use super::paths::{COLUMNS, DESCRIPTION, MASK, MASK_OF_DATA, OWN, STACK};
 use super::pedestals::Snapshots;
 use super::repack_losses::losses_of_files;
 use super::series_info::{DIMENSIONS_MAX, PIECES_MAX, chunk_shape, chunk_start};
 use super::spec::{Compression, FileSpec, IMAGES_PER_FILE_MAX, LedgerRecord, PIXELS_MAX, PartOfImage};
+use super::split_bytes::is_in_chunks;
 
 /// A master that names more data files than this is damaged.
 const DATA_FILES_MAX: u64 = 1 << 20;
@@ -132,6 +135,8 @@ pub struct Reader {
     parts: Vec<Part>,
     /// Of a master of a whole image: the parts that can be read.
     of_image: Vec<PartOfWhole>,
+    /// It is a master, and holds the images of the run itself.
+    holds_images: bool,
     summary: Summary,
 }
 
@@ -192,7 +197,8 @@ impl Reader {
         let is_data = path.file_name().and_then(|n| n.to_str()).and_then(parse).is_some_and(|(_, number)| number.is_some());
         let of_image =
             spec.as_ref().filter(|spec| spec.parts > 0).map_or_else(Vec::new, |spec| parts_of_whole(path, &file, spec));
-        let listed = if is_data { own_part(path) } else { linked_parts(path, &file, spec.as_ref()) };
+        let holds_images = !is_data && of_image.is_empty() && holds_images(path, &file);
+        let listed = if is_data || holds_images { own_part(path) } else { linked_parts(path, &file, spec.as_ref()) };
         let mut parts = Vec::new();
         let mut data_files = Vec::new();
         for (number, first, part_path) in listed {
@@ -207,7 +213,7 @@ impl Reader {
             parts.extend(part);
         }
         let summary = summarise(path, &file, spec, &parts, data_files, is_data)?;
-        Ok(Self { path: path.to_owned(), file, parts, of_image, summary })
+        Ok(Self { path: path.to_owned(), file, parts, of_image, holds_images, summary })
     }
 
     /// What is in the run.
@@ -291,6 +297,11 @@ impl Reader {
     /// Whether this is the master of a whole image, whose pixels are in the files of its parts.
     pub(crate) fn is_of_parts(&self) -> bool {
         self.summary.spec.as_ref().is_some_and(|spec| spec.parts > 0)
+    }
+
+    /// Whether it is a master that holds the images of the run itself.
+    pub(crate) fn holds_images(&self) -> bool {
+        self.holds_images
     }
 
     /// The parts of a whole image that can be read.
@@ -412,6 +423,13 @@ fn damaged(mut error: Error) -> Error {
     }
     error.hint = "if a run of konkordia was killed here, `konkordia repair FILE` makes it readable".into();
     error
+}
+
+/// Whether a file that is no data file has the stack of a data file, in chunks.
+fn holds_images(path: &Path, file: &File) -> bool {
+    let Ok(data) = file.group("/entry/data") else { return false };
+    let is_own = data.link_exists("data") && objects::link(&data, "data").is_ok_and(|link| link == objects::Link::Hard);
+    is_own && objects::object(&data, "data").is_ok_and(|(token, _)| is_in_chunks(path, address(token)))
 }
 
 /// A data file opened alone counts its images from 0.

@@ -42,6 +42,11 @@ impl Part {
         &self.target
     }
 
+    /// Where it is until then.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Brings the closed file to the disk.
     ///
     /// # Errors

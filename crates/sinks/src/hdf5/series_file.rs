@@ -224,6 +224,17 @@ fn file_spec(known: &FileSpec, start: &SeriesStart, form: &Form) -> FileSpec {
     }
 }
 
+/// What the files of a series say whose images have one channel in one piece: for those who write chunks and rows
+/// themselves ([`Writer::write_series`]). What `start` says takes precedence over what is `known`, but the compression
+/// is that of `known`.
+pub fn spec_of_series(known: &FileSpec, start: &SeriesStart, (element, size): (Element, [u64; 2])) -> FileSpec {
+    let (packing, names) = (known.compression.packing(), vec!["".into()]);
+    let form = Form { element, packing, channel_shape: size.to_vec(), channels: 1, names, pieces: 1 };
+    let mut spec = FileSpec { compression: known.compression, ..file_spec(known, start, &form) };
+    spec.conversion.retain(|(name, _)| name != "pixels");
+    spec
+}
+
 /// A pixel that one channel cannot use is marked for all channels; each channel has its own mask as well. What people
 /// have masked is masked in all.
 fn common_mask<'a>(masks: impl Iterator<Item = &'a [u32]>, start: &SeriesStart, size: [u64; 2]) -> Vec<u32> {
@@ -376,14 +387,18 @@ fn said(start: &SeriesStart) -> Metadata {
 }
 
 fn ledger(end: &SeriesEnd, shared: &SharedState, end_time: Option<String>) -> LedgerRecord {
+    ledger_of_series(end, shared.images(), shared.refused(), end_time)
+}
+
+/// The account of a series, of which so many images were `written` and so many `refused` by the file.
+pub fn ledger_of_series(end: &SeriesEnd, written: u64, refused: u64, end_time: Option<String>) -> LedgerRecord {
     let named = |rows: &[(&'static str, u64)]| rows.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect::<Vec<_>>();
     let (account, total) = (&end.ledger, end.ledger.total());
     let mut totals = named(&account.rows());
     totals.extend(named(&total.rows()));
-    let written = shared.images();
     totals.push(("written".into(), written));
     totals.push(("unwritten".into(), account.images.to_be_written().saturating_sub(written)));
-    totals.push((REFUSED.into(), shared.refused()));
+    totals.push((REFUSED.into(), refused));
     let stream = |(n, upstream): (usize, &konkordia_core::series::UpstreamLedger)| StreamRecord {
         name: format!("upstream {n}"),
         counters: named(&upstream.rows()),

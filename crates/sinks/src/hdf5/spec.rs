@@ -7,7 +7,7 @@ use konkordia_core::frame_header::FrameColumn;
 use konkordia_core::latency::StageLatency;
 pub use konkordia_core::output::{Layout, Overwrite, PartOfImage};
 use konkordia_core::pixel::PixelType;
-pub use konkordia_core::plan::{Compression, ErrorBound};
+pub use konkordia_core::plan::{BlockSize, Compression, ErrorBound};
 use konkordia_core::sls_header;
 
 use super::column_names::{self, is_plain, is_reserved};
@@ -139,7 +139,7 @@ impl Default for FileSpec {
             columns: 0,
             pixel: PixelType::Int16,
             raw_words: false,
-            compression: Compression::Bslz4,
+            compression: Compression::BSLZ4,
             layout: Layout::Both,
             images_planned: None,
             metadata: Metadata::default(),
@@ -330,6 +330,9 @@ impl FileSpec {
         if let Some(level) = self.compression.level() {
             put("compression_level", &level.to_string());
         }
+        if let Some(block) = self.compression.unusual_block() {
+            put("compression_block_bytes", &block.bytes().to_string());
+        }
         if let Compression::Sz3 { bound } = self.compression {
             put("compression_error_bound", &format!("{:?}", bound.value()));
         }
@@ -430,6 +433,10 @@ impl FileSpec {
             "compression_error_bound" => {
                 let bound = ErrorBound::new(number(value)?).ok_or("not an error bound")?;
                 self.compression = Compression::Sz3 { bound };
+            }
+            "compression_block_bytes" => {
+                let block = BlockSize::new(number(value)?).ok_or("not the size of a block")?;
+                self.compression = self.compression.with_block(block).ok_or("a codec without blocks")?;
             }
             "compression_level" => self.compression = self.compression.with_level(number(value)?).ok_or("not a level")?,
             "layout" => self.layout = Layout::from_name(value).ok_or("not a layout")?,

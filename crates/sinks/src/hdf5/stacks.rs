@@ -52,7 +52,7 @@ pub struct StackLayout {
     /// The pixel of images that have no chunk, little endian; only in files of this program.
     pub fill: Option<Vec<u8>>,
     /// Sizes of the dimensions before rows and columns.
-    leading: Vec<u64>,
+    pub(super) leading: Vec<u64>,
 }
 
 impl StackLayout {
@@ -71,7 +71,8 @@ impl StackLayout {
         self.leading.first().copied().unwrap_or(0)
     }
 
-    pub(super) fn offset(&self, mut image: u64) -> Vec<u64> {
+    /// Index of the first pixel of an image in each dimension of its stack.
+    pub fn offset(&self, mut image: u64) -> Vec<u64> {
         let mut offset = vec![0; self.leading.len() + 2];
         for (at, size) in self.leading.iter().enumerate().rev() {
             offset[at] = image % size;
@@ -219,7 +220,7 @@ impl Stacks {
 
     fn layout(&self, dataset: &Dataset) -> Result<StackLayout, Error> {
         let wrong = |what: String| {
-            let hint = "repack takes stacks of whole images in chunks of bslz4, bszstd, lz4, zstd, gzip or none; convert others with h5repack";
+            let hint = "repack takes stacks of whole images in chunks of bslz4, bszstd, lz4, zstd, gzip or none, and of filters with a plug-in in the folders of HDF5_PLUGIN_PATH; convert others with h5repack";
             Error::new(ErrorKind::Invalid, READ, &self.path, format!("{}: {what}", dataset.name())).with_hint(hint)
         };
         let (shape, chunk) = (dataset.shape(), dataset.chunk().unwrap_or_default());
@@ -260,6 +261,13 @@ impl Stacks {
     /// Where the file is.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// When the file was changed last, seconds since 1970; 0 if that is not known.
+    pub(super) fn time_s(&self) -> u32 {
+        let changed = std::fs::metadata(&self.path).and_then(|facts| facts.modified()).ok();
+        let since = changed.and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
+        since.map_or(0, |since| u32::try_from(since.as_secs()).unwrap_or(0))
     }
 
     /// The stacks, in the order in which they are written.

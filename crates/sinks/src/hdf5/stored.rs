@@ -11,6 +11,7 @@ use super::objects;
 use super::others::OthersFile;
 use super::reader::{Reader, pixel_of};
 use super::spec::{IMAGES_PER_FILE_MAX, PIXELS_MAX};
+use super::stacks::Stacks;
 
 const DOING: &str = "find the images of";
 /// Where files of other programs keep images that are not divided into chunks.
@@ -80,6 +81,29 @@ pub fn of_others(others: &OthersFile, most: usize) -> Result<Vec<StoredPart>, Er
         parts.push(StoredPart { path, first_image, images, chunks });
     }
     Ok(parts)
+}
+
+/// The chunks of one stack of a file.
+pub struct NamedChunks {
+    /// Path of the stack.
+    pub name: String,
+    /// Its dimensions before rows and columns.
+    pub leading: Vec<u64>,
+    /// One for each image, in their order.
+    pub chunks: Vec<StoredChunk>,
+}
+
+/// The chunks of all stacks in one file.
+///
+/// # Errors
+/// The file cannot be read, or has more than `most` chunks.
+pub fn of_file(path: &Path, most: usize) -> Result<Vec<NamedChunks>, Error> {
+    let (stacks, mut left) = (Stacks::open(path)?, most);
+    let named = stacks.found.iter().map(|(layout, stack)| {
+        let chunks = chunks(stack, stacks.file(), path, &mut left)?;
+        Ok(NamedChunks { name: layout.name.clone(), leading: layout.leading.clone(), chunks })
+    });
+    named.collect()
 }
 
 /// Those of one data set; it takes as many from `left`.

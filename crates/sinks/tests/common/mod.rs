@@ -159,7 +159,7 @@ pub fn edge_pixels(spec: &FileSpec, image: u64) -> Vec<u8> {
 
 pub fn write_pixels(writer: &mut Writer, image: u64, partial: bool, raw: Vec<u8>) -> Result<(), Error> {
     let spec = writer.spec();
-    let chunk = if spec.compression == Compression::Bslz4 { bslz4(&raw, spec.pixel.bytes()) } else { raw };
+    let chunk = if spec.compression == Compression::BSLZ4 { bslz4(&raw, spec.pixel.bytes()) } else { raw };
     let (head, tail) = chunk.split_at(chunk.len() / 2);
     let all: u64 = 0xFF;
     let (bitmap, received) = if partial { ([all & !2, all], [7, 8]) } else { ([all, all], [8, 8]) };
@@ -236,7 +236,7 @@ pub fn endless(directory: &Path, prefix: &str) -> Result<(), Error> {
 
 /// The inverse of [`bslz4`] for any LZ4 block, slow and plain; also checks that the chunk ends where it should.
 pub fn decode(compression: Compression, chunk: &[u8], element: usize, out: &mut [u8]) -> Result<(), String> {
-    assert_eq!(compression, Compression::Bslz4, "these tests write no other");
+    assert_eq!(compression, Compression::BSLZ4, "these tests write no other");
     let take = |at: usize, n: usize| chunk.get(at..at + n).ok_or("the chunk ends early");
     let size = take(0, 8)?.iter().fold(0, |v, &b| v << 8 | u64::from(b)) as usize;
     let block = take(8, 4)?.iter().fold(0, |v, &b| v << 8 | u64::from(b)) as usize;

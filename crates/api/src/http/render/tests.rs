@@ -43,12 +43,12 @@ fn packed(packing: Packing, element: Element, data: &[u8]) -> Bytes {
             let length = lz4::compress_default(data, &mut out);
             Bytes::copy_from_slice(&out[..length])
         }
-        Packing::Lz4 => by(Compression::Lz4),
-        Packing::BitshuffleLz4 => by(Compression::Bslz4),
-        Packing::BitshuffleZstd => by(Compression::Bszstd { level: 1 }),
+        Packing::Lz4 => by(Compression::LZ4),
+        Packing::BitshuffleLz4 => by(Compression::BSLZ4),
+        Packing::BitshuffleZstd => by(Compression::BSZSTD),
         Packing::Zstd => by(Compression::Zstd { level: 1 }),
         Packing::Gzip => by(Compression::Gzip { level: 1 }),
-        Packing::Sz3 => unreachable!("no image of a run or series has SZ3"),
+        Packing::Sz3 | Packing::Other => unreachable!("no image of a run or series is packed so"),
     }
 }
 

@@ -123,7 +123,7 @@ async fn many_who_ask_for_an_image_cost_one_unpacking() {
         let array = &mut channel.array;
         let size = konkordia_kernels::ElementSize::Two;
         let isa = konkordia_kernels::Isa::detect();
-        let bytes = konkordia_kernels::codec::compress(Compression::Bslz4, isa, size, &array.pieces[0], 8192);
+        let bytes = konkordia_kernels::codec::compress(Compression::BSLZ4, isa, size, &array.pieces[0], 8192);
         (array.packing, array.pieces) = (Packing::BitshuffleLz4, vec![bytes.into()]);
     }
     bench.fakes[0].show(packed);

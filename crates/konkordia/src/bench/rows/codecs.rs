@@ -17,7 +17,7 @@ use std::time::Duration;
 /// "Back" is decoding.
 type Names = (Compression, usize, [&'static str; 4]);
 const CODECS: [Names; 3] = [
-    (Compression::Lz4, 1, ["plain: lz4 of pixels", "plain: unlz4", "lz4 of pixels", "lz4 decode"]),
+    (Compression::LZ4, 1, ["plain: lz4 of pixels", "plain: unlz4", "lz4 of pixels", "lz4 decode"]),
     (Compression::Zstd { level: 1 }, 3, ["plain: zstd of pixels", "plain: unzstd", "zstd of pixels", "zstd decode"]),
     (Compression::Gzip { level: 1 }, 9, ["plain: gzip of pixels", "plain: ungzip", "gzip of pixels", "gzip decode"]),
 ];

@@ -30,7 +30,7 @@ const ROUNDS_MIN: usize = 3;
 /// The rows of the scalar reference run in one round of these.
 const SCALAR_EVERY: usize = 20;
 /// The codec of the Zstd rows.
-const ZSTD: Compression = Compression::Bszstd { level: 1 };
+const ZSTD: Compression = Compression::BSZSTD;
 /// Pixels of a strip for the rows that keep constants in the cache, as the engine's workers do.
 const STRIP_PIXELS: usize = 16 * block_pixels::<i16>();
 
