@@ -196,10 +196,16 @@ def test_what_is_refused(ours, theirs, tmp_path):
     with h5py.File(more / "series_5_data_000002.h5", "a") as file:
         file["entry/extra"] = 7
     assert "holds /entry/extra, which the master has not" in said(more / theirs.name, "-o", out, "--layout", "single", code=3)
+    large = tmp_path / "large.h5"
+    with h5py.File(large, "w") as file:
+        pixels = np.random.default_rng(1).integers(0, 60000, (20, 512, 512)).astype(np.uint16)
+        file.create_dataset("entry/data/data", data=pixels, chunks=(1, 512, 512))
     percent = tmp_path / "100%s"
     percent.mkdir()
-    assert "no '%' in its path" in said(theirs, "-o", percent, "--layout", "family", code=6)
+    assert "its path has a '%'" in said(theirs, "-o", percent, "--layout", "family", code=2)
     assert list(percent.iterdir()) == []
+    many = said(large, "-o", tmp_path / "many", "--layout", "family", "--piece-size", "4096", code=2)
+    assert "would become" in many and "give --piece-size 1M or more" in many
 
 
 def test_a_full_disk_and_ctrl_c_leave_nothing(ours, small_disk, tmp_path):
@@ -213,7 +219,7 @@ def test_a_full_disk_and_ctrl_c_leave_nothing(ours, small_disk, tmp_path):
         assert list(small_disk.iterdir()) == []
     target = tmp_path / "stopped"
     target.mkdir()
-    command = [BINARY, "repack", str(ours), "-o", str(target), "--layout", "family", "--piece-size", "4096", "--quiet"]
+    command = [BINARY, "repack", str(noise), "-o", str(target), "--layout", "family", "--piece-size", "100000", "--quiet"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
     while not list(target.iterdir()) and time.monotonic() < deadline:

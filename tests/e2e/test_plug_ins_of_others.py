@@ -3,6 +3,7 @@ behind the command. Plug-ins that crash, hang, lie or take all memory end only t
 
 import json
 import os
+import pathlib
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 from driving import program
 from others_files import dectris_legacy
+from service import until
 
 FILTERS = {
     "blosc": dict(hdf5plugin.Blosc(cname="zstd", shuffle=hdf5plugin.Blosc.BITSHUFFLE)),
@@ -130,6 +132,13 @@ with h5py.File(sys.argv[1], "w") as file:
     return path, frames
 
 
+def environment_of(path):
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""  # gone, or of another user
+
+
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
@@ -148,6 +157,10 @@ def test_a_bad_plug_in_is_an_error_of_the_image(kind, words, crashing, tmp_path)
     done = program("repack", path, "-o", tmp_path / "out", "--compression", "bszstd", check=1, env=bad, timeout=120)
     assert all(word in done.stderr for word in [*words, "filter 300"]), done.stderr
     assert "panic" not in done.stderr and list((tmp_path / "out").iterdir()) == []
+    # The process of the plug-in is gone too, also one that never returns.
+    mark = f"HDF5_PLUGIN_PATH={crashing}".encode()
+    processes = pathlib.Path("/proc")
+    until(lambda: not any(mark in environment_of(path) for path in processes.glob("[0-9]*/environ")), "its process ends")
     # The structure of the file does not need the plug-in.
     program("inspect", path, check=0, env=bad)
 

@@ -59,6 +59,29 @@ impl Drop for Workshop {
     }
 }
 
+/// Most pieces of a family: readers have all of them open at once, of the 1024 files that a process mostly may.
+const MOST_PIECES: u64 = 900;
+
+/// Refuses a family that readers could not open.
+fn openable(run: &Run, folder: &Path, prefix: &str, layout: FileLayout) -> Result<(), Failure> {
+    let FileLayout::Family { piece_bytes } = layout else { return Ok(()) };
+    let stem = folder.join(prefix);
+    if stem.as_os_str().as_encoded_bytes().contains(&b'%') {
+        let what = format!("{} cannot be a family", stem.display());
+        let why = "its path has a '%', and the driver of HDF5 takes the path of a family for a format";
+        return Err(Failure::new(Exit::Usage, what, why, "choose another folder or name after -o"));
+    }
+    let size = |path: &Path| path.metadata().map(|facts| facts.len()).map_err(|error| Failure::io("cannot read", path, &error));
+    let bytes = run.files().map(size).sum::<Result<u64, _>>()?;
+    if bytes.div_ceil(piece_bytes) > MOST_PIECES {
+        let what = format!("{} would become {} pieces", run.path().display(), bytes.div_ceil(piece_bytes));
+        let why = format!("readers open all pieces at once, and mostly cannot open more than {MOST_PIECES}");
+        let fix = format!("give --piece-size {}M or more", bytes.div_ceil(MOST_PIECES).div_ceil(1_000_000));
+        return Err(Failure::new(Exit::Usage, what, why, fix));
+    }
+    Ok(())
+}
+
 /// The name under which an output is made before it is whole: a hidden folder beside it.
 fn workshop(folder: &Path, prefix: &str) -> PathBuf {
     folder.join(format!(".{prefix}.layout.part"))
@@ -84,6 +107,7 @@ pub fn change(
         let fix = "choose another folder or name after -o, or remove it";
         return Err(Failure::new(Exit::Io, format!("{} exists", taken.display()), "the output would have this name", fix));
     }
+    openable(&run, &folder, &prefix, layout)?;
     let shop = Workshop::new(workshop(&folder, &prefix))?;
     let Some(laid) = written(&run, &shop.0, &prefix, layout, stop, show)? else { return Ok(None) };
     if !compared(&run, &laid.main, stop, show)? {

@@ -15,12 +15,14 @@ use super::task::Task;
 use crate::console;
 use konkordia_core::plan::OtherFilter;
 use konkordia_plugin::others::{FILTERS_MAX, Plugins, Step, VARIABLE, decode, folders};
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, Signal, getpid, kill_process, setrlimit};
 use std::io::{self, BufReader, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::mpsc;
+use std::thread;
 
 /// The environment variable that marks this process. Its value is the process id of the parent.
 pub const STARTED_BY: &str = "KONKORDIA_PLUG_INS_OF";
@@ -55,17 +57,30 @@ pub fn replaced() -> Option<ExitCode> {
     })
 }
 
+/// Answers requests until the parent is gone. A thread of its own reads them, and so sees that while a plug-in never
+/// returns: the signal of the kernel at the end of the parent does not come, since Landlock allows the parent none.
 fn serve(socket: &UnixStream) -> io::Result<()> {
+    let (to, requests) = mpsc::sync_channel(0);
+    let mut from = BufReader::new(socket.try_clone()?);
+    thread::Builder::new().name("requests".into()).spawn(move || {
+        loop {
+            let request = read_request(&mut from).transpose();
+            let Some(request) = request else { break kill_process(getpid(), Signal::KILL) };
+            if to.send(request).is_err() {
+                break Ok(());
+            }
+        }
+    })?;
     let mut plugins = Plugins::new(folders(std::env::var_os(VARIABLE).as_deref().map(Path::new)));
-    let mut requests = BufReader::new(socket);
-    loop {
-        let Some((steps, chunk, bytes)) = read_request(&mut requests)? else { return Ok(()) };
+    for request in requests {
+        let (steps, chunk, bytes) = request?;
         let mut answer = socket;
         match decode(&mut plugins, &steps, &chunk, bytes) {
             Ok(image) => answer.write_all(&[1]).and_then(|()| answer.write_all(&image))?,
             Err(why) => answer.write_all(&[&[0][..], &(why.len() as u32).to_le_bytes(), why.as_bytes()].concat())?,
         }
     }
+    Ok(())
 }
 
 /// Writes a request; see the head of this file.

@@ -12,6 +12,7 @@ use konkordia_plugin::others::{DEFAULT_FOLDER, VARIABLE};
 use konkordia_sinks::hdf5::decode_others_by;
 use signal_hook::low_level::signal_name;
 use std::io::{self, ErrorKind, Read};
+use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -103,7 +104,8 @@ impl Runner {
         let bad =
             format!("the file or the plug-in in {folders} is bad: try the plug-in with h5dump, or leave it out of {VARIABLE}");
         if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) {
-            // Landlock lets this process send no signals to it any more. It ends with this process, by the kernel.
+            // Landlock lets this process send no signals to it any more; it ends by itself at the end of its socket.
+            let _ = self.socket.shutdown(Shutdown::Both);
             let (seconds, variable) = (self.patience.as_secs(), progress::VARIABLE);
             return format!("its plug-in gave no image within {seconds} s ({variable} sets the time); {bad}");
         }
