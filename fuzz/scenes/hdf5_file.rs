@@ -161,7 +161,7 @@ fn read_others(path: &Path, decode: &Decode<'_>) {
             }
         }
         if file.images() < 1000 {
-            let _ = file.findings(decode);
+            let _ = file.findings(Some(decode));
         }
     }
     let Ok(file) = ForeignFile::open(path) else { return };

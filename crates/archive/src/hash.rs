@@ -90,7 +90,7 @@ mod tests {
     fn sums_of_ranges_are_those_of_their_bytes() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("a");
-        let bytes: Vec<u8> = (0..3 * BLOCK + 77).map(|n| (n * n >> 3) as u8).collect();
+        let bytes: Vec<u8> = (0..3 * BLOCK + 77).map(|n| ((n * n) >> 3) as u8).collect();
         std::fs::write(&path, &bytes).expect("it is written");
         let range = |offset: usize, bytes: usize| Chunk {
             dataset: "d".into(),

@@ -5,10 +5,11 @@
 //! as everybody calls it.
 
 use crate::bitshuffle::{self, ElementSize};
-use crate::chunk::{BLOCK_BYTES, HEADER_BYTES, LENGTH_BYTES, write_header};
+use crate::chunk::{BLOCK_BYTES, HEADER_BYTES, write_header};
 use crate::convert::{self, Constants, OutputPixel};
 use crate::fused::element_size;
 use crate::isa::Isa;
+use crate::length::LENGTH_BYTES;
 use crate::lz4;
 
 /// The instruction set of the baseline: AVX2, or scalar where the machine has no AVX2.

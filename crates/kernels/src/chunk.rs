@@ -13,13 +13,12 @@
 
 use crate::bitshuffle::{self, ElementSize};
 use crate::isa::Isa;
+use crate::length::{LENGTH_BYTES, with_length};
 use crate::lz4;
 use crate::planes::decompress_lz4;
 
 /// Bytes before the first block.
 pub const HEADER_BYTES: usize = 12;
-/// Bytes before the payload of each block.
-pub const LENGTH_BYTES: usize = 4;
 /// Bytes of a full block: the default of the bitshuffle library for elements of 1, 2, 4 and 8 bytes.
 pub const BLOCK_BYTES: usize = 8192;
 
@@ -58,14 +57,6 @@ pub fn write_header(out: &mut [u8], total_bytes: u64, block_bytes: u32) {
 /// If `out` has less than [`LENGTH_BYTES`] plus [`lz4::bound`] of the block.
 pub fn write_block(encoder: &mut lz4::Encoder, block: &[u8], out: &mut [u8]) -> usize {
     with_length(out, |payload| encoder.compress(block, payload))
-}
-
-/// Writes a block by `write`, which returns its bytes, with its length before it.
-pub(crate) fn with_length(out: &mut [u8], write: impl FnOnce(&mut [u8]) -> usize) -> usize {
-    let (length, payload) = out.split_at_mut(LENGTH_BYTES);
-    let written = write(payload);
-    length.copy_from_slice(&(written as u32).to_be_bytes());
-    LENGTH_BYTES + written
 }
 
 /// Why bytes are not a chunk of the expected image.

@@ -14,9 +14,10 @@
 //! The fused path for `Bslz4` with blocks of 8 KiB is [`crate::fused`]; a [`Packer`] gives the same bytes.
 
 use crate::bitshuffle::{self, ElementSize};
-use crate::chunk::{self, ChunkError, Cursor, HEADER_BYTES, LENGTH_BYTES, write_header};
+use crate::chunk::{self, ChunkError, Cursor, HEADER_BYTES, write_header};
 use crate::convert::OutputPixel;
 use crate::isa::Isa;
+use crate::length::{LENGTH_BYTES, with_length};
 use crate::planes::{Lz4Encoder, ZstdEncoder};
 use crate::{deflate, lz4, zstd};
 use konkordia_core::plan::Compression;
@@ -101,11 +102,11 @@ fn pack(
 ) -> usize {
     match (codec, encoder) {
         (Compression::Bslz4 { .. }, Encoder::PlanesLz4(encoder)) => shuffled(isa, element, piece, planes, out, |planes, out| {
-            chunk::with_length(out, |out| encoder.compress(isa, element, planes, out))
+            with_length(out, |out| encoder.compress(isa, element, planes, out))
         }),
         (Compression::Bszstd { .. }, Encoder::PlanesZstd(encoder)) => {
             shuffled(isa, element, piece, planes, out, |planes, out| {
-                chunk::with_length(out, |out| encoder.compress(isa, element, planes, out))
+                with_length(out, |out| encoder.compress(isa, element, planes, out))
             })
         }
         (Compression::Bszstd { .. }, Encoder::Zstd(encoder)) => {

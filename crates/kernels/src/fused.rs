@@ -5,9 +5,10 @@
 //! behind a header of [`write_header`], are byte for byte what [`compress_chunk`] makes of the whole image.
 
 use crate::bitshuffle::{self, ElementSize};
-use crate::chunk::{BLOCK_BYTES, HEADER_BYTES, with_length, write_header};
+use crate::chunk::{BLOCK_BYTES, HEADER_BYTES, write_header};
 use crate::convert::{self, Constants, OutputPixel};
 use crate::isa::Isa;
+use crate::length::with_length;
 use crate::planes::Lz4Encoder;
 
 const _: () = assert!(cfg!(target_endian = "little"), "pixels are stored as they lie in memory, which must be little-endian");

@@ -39,6 +39,7 @@ pub mod dispersion;
 pub mod finish;
 pub mod fused;
 pub mod isa;
+pub mod length;
 pub mod lz4;
 pub mod pedestal;
 pub mod placement;

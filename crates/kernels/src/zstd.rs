@@ -1,6 +1,6 @@
 //! Zstd by the stock C library: single frames for the blocks of `bszstd`, and the strips of one long frame for `zstd`.
 
-use crate::chunk::with_length;
+use crate::length::with_length;
 use sys::StripContext;
 use zstd_safe::{CCtx, CParameter, DCtx};
 
@@ -35,7 +35,7 @@ impl Encoder {
     /// bytes written.
     ///
     /// # Panics
-    /// If `out` has less than [`crate::chunk::LENGTH_BYTES`] plus [`bound`] bytes.
+    /// If `out` has less than [`crate::length::LENGTH_BYTES`] plus [`bound`] bytes.
     pub fn block(&mut self, input: &[u8], out: &mut [u8]) -> usize {
         with_length(out, |payload| {
             assert!(payload.len() >= bound(input.len()), "{} bytes of output are too few for {}", payload.len(), input.len());

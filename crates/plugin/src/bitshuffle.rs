@@ -13,7 +13,8 @@
 
 use crate::elements::Transposition;
 use crate::sys::output::Output;
-use konkordia_kernels::chunk::{HEADER_BYTES, LENGTH_BYTES, write_header};
+use konkordia_kernels::chunk::{HEADER_BYTES, write_header};
+use konkordia_kernels::length::LENGTH_BYTES;
 use konkordia_kernels::planes::{Lz4Encoder, ZstdEncoder, decompress_lz4};
 use konkordia_kernels::{ElementSize, Isa, lz4, zstd};
 

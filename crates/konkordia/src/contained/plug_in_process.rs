@@ -36,6 +36,9 @@ const CHUNK_BYTES_MAX: u64 = u32::MAX as u64;
 /// Bytes of an image: what fits into the memory several times.
 const IMAGE_BYTES_MAX: u64 = 1 << 30;
 
+/// Filters, chunk, bytes of the image.
+type Request = (Vec<Step>, Vec<u8>, usize);
+
 /// Does this work if this process was started for it.
 pub fn replaced() -> Option<ExitCode> {
     let number = std::env::var(STARTED_BY).ok()?;
@@ -97,8 +100,8 @@ pub fn write_request(to: &mut impl Write, filters: &[OtherFilter], chunk: &[u8],
     to.write_all(chunk)
 }
 
-/// The next request: filters, chunk, bytes of the image. `None` at the end.
-fn read_request(from: &mut impl Read) -> io::Result<Option<(Vec<Step>, Vec<u8>, usize)>> {
+/// The next request; `None` at the end.
+fn read_request(from: &mut impl Read) -> io::Result<Option<Request>> {
     let Some(count) = first_number(from)? else { return Ok(None) };
     if count as usize > FILTERS_MAX {
         return Err(too_large("filters"));
