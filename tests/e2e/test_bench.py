@@ -439,13 +439,13 @@ def test_a_graph_beside_plain_zeromq(tmp_path):
 
 
 def hdf5(*arguments, check=0):
-    few = ["--mib", 1, "--repeats", 1, "--sizes", 64, 100, "--noise-bits", 0, 4, "--compression", "bslz4", "gzip,level=3", "--writers", 2]
+    few = ["--mib", 1, "--repeats", 1, "--sizes", 64, 100, "--compression", "bslz4", "gzip,level=3", "--writers", 2]
     return program("bench", "hdf5", *few, *arguments, check=check)
 
 
 def test_hdf5_beside_plain_write(tmp_path):
     folders, picture = [tmp_path / "a", tmp_path / "b"], tmp_path / "hdf5.png"
-    report = json.loads(hdf5("--dir", *folders, "--png", picture, "--json").stdout)
+    report = json.loads(hdf5("--dir", *folders, "--noise-bits", 0, 4, "--png", picture, "--json").stdout)
     assert report["verified"] and picture.read_bytes().startswith(PNG)
     assert [[row["edge_pixels"] for row in target["plain"]] for target in report["targets"]] == [[64, 100]] * 2
     assert report["plain"] == report["targets"][0]["plain"] and all(row["verified"] and row["hdf5_of_write"] > 0 for row in report["plain"])
@@ -472,7 +472,7 @@ def test_hdf5_says_what_the_note_says_and_what_a_folder_lacks(tmp_path):
     assert "compression beats the device" not in text, "the table of noise was left out"
     # The old name, for scripts.
     assert "HDF5 / write" in program("bench", "disk", "--mib", 1, "--repeats", 1, "--sizes", 64, "--threads", 1, "--noise-bits", "--writers", check=0).stdout
-    full = hdf5("--dir", tmp_path, "--mib", 1 << 24, check=2).stderr
+    full = program("bench", "hdf5", "--dir", tmp_path, "--mib", 1 << 24, check=2).stderr
     assert "has no room for this bench" in full and "are lacking" in full and "--mib" in full, full
     assert not list(tmp_path.iterdir())
     assert "png" in hdf5("--png", tmp_path / "a.pdf", check=2).stderr

@@ -46,7 +46,7 @@ impl DriverFile {
         let create = || {
             let file = low::create_file_by(driver, path)?;
             let stack = low::create_images(&file, STACK, pixel, [&[edge, edge], &[edge, edge]], None, None)?;
-            Ok((file, stack))
+            Ok::<_, hdf5::Error>((file, stack))
         };
         let (file, stack) = create().context("create the file", path)?;
         Ok(Self { path: path.to_owned(), file, stack, edge, image_bytes: edge * edge * pixel.bytes(), images: 0 })

@@ -110,7 +110,7 @@ mod tests {
         let folders = [folder.path().to_path_buf()];
         let target = || Target::all(&folders, &folders).unwrap().remove(0);
         let of = OfTarget::measure(&args, target()).unwrap();
-        assert!(of.plain.iter().all(|line| line.verified && line.write > 0.0 && line.hdf5 > 0.0));
+        assert!(of.plain.iter().all(|line| line.verified && line.write > 0.0 && line.compared > 0.0));
         let packed: Vec<_> = [0, 3].iter().flat_map(|bits| Packed::measure(&args, folder.path(), 64, *bits).unwrap()).collect();
         assert!(Packed::is_verified(&packed));
         let bits = |noise_bits| {

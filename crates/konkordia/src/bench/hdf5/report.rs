@@ -91,7 +91,7 @@ impl Report {
     }
 
     fn by_size(&self) -> Picture {
-        let rates: [(&str, fn(&Plain) -> f64); 2] = [("HDF5", |plain| plain.hdf5), ("plain write", |plain| plain.write)];
+        let rates: [(&str, fn(&Plain) -> f64); 2] = [("HDF5", |plain| plain.compared), ("plain write", |plain| plain.write)];
         let mut lines = Vec::new();
         for of in &self.targets {
             for (what, rate) in rates {
