@@ -458,6 +458,7 @@ def test_hdf5_beside_plain_write(tmp_path):
     assert set(packed) == {f"{codec}, {bits} bit of noise, {n}" for codec in ("bslz4", "gzip,level=3") for bits in (0, 4) for n in ("1 thread", "2 threads")}
     assert all(packed[f"{codec}, 0 bit of noise, 1 thread"]["bits_per_pixel"] < 1 for codec in ("bslz4", "gzip,level=3"))
     assert packed["bslz4, 4 bit of noise, 1 thread"]["bits_per_pixel"] == packed["bslz4, 4 bit of noise, 2 threads"]["bits_per_pixel"] > 4
+    assert all(row["verified"] and is_spread(row["image_write_ms"]) and is_spread(row["image_chunk_bytes"]) for row in packed.values())
     chunks = report["one_chunk"]
     assert [row["name"] for row in chunks] == [f"{pixel}, {n}" for pixel in ("uint16", "int32") for n in ("1 thread", "2 threads")]
     assert chunks[0]["chunk_bytes"] == chunks[1]["chunk_bytes"] and all(row["verified"] for row in chunks)

@@ -7,7 +7,7 @@ use super::args::BenchHdf5Args;
 use super::files::{Frames, PREFIX, Run, by_write, clear, is_right, rate};
 use super::report::{cells, table};
 use crate::bench::packer::ImagePacker;
-use crate::bench::spread::median;
+use crate::bench::spread::{Spread, median};
 use konkordia_core::failure::Failure;
 use konkordia_core::plan::Compression;
 use konkordia_kernels::ElementSize;
@@ -36,6 +36,9 @@ pub struct Packed {
     pub write: f64,
     /// Compressed and written, over plain `write`: median of the ratios of the repeats.
     of_write: f64,
+    /// Milliseconds in which the file takes an image, and bytes of its chunk: of all images of all repeats.
+    image_ms: Spread,
+    chunk_bytes: Spread,
     verified: bool,
 }
 
@@ -66,12 +69,14 @@ impl Packed {
             "name": format!("{}, {} bit of noise, {}", self.codec.text(), self.noise_bits, threads(self.threads)),
             "noise_bits": self.noise_bits, "threads": self.threads, "edge_pixels": self.edge, "images": self.images,
             "bits_per_pixel": self.bits_per_pixel, "pack_gb_per_s": self.pack, "pack_and_hdf5_gb_per_s": self.hdf5,
-            "write_gb_per_s": self.write, "pack_and_hdf5_of_write": self.of_write, "verified": self.verified,
+            "write_gb_per_s": self.write, "pack_and_hdf5_of_write": self.of_write, "image_write_ms": self.image_ms.to_json(),
+            "image_chunk_bytes": self.chunk_bytes.to_json(), "verified": self.verified,
         })
     }
 
     fn cells(&self) -> Vec<String> {
-        let first = vec![self.codec.text(), format!("{} bit", self.noise_bits), self.threads.to_string()];
+        let noise = format!("{} bit", self.noise_bits);
+        let first = vec![self.codec.text(), noise, self.threads.to_string(), self.image_ms.to_text(1)];
         cells(first, &[self.bits_per_pixel, self.pack, self.hdf5, self.write, self.of_write], self.verified)
     }
 }
@@ -84,6 +89,7 @@ impl Case<'_> {
         let pixels = images * frames.bytes();
         let mut rates: [Vec<f64>; 4] = Default::default();
         let (mut bytes, mut verified) = (0, true);
+        let (mut image_ms, mut chunk_bytes) = (Vec::new(), Vec::new());
         for repeat in 0..self.args.rounds() {
             let write = by_write(self.folder, frames, images, sync, frames.bytes())?;
             bytes = 0;
@@ -94,7 +100,13 @@ impl Case<'_> {
             })?;
             let alone = rate(pixels, begin);
             let mut run = Run::new((self.folder, PREFIX), frames, codec, sync)?;
-            pack(codec, threads, frames, images, |number, chunk| run.write(number, &chunk))?;
+            pack(codec, threads, frames, images, |number, chunk| {
+                let begin = Instant::now();
+                run.write(number, &chunk)?;
+                image_ms.push(begin.elapsed().as_secs_f64() * 1e3);
+                chunk_bytes.push(chunk.len() as f64);
+                Ok(())
+            })?;
             let hdf5 = run.finish(pixels)?.compared(sync);
             if repeat == 0 {
                 verified = is_right((self.folder, PREFIX), frames, images)?;
@@ -104,8 +116,21 @@ impl Case<'_> {
         }
         let [pack, hdf5, write, of_write] = rates.map(|mut rates| median(&mut rates));
         let bits_per_pixel = bytes as f64 * 8.0 / (images * frames.edge * frames.edge) as f64;
-        let (noise_bits, edge) = (self.noise_bits, frames.edge);
-        Ok(Packed { codec, noise_bits, threads, edge, images, bits_per_pixel, pack, hdf5, write, of_write, verified })
+        Ok(Packed {
+            codec,
+            noise_bits: self.noise_bits,
+            threads,
+            edge: frames.edge,
+            images,
+            bits_per_pixel,
+            pack,
+            hdf5,
+            write,
+            of_write,
+            image_ms: Spread::of(image_ms),
+            chunk_bytes: Spread::of(chunk_bytes),
+            verified,
+        })
     }
 }
 
@@ -140,6 +165,7 @@ pub fn to_text(rows: &[Packed], place: &str) -> String {
         "codec",
         "noise",
         "threads",
+        "file takes an image, ms",
         "bit/pixel",
         "compressed GB/s",
         "and written",
@@ -150,6 +176,6 @@ pub fn to_text(rows: &[Packed], place: &str) -> String {
     let table = table(&head, rows.iter().map(Packed::cells));
     format!(
         "frames of {edge} x {edge}, uint16, compressed and written to {place}; GB/s of pixels; frames in parallel, as \
-         `konkordia repack` does it, and one more thread writes\n\n{table}"
+         `konkordia repack` does it, and one more thread writes; \"file takes an image\": median (lowest .. highest) of all\n\n{table}"
     )
 }

@@ -137,7 +137,7 @@ impl OfTarget {
     /// What the frame size changes, for people.
     pub fn size_line(&self) -> String {
         let [hdf5, write] = self.fastest_of_slowest();
-        let where_ = if self.target.is_network() { "network" } else { "local" };
-        format!("  {} ({where_}): fastest frame size / slowest: HDF5 {hdf5:.2}, plain write {write:.2}", self.target.name)
+        let place = if self.target.is_network() { "network" } else { "local" };
+        format!("  {} ({place}): fastest frame size / slowest: HDF5 {hdf5:.2}, plain write {write:.2}", self.target.name)
     }
 }
