@@ -81,11 +81,11 @@ impl Memory {
                 rates[number].iter_mut().zip(once).for_each(|(rates, rate)| rates.push(rate));
             }
         }
-        let row = |((name, _), (rates, verified)): ((&'static str, Way), ([Vec<f64>; 4], bool))| {
+        let mut rows = Vec::new();
+        for ((name, _), (rates, verified)) in WAYS.into_iter().zip(rates.into_iter().zip(verified)) {
             let [images, whole, of_write, whole_of_write] = rates.map(|mut rates| median(&mut rates));
-            Row { name, images, whole, of_write: [of_write, whole_of_write], verified }
-        };
-        let rows = WAYS.into_iter().zip(rates.into_iter().zip(verified)).map(row).collect();
+            rows.push(Row { name, images, whole, of_write: [of_write, whole_of_write], verified });
+        }
         Ok(Ok(Self { place: target.to_text(), edge, bytes: images * frames.bytes(), copied, rows }))
     }
 

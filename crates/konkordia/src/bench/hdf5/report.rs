@@ -19,6 +19,9 @@ const NOTE_OF_MEMORY: &str = "the note: on a RAM disk HDF5 is as fast as dd; H5F
 const NOTE_OF_NOISE: &str =
     "the note (deflate level 3, one thread): without noise compression beats the device, with any noise the rate collapses";
 
+/// A rate that is drawn.
+type Rate = fn(&Plain) -> f64;
+
 /// All tables.
 pub struct Report {
     pub targets: Vec<OfTarget>,
@@ -91,7 +94,7 @@ impl Report {
     }
 
     fn by_size(&self) -> Picture {
-        let rates: [(&str, fn(&Plain) -> f64); 2] = [("HDF5", |plain| plain.compared), ("plain write", |plain| plain.write)];
+        let rates: [(&str, Rate); 2] = [("HDF5", |plain| plain.compared), ("plain write", |plain| plain.write)];
         let mut lines = Vec::new();
         for of in &self.targets {
             for (what, rate) in rates {
