@@ -6,26 +6,12 @@ use std::path::{Path, PathBuf};
 use hdf5::{Dataset, File};
 use konkordia_core::pixel::PixelType;
 
+use super::driver::Driver;
 use super::error::{Context, Error};
 use super::low;
 
-/// By so many bytes a file of [`Driver::Core`] grows in memory at once.
-pub const CORE_GROWTH_BYTES: usize = 64 << 20;
-
 /// Name of the stack in the file.
 const STACK: &str = "images";
-
-/// Drivers of libhdf5.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Driver {
-    /// `H5FD_SEC2`: each call of libhdf5 is one of the system. The usual one.
-    Sec2,
-    /// `H5FD_CORE`: the whole file is in the memory of this process.
-    Core {
-        /// The file is also written to its path, when it is closed. Otherwise it is lost then.
-        backing_store: bool,
-    },
-}
 
 /// A file with one stack of square images, each one chunk, not compressed.
 pub struct DriverFile {

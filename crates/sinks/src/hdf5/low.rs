@@ -32,7 +32,7 @@ use konkordia_core::pixel::PixelType;
 
 use super::bounded::zeros_for;
 use super::columns::{Column, ColumnType};
-use super::driver_file::{CORE_GROWTH_BYTES, Driver};
+use super::driver::{CORE_GROWTH_BYTES, Driver};
 use super::handoff::{self, ChunkWrites, Failed};
 use super::packing::{self, BITSHUFFLE, LZ4, SZ3, ZSTD};
 use super::spec::FileSpec;

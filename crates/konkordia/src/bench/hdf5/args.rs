@@ -8,9 +8,9 @@ use std::path::PathBuf;
 /// `konkordia bench hdf5`
 #[derive(Debug, Args)]
 pub struct BenchHdf5Args {
-    /// Folders for the files, each on a disk, in memory or on a network file system: the frames uncompressed are written
-    /// to each of them, all others to the first [default: /dev/shm if it exists, otherwise the folder for temporary
-    /// files]
+    /// Folders for the files, each on a disk, in memory or on a network file system: the frames uncompressed are
+    /// written to each of them, all others to the first [default: /dev/shm if it exists, otherwise the folder for
+    /// temporary files]
     #[arg(long, value_name = "DIR", num_args = 1..)]
     pub dir: Vec<PathBuf>,
     /// Edge lengths of the square frames, in pixels

@@ -2,9 +2,9 @@
 //! into strips, each thread has its own strips of every image, and the framing of the codec joins them.
 
 use super::args::BenchHdf5Args;
+use super::cells::{cells, table};
 use super::files::{Frames, PREFIX, Run, clear, is_right};
 use super::noise::threads as in_words;
-use super::report::{cells, table};
 use crate::bench::spread::median;
 use konkordia_core::failure::Failure;
 use konkordia_core::pixel::PixelType;
@@ -162,8 +162,8 @@ fn compress(frames: &Frames, threads: usize) -> Made {
     Made { chunks, pack: gigabytes / packing, joined: gigabytes / (packing + joining) }
 }
 
-/// Has each worker do `work` on a thread of its own, of which this is the first; seconds from the moment in which all are
-/// ready until the last one is done.
+/// Has each worker do `work` on a thread of its own, of which this is the first; seconds from the moment in which all
+/// are ready until the last one is done.
 fn in_parallel(workers: &mut [Worker], work: impl Fn(&mut Worker) + Sync) -> f64 {
     let (ready, done) = (Barrier::new(workers.len()), Barrier::new(workers.len()));
     let run = |worker: &mut Worker| {

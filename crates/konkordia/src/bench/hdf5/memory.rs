@@ -1,8 +1,8 @@
 //! A RAM disk: memory copied, plain `write`, a run, and one data set written by two drivers of libhdf5.
 
 use super::args::BenchHdf5Args;
+use super::cells::{cells, table};
 use super::files::{BLOCK_BYTES, Frames, PLAIN_NOISE_BITS, PREFIX, Run, Written, by_write, clear, is_right, rate};
-use super::report::{cells, table};
 use super::target::Target;
 use crate::bench::mem::{self, Copied};
 use crate::bench::spread::median;

@@ -4,6 +4,7 @@
 //! back and compared.
 
 pub mod args;
+mod cells;
 mod chunk;
 mod files;
 mod memory;

@@ -1,11 +1,12 @@
 //! Frames that are compressed and written, by the noise in them, the codec, and the number of threads.
 //!
-//! Whole frames are compressed in parallel, and one more thread writes them in order: what `konkordia repack` ships, and
-//! what workers of a series do with whole images. [`super::chunk`] has several threads on one frame, as a run over UDP.
+//! Whole frames are compressed in parallel, and one more thread writes them in order: what `konkordia repack` ships,
+//! and what workers of a series do with whole images. [`super::chunk`] has several threads on one frame, as a run over
+//! UDP.
 
 use super::args::BenchHdf5Args;
+use super::cells::{cells, table};
 use super::files::{Frames, PREFIX, Run, by_write, clear, is_right, rate};
-use super::report::{cells, table};
 use crate::bench::packer::ImagePacker;
 use crate::bench::spread::{Spread, median};
 use konkordia_core::failure::Failure;

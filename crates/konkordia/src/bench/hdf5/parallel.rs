@@ -2,8 +2,8 @@
 //! (docs/decisions/0031-file-data-outside-the-hdf5-lock.md).
 
 use super::args::BenchHdf5Args;
+use super::cells::{cells, table};
 use super::files::{Frames, PLAIN_NOISE_BITS, PREFIX, Run, clear, is_right, rate};
-use super::report::{cells, table};
 use crate::bench::spread::median;
 use konkordia_core::failure::Failure;
 use konkordia_core::plan::Compression;

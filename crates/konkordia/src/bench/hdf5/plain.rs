@@ -1,9 +1,9 @@
-//! Frames uncompressed, by size: as a run writes them, and by plain `write`, one call for each frame and in large blocks
-//! as `dd` writes them.
+//! Frames uncompressed, by size: as a run writes them, and by plain `write`, one call for each frame and in large
+//! blocks as `dd` writes them.
 
 use super::args::BenchHdf5Args;
+use super::cells::{cells, table};
 use super::files::{BLOCK_BYTES, Frames, PLAIN_NOISE_BITS, PREFIX, Run, Written, by_write, clear, is_right};
-use super::report::{cells, table};
 use super::target::Target;
 use crate::bench::spread::median;
 use konkordia_core::failure::Failure;

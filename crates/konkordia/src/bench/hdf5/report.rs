@@ -8,7 +8,6 @@ use super::parallel::{self, Parallel};
 use super::plain::{OfTarget, Plain};
 use konkordia_acquire::machine;
 use konkordia_core::plan::Compression;
-use konkordia_core::text;
 use konkordia_picture::{Axis, Picture, Series};
 use serde_json::{Value, json};
 
@@ -130,16 +129,4 @@ fn chart(title: &str, x: &Axis<'_>, lines: &[(String, Vec<(f64, f64)>)]) -> Pict
     let series: Vec<Series<'_>> =
         lines.iter().map(|(name, points)| Series { name, points: points.clone(), line: points.len() > 1 }).collect();
     konkordia_picture::chart(title, x, &Axis { label: "GB/s", log: true }, &series)
-}
-
-/// A row of a table: what it is about, rates, and whether all was read back.
-pub fn cells(first: Vec<String>, rates: &[f64], verified: bool) -> Vec<String> {
-    let rates = rates.iter().map(|value| format!("{value:.2}"));
-    first.into_iter().chain(rates).chain([if verified { "equal" } else { "WRONG" }.to_owned()]).collect()
-}
-
-/// A table with this head.
-pub fn table(head: &[&str], lines: impl Iterator<Item = Vec<String>>) -> String {
-    let head = head.iter().map(|&name| name.to_owned()).collect();
-    text::table(&std::iter::once(head).chain(lines).collect::<Vec<Vec<String>>>())
 }
