@@ -3,6 +3,9 @@ no test judges a speed."""
 
 import contextlib
 import json
+import os
+import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -433,3 +436,65 @@ def test_a_graph_beside_plain_zeromq(tmp_path):
     assert [row["workers"] for row in report["scaling"]] == [1, 2] and all(row["images_per_second"] > 0 for row in report["scaling"])
     assert [(row["fault"], row["times"], row["lost"], row["taken_twice"]) for row in report["faults"]] == [("killed", 2, 0, 0), ("stopped", 2, 0, 0)]
     assert report["verified"] and picture.read_bytes().startswith(PNG)
+
+
+def hdf5(*arguments, check=0):
+    few = ["--mib", 1, "--repeats", 1, "--sizes", 64, 100, "--compression", "bslz4", "gzip,level=3", "--writers", 2]
+    return program("bench", "hdf5", *few, *arguments, check=check)
+
+
+def test_hdf5_beside_plain_write(tmp_path):
+    folders, picture = [tmp_path / "a", tmp_path / "b"], tmp_path / "hdf5.png"
+    report = json.loads(hdf5("--dir", *folders, "--noise-bits", 0, 4, "--png", picture, "--json").stdout)
+    assert report["verified"] and picture.read_bytes().startswith(PNG)
+    assert [[row["edge_pixels"] for row in target["plain"]] for target in report["targets"]] == [[64, 100]] * 2
+    assert report["plain"] == report["targets"][0]["plain"] and all(row["verified"] and row["hdf5_of_write"] > 0 for row in report["plain"])
+    # Both are on one file system; the second has a name of its own.
+    kinds, names = ([of(target) for target in report["targets"]] for of in (lambda t: t["place"]["file_system"], lambda t: t["name"]))
+    assert names == [kinds[0], f"{kinds[0]} 2"] and kinds[0] != "unknown"
+    ways = [row["name"] for row in report["memory"]["rows"]]
+    assert ways[0] == "plain write" and sum("H5FD_CORE" in way for way in ways) == 2 and all(row["verified"] for row in report["memory"]["rows"])
+    packed = {row["name"]: row for row in report["compressed"]}
+    assert set(packed) == {f"{codec}, {bits} bit of noise, {n}" for codec in ("bslz4", "gzip,level=3") for bits in (0, 4) for n in ("1 thread", "2 threads")}
+    assert all(packed[f"{codec}, 0 bit of noise, 1 thread"]["bits_per_pixel"] < 1 for codec in ("bslz4", "gzip,level=3"))
+    assert packed["bslz4, 4 bit of noise, 1 thread"]["bits_per_pixel"] == packed["bslz4, 4 bit of noise, 2 threads"]["bits_per_pixel"] > 4
+    assert all(row["verified"] and is_spread(row["image_write_ms"]) and is_spread(row["image_chunk_bytes"]) for row in packed.values())
+    chunks = report["one_chunk"]
+    assert [row["name"] for row in chunks] == [f"{pixel}, {n}" for pixel in ("uint16", "int32") for n in ("1 thread", "2 threads")]
+    assert chunks[0]["chunk_bytes"] == chunks[1]["chunk_bytes"] and all(row["verified"] for row in chunks)
+    assert [row["writers"] for row in report["parallel"]] == [2]
+    assert not any(list(folder.iterdir()) for folder in folders), "files are left behind"
+
+
+def test_hdf5_says_what_the_note_says_and_what_a_folder_lacks(tmp_path):
+    text = hdf5("--dir", tmp_path, "--threads", 1, "--noise-bits").stdout
+    for said in ("frame size matters only on network storage", "H5FD_CORE is no better", "note's", "STREAM copies", str(tmp_path)):
+        assert said in text, said
+    assert "compression beats the device" not in text, "the table of noise was left out"
+    # The old name, for scripts.
+    assert "HDF5 / write" in program("bench", "disk", "--mib", 1, "--repeats", 1, "--sizes", 64, "--threads", 1, "--noise-bits", "--writers", check=0).stdout
+    full = program("bench", "hdf5", "--dir", tmp_path, "--mib", 1 << 24, check=2).stderr
+    assert "has no room for this bench" in full and "are lacking" in full and "--mib" in full, full
+    assert not list(tmp_path.iterdir())
+    assert "png" in hdf5("--png", tmp_path / "a.pdf", check=2).stderr
+    assert "choose one of" in program("bench", "hdf5", "--compression", "zip", check=2).stderr
+
+
+def has_sshfs():
+    where = os.environ["PATH"] + ":/usr/sbin"
+    programs = all(shutil.which(name, path=where) for name in ("sshfs", "sshd", "ssh-keygen", "nsenter", "fusermount3"))
+    return programs and os.geteuid() == 0 and os.path.exists("/dev/fuse")
+
+
+@pytest.mark.alone
+@pytest.mark.skipif(not has_sshfs(), reason="needs root rights, sshfs, sshd and FUSE")
+def test_hdf5_on_a_network_file_system_of_its_own(tmp_path):
+    few = ["--mib", "1", "--repeats", "1", "--sizes", "64", "512", "--noise-bits", "0", "--compression", "bslz4", "--threads", "1", "--writers", "1"]
+    script = [sys.executable, ROOT / "benches/hdf5_targets.py", BINARY, "--disk", tmp_path, *few]
+    done = subprocess.run(script, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["verified"] and "stand-in" in report["network"]
+    assert [target["place"]["network"] for target in report["targets"]] == [False, False, True]
+    assert [target["name"] for target in report["targets"]][1:] == ["tmpfs", "fuse.sshfs"] and not list(tmp_path.iterdir())
+    assert "fuse.sshfs" not in pathlib.Path("/proc/self/mountinfo").read_text()

@@ -81,7 +81,7 @@ impl Place {
                 "more [processing] workers, fewer other programs (konkordia bench kernels); a larger [run] buffer_mib bridges short pauses; with [output] keep_raw the disk may be the reason"
             }
             Self::Disk => {
-                "a faster disk or better compression (konkordia bench disk); room, if it was full; a larger [run] buffer_mib bridges short pauses"
+                "a faster disk or better compression (konkordia bench hdf5); room, if it was full; a larger [run] buffer_mib bridges short pauses"
             }
         }
     }

@@ -114,5 +114,5 @@ fn judge_speed(finding: Finding, disk: &Disk) -> Finding {
             );
             finding.is(if written.rate() < RATE { Verdict::Warn } else { Verdict::Pass }, measured)
         })
-        .fix("# a faster disk, several disks as one (RAID 0), or better compression; `konkordia bench disk` measures with real files")
+        .fix("# a faster disk, several disks as one (RAID 0), or better compression; `konkordia bench hdf5` measures with real files")
 }

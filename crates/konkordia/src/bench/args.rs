@@ -428,35 +428,6 @@ pub struct BenchRooflineArgs {
     pub png: Option<PathBuf>,
 }
 
-/// `konkordia bench disk`
-#[derive(Debug, Args)]
-pub struct BenchDiskArgs {
-    /// Folder for the files [default: /dev/shm if it exists, otherwise the folder for temporary files]
-    #[arg(long, value_name = "DIR")]
-    pub dir: Option<PathBuf>,
-    /// Edge lengths of the square frames, in pixels
-    #[arg(long, value_name = "PIXELS", num_args = 1.., default_values_t = [1024, 2048, 4096], value_parser = edge)]
-    pub sizes: Vec<usize>,
-    /// Bits of noise in the frames of the compression table
-    #[arg(long, value_name = "BITS", num_args = 1.., default_values_t = [0, 1, 2, 4, 8, 12], value_parser = clap::value_parser!(u32).range(0..=16))]
-    pub noise_bits: Vec<u32>,
-    /// Numbers of runs that are written at the same time, each by a thread of its own
-    #[arg(long, value_name = "N", num_args = 0.., default_values_t = [1, 2, 4], value_parser = clap::value_parser!(u32).range(1..=64))]
-    pub writers: Vec<u32>,
-    /// Amount of data of each measurement, in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 512)]
-    pub mib: usize,
-    /// Repeats of each measurement; the median is reported
-    #[arg(long, value_name = "N", default_value_t = 5)]
-    pub repeats: usize,
-    /// Measure until the data are on the disk, not only in the memory of the kernel
-    #[arg(long)]
-    pub sync: bool,
-    /// JSON and comparison.
-    #[command(flatten)]
-    pub output: OutputArgs,
-}
-
 /// `konkordia bench cbf`
 #[derive(Debug, Args)]
 pub struct BenchCbfArgs {
@@ -757,10 +728,12 @@ fn array_mib(text: &str) -> Result<usize, String> {
     number(text, 1, 1 << 24)
 }
 
-fn thread_count(text: &str) -> Result<usize, String> {
+/// A number of threads.
+pub fn thread_count(text: &str) -> Result<usize, String> {
     number(text, 1, 1024)
 }
 
-fn edge(text: &str) -> Result<usize, String> {
+/// Edge length of a frame, in pixels.
+pub fn edge(text: &str) -> Result<usize, String> {
     number(text, 8, 16384)
 }

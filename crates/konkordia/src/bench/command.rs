@@ -1,11 +1,12 @@
 //! The command line of `konkordia bench`.
 
 use super::args::{
-    ANALYSIS_HELP, BenchAnalysisArgs, BenchBlocksArgs, BenchBridgeArgs, BenchCbfArgs, BenchDiskArgs, BenchGraphArgs,
-    BenchGrowthArgs, BenchIdleArgs, BenchKernelsArgs, BenchMemArgs, BenchNetArgs, BenchPipelineArgs, BenchRooflineArgs,
-    BenchSoakArgs, BenchStreamArgs, BenchTrainsArgs, BenchUdpArgs,
+    ANALYSIS_HELP, BenchAnalysisArgs, BenchBlocksArgs, BenchBridgeArgs, BenchCbfArgs, BenchGraphArgs, BenchGrowthArgs,
+    BenchIdleArgs, BenchKernelsArgs, BenchMemArgs, BenchNetArgs, BenchPipelineArgs, BenchRooflineArgs, BenchSoakArgs,
+    BenchStreamArgs, BenchTrainsArgs, BenchUdpArgs,
 };
 use super::fabric_args::{BenchImportArgs, BenchRdmaArgs};
+use super::hdf5::args::BenchHdf5Args;
 use crate::help::TEMPLATE;
 use clap::Subcommand;
 use konkordia_core::failure::EXIT_CODES;
@@ -80,13 +81,13 @@ pub enum BenchCommand {
   konkordia bench table4 --seconds 0.1 --json
   konkordia bench table4 --raw raw_00.u16 raw_01.u16 --calibration calibration --seconds 2")]
     Table4(BenchKernelsArgs),
-    /// HDF5 compared with plain write: uncompressed frames of 1k, 2k and 4k square, compressed frames by noise, and
-    /// runs that are written at the same time
-    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
-  konkordia bench disk
-  konkordia bench disk --dir /data --sync --mib 4096
-  konkordia bench disk --sizes 512 --noise-bits 0 4 8 --repeats 3 --json")]
-    Disk(BenchDiskArgs),
+    /// HDF5 compared with plain write, as in figures 4 to 7 of Wintersberger 2011: by frame size and file system, on a
+    /// RAM disk, compressed by noise and threads, one chunk by several threads, several runs at once
+    #[command(alias = "disk", help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia bench hdf5
+  konkordia bench hdf5 --dir /data /dev/shm /mnt/nfs --sync --mib 20000 --png hdf5.png
+  konkordia bench hdf5 --sizes 512 --noise-bits 0 4 8 --threads 1 2 --repeats 3 --json")]
+    Hdf5(BenchHdf5Args),
     /// CBF files into HDF5 as `konkordia import` does it, compared with plain reading: MB/s and images per second
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia bench cbf

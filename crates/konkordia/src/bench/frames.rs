@@ -32,14 +32,25 @@ pub fn with_folder<T>(work: impl FnOnce(&Path) -> Result<T, Failure>) -> Result<
 
 /// The same in `parent`; `None` = in memory where that is possible.
 pub fn in_folder<T>(parent: Option<&Path>, work: impl FnOnce(&Path) -> Result<T, Failure>) -> Result<T, Failure> {
+    in_folders(&[parent.map_or_else(usual_parent, Path::to_path_buf)], |folders| work(&folders[0]))
+}
+
+/// Where benches write if they are not told: in memory where that is possible.
+pub fn usual_parent() -> PathBuf {
     let shared = Path::new("/dev/shm");
-    let own = || if shared.is_dir() { shared.to_path_buf() } else { std::env::temp_dir() };
-    let parent = parent.map_or_else(own, Path::to_path_buf);
-    let folder: PathBuf = parent.join(format!("konkordia-bench-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).map_err(|e| Failure::io("cannot make the folder", &folder, &e))?;
-    crate::run::signals::remove_folder_on_signal(folder.clone())?;
-    let result = work(&folder);
-    let _ = std::fs::remove_dir_all(&folder);
+    if shared.is_dir() { shared.to_path_buf() } else { std::env::temp_dir() }
+}
+
+/// As [`in_folder`], with a new folder in each of `parents`.
+pub fn in_folders<T>(parents: &[PathBuf], work: impl FnOnce(&[PathBuf]) -> Result<T, Failure>) -> Result<T, Failure> {
+    let own = |parent: &PathBuf| parent.join(format!("konkordia-bench-{}", std::process::id()));
+    let folders: Vec<PathBuf> = parents.iter().map(own).collect();
+    crate::run::signals::remove_folders_on_signal(folders.clone())?;
+    let made = folders
+        .iter()
+        .try_for_each(|folder| std::fs::create_dir_all(folder).map_err(|e| Failure::io("cannot make the folder", folder, &e)));
+    let result = made.and_then(|()| work(&folders));
+    folders.iter().for_each(|folder| drop(std::fs::remove_dir_all(folder)));
     result
 }
 

@@ -29,12 +29,38 @@ const PAPER_GB_PER_S: f64 = 310.0;
 /// Of one thread, each array has at least so many elements, or there would be nothing to measure.
 const ELEMENTS_MIN: usize = 1024;
 
+/// STREAM's copy on one thread, beside a file that is written.
+pub struct Copied {
+    /// Bytes of an array.
+    pub array_bytes: usize,
+    /// GB/s as STREAM counts: bytes that are read and bytes that are written.
+    pub gb_per_s: Spread,
+    /// Whether the arrays are right afterwards.
+    pub verified: bool,
+}
+
+/// STREAM's copy on one thread, with arrays of at most `bytes_max` bytes.
+pub fn copied(bytes_max: usize, repeats: usize) -> Copied {
+    let array_bytes = wanted_bytes().min(available_bytes() / 8).min(bytes_max);
+    let row = Row::measure(1, array_bytes / 8, repeats.max(1));
+    Copied { array_bytes, gb_per_s: row.gb_per_s[0], verified: row.verified }
+}
+
+/// What this machine has free.
+pub fn available_bytes() -> usize {
+    machine::bytes_after(Path::new("/proc/meminfo"), "MemAvailable").unwrap_or(4 << 30) as usize
+}
+
+/// What STREAM demands of an array.
+fn wanted_bytes() -> usize {
+    (TIMES_CACHES * caches::last_level_bytes()).max(64 << 20)
+}
+
 /// `konkordia bench mem`
 pub fn command(args: &BenchMemArgs) -> Result<Exit, Failure> {
     args.png.as_deref().map_or(Ok(()), konkordia_picture::png_path)?;
     let output = Output::open(&args.output, "mem")?;
-    let available = machine::bytes_after(Path::new("/proc/meminfo"), "MemAvailable").unwrap_or(4 << 30) as usize;
-    let wanted = (TIMES_CACHES * caches::last_level_bytes()).max(64 << 20);
+    let (available, wanted) = (available_bytes(), wanted_bytes());
     let (array_bytes, repeats, budget) = match (args.quick, args.mib) {
         (true, _) => (1 << 20, 2, Duration::ZERO),
         // Three arrays, in at most three eighths of the memory.

@@ -8,11 +8,11 @@ mod caches;
 mod cbf;
 pub mod command;
 mod crossover;
-mod disk;
 pub mod fabric_args;
 mod frames;
 mod graph;
 mod growth;
+mod hdf5;
 mod idle;
 mod import;
 mod kernels;
@@ -21,6 +21,7 @@ mod mem;
 mod module_files;
 mod net;
 mod output;
+mod packer;
 mod peer;
 mod pipeline;
 mod placement;
@@ -50,7 +51,7 @@ pub fn command(which: &BenchCommand) -> Result<Exit, Failure> {
         BenchCommand::Table2(args) => tables::rounding(args),
         BenchCommand::Table4(args) => tables::writing(args),
         BenchCommand::Cbf(args) => cbf::command(args),
-        BenchCommand::Disk(args) => disk::command(args),
+        BenchCommand::Hdf5(args) => hdf5::command(args),
         BenchCommand::Idle(args) => idle::command(args),
         BenchCommand::Graph(args) => graph::command(args),
         BenchCommand::Growth(args) => growth::command(args),

@@ -4,12 +4,13 @@
 use super::args::BenchKernelsArgs;
 use super::frames::{self, Frames};
 use super::output::Output;
+use super::packer::ImagePacker;
 use super::rows::harness::{Row, measure};
 use konkordia_acquire::machine;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::plan::Compression;
 use konkordia_core::text;
-use konkordia_kernels::codec::{self, Framing, Packer, piece_bound};
+use konkordia_kernels::codec;
 use konkordia_kernels::convert::{self, Constants};
 use konkordia_kernels::{ElementSize, Isa};
 use serde_json::{Value, json};
@@ -196,45 +197,22 @@ fn write_all(images: &[Vec<u8>], folder: &Path, budget: Duration) -> Result<Vec<
     Ok(CODECS.iter().zip(measure(rows, budget)).map(line).collect())
 }
 
-/// Packs images as the workers do and writes their chunks as the sink does: strips, joined by the framing of the codec.
+/// Packs images as the workers do and writes their chunks as the sink does.
 struct Writer {
     file: File,
-    codec: Compression,
-    packer: Packer,
-    packed: Vec<Vec<u8>>,
-    lengths: Vec<usize>,
-    framing: Framing,
+    packer: ImagePacker,
     room: u64,
 }
 
 impl Writer {
     fn new(codec: Compression, file: File, image_bytes: usize) -> Self {
-        let piece = Self::piece(codec);
-        let pieces = image_bytes.div_ceil(piece);
-        Self {
-            file,
-            codec,
-            packer: Packer::new(codec, Isa::detect(), piece),
-            packed: vec![vec![0; piece_bound(codec, piece)]; pieces],
-            lengths: vec![0; pieces],
-            framing: Framing::new(codec, image_bytes),
-            room: (2 * image_bytes + 65536) as u64,
-        }
-    }
-
-    fn piece(codec: Compression) -> usize {
-        if codec.is_by_strip() { STRIP_BYTES } else { codec.block_bytes() }
+        let packer = ImagePacker::new(codec, ElementSize::Two, image_bytes);
+        Self { file, packer, room: (2 * image_bytes + 65536) as u64 }
     }
 
     /// Writes an image to place `place` of the file and returns the length of its chunk.
     fn write(&mut self, place: usize, image: &[u8]) -> std::io::Result<usize> {
-        let work = self.packed.iter_mut().zip(&mut self.lengths).zip(image.chunks(Self::piece(self.codec)));
-        work.for_each(|((room, length), piece)| *length = self.packer.pack_bytes(ElementSize::Two, piece, room));
-        let pieces: Vec<&[u8]> = self.packed.iter().zip(&self.lengths).map(|(room, length)| &room[..*length]).collect();
-        let mut parts = vec![&[][..]; pieces.len() + 2];
-        let count = self.framing.join(&pieces, &mut parts);
-        // One gather copy and one write, as the sink does it.
-        let chunk = parts[..count].concat();
+        let chunk = self.packer.pack(image);
         self.file.write_all_at(&chunk, place as u64 * self.room)?;
         Ok(chunk.len())
     }

@@ -126,11 +126,11 @@ pub fn stopper() -> Result<Stopper, Failure> {
 }
 
 /// For benches: Ctrl-C ends the program at once, but removes `folder` with its large files.
-pub fn remove_folder_on_signal(folder: std::path::PathBuf) -> Result<(), Failure> {
+pub fn remove_folders_on_signal(folders: Vec<std::path::PathBuf>) -> Result<(), Failure> {
     let mut signals = watched()?;
     std::thread::spawn(move || {
         if ending(&mut signals, SIGTERM_ENDS).next().is_some() {
-            let _ = std::fs::remove_dir_all(&folder);
+            folders.iter().for_each(|folder| drop(std::fs::remove_dir_all(folder)));
             std::process::exit(i32::from(Exit::Interrupted as u8));
         }
     });

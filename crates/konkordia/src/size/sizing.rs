@@ -340,7 +340,7 @@ impl Sum<'_> {
             ..figure
         });
         let written = self.of_role(file_of, |p| p.file.cores).filter(|_| self.is_udp()).or(into_memory);
-        self.add_cores("cores_file", "write the file, one thread of a run", file, written, "`konkordia bench disk --json`");
+        self.add_cores("cores_file", "write the file, one thread of a run", file, written, "`konkordia bench hdf5 --json`");
         let one_thread = ["cores_join", "cores_file"].iter().filter_map(|name| self.value(name)).fold(0.0, f64::max);
         let formula = format!("the busier of these threads, {}, rounded up", short(one_thread));
         let (what, rests_on) = if self.is_udp() {
@@ -418,7 +418,7 @@ impl Sum<'_> {
         let file = self.file_gb_per_s();
         let headroom = self.request.headroom;
         let formula = format!("{} GB/s x {}", short(file), short(headroom));
-        let rests_on = "what the disk must take all the time: `konkordia bench disk --dir DIR --sync` measures yours";
+        let rests_on = "what the disk must take all the time: `konkordia bench hdf5 --dir DIR --sync` measures yours";
         self.add("disk", "disk rate", (file * headroom, "GB/s"), formula, rests_on);
         let formula = format!("{} GB/s x 3600 s / 1000", short(file));
         self.add("per_hour", "disk space for an hour", (file * 3.6, "TB"), formula, "all images kept");

@@ -32,6 +32,7 @@ use konkordia_core::pixel::PixelType;
 
 use super::bounded::zeros_for;
 use super::columns::{Column, ColumnType};
+use super::driver::{CORE_GROWTH_BYTES, Driver};
 use super::handoff::{self, ChunkWrites, Failed};
 use super::packing::{self, BITSHUFFLE, LZ4, SZ3, ZSTD};
 use super::spec::FileSpec;
@@ -99,12 +100,19 @@ pub(crate) enum Format {
 }
 
 fn access(format: Option<Format>) -> hdf5::Result<FileAccess> {
+    access_with(format, Driver::Sec2)
+}
+
+fn access_with(format: Option<Format>, driver: Driver) -> hdf5::Result<FileAccess> {
     let mut builder = FileAccess::build();
     match format {
         Some(Format::V18 | Format::V18SmallChunks) => builder.libver_bounds(LibraryVersion::V18, LibraryVersion::V18),
         Some(Format::V18WithVirtual) => builder.libver_bounds(LibraryVersion::V18, LibraryVersion::V110),
         None => builder.libver_bounds(LibraryVersion::Earliest, LibraryVersion::V110),
     };
+    if let Driver::Core { backing_store } = driver {
+        builder.core_options(CORE_GROWTH_BYTES, backing_store);
+    }
     let access = builder.finish()?;
     // SAFETY: a valid property list. Without locks the writer can neither refuse a reader nor be disturbed by one.
     h5check(sync(|| unsafe { H5Pset_file_locking(access.id(), 0, 1) }))?;
@@ -123,6 +131,11 @@ fn name_of(path: &Path) -> hdf5::Result<CString> {
 
 pub(crate) fn create_file(path: &Path, format: Format) -> hdf5::Result<File> {
     create_with(&access(Some(format))?, path, format)
+}
+
+/// As [`create_file`], by a driver of libhdf5.
+pub(crate) fn create_file_by(driver: Driver, path: &Path) -> hdf5::Result<File> {
+    create_with(&access_with(Some(Format::V18), driver)?, path, Format::V18)
 }
 
 /// As [`create_file`], for a file that takes images by [`hand_off_chunk`].
