@@ -35,12 +35,15 @@ from service import Service, free_ports, write_config  # noqa: E402  the program
 
 MODULE = (512, 1024)
 ENERGY_KEV = 12.4
+# The storage cell of a JUNGFRAU that uses one.
+CELL = 3
 # Dark frames that are sent again and again, and their noise in G0.
 DARKS, NOISE_ADU = 50, 25.0
 # Sums, and the paper's seconds for the whole chain.
 CASES = {"every frame": (1, 14.0), "sums of 5": (5, 9.2)}
 # Measurements of int16; other values mark pixels without a number.
 LOWEST, HIGHEST = -32765, 32766
+MISSING = {"int16": -32766, "int32": -(2**31) + 2}
 
 
 def konkordia(*arguments, **more):
@@ -87,7 +90,7 @@ def prepare(folder):
     for stage, plane in enumerate(gains):
         gain.append(folder / f"gain_{stage}.f32")
         np.tile(plane.astype("<f4"), (options.modules, 1, 1)).tofile(gain[-1])
-    konkordia("calibration", "import", "--modules", options.modules, "--cell", 3, "-o", folder / "cal.h5", "--pedestal", *names, "--gain", *gain)
+    konkordia("calibration", "import", "--modules", options.modules, "--cell", CELL, "-o", folder / "cal.h5", "--pedestal", *names, "--gain", *gain)
     return lists
 
 
@@ -122,26 +125,38 @@ class Waiting(threading.Thread):
         return self.at, self.status
 
 
-def images_of(master):
-    """The data sets of the images of a file, in their order."""
+def images_of(master, wanted=lambda number: True):
+    """Those images of a file whose number is wanted, in their order."""
+    number = 0
     with h5py.File(master) as file:
         data = file["/entry/data"]
-        for name in sorted(name for name in data if name.startswith("data_0")):
-            yield from data[name]
+        for part in (data[name] for name in sorted(data) if name.startswith("data_0")):
+            for place in range(len(part)):
+                if wanted(number):
+                    yield number, part[place]
+                number += 1
 
 
 def verify(master, folder, files, summed, images):
-    """Compares images of the file, spread over the run, with what `konkordia convert` makes of the same frames."""
-    konkordia("convert", *files, "-o", folder / "again", "--calibration", folder / "cal.h5", "--energy-kev", ENERGY_KEV, "--modules", options.modules, "--quiet")
-    frames = np.stack(list(images_of(folder / "again_master.h5"))).astype(np.int64)
-    valid = ((frames >= LOWEST) & (frames <= HIGHEST)).all(0)
+    """Compares images of the file, spread over the run, with what `konkordia convert` makes of the same frames with the pedestals
+    that were taken. Plain frames do not say their storage cell, so it gets them as planes."""
+    planes, masked = folder / "planes", False
+    planes.mkdir()
+    with h5py.File(folder / "cal.h5") as file:
+        for stage in range(3):
+            group = file[f"cell_{CELL:02}/g{stage}"]
+            group["mean"][()].astype("<f4").tofile(planes / f"pedestal_g{stage}.f32")
+            masked = masked | (group["mask"][()] > 0)
+        np.stack([file[f"gain/g{stage}"][()] for stage in range(3)]).astype("<f4").tofile(planes / "gain_adu_per_kev.f32")
+    konkordia("convert", *files, "-o", folder / "again", "--calibration", planes, "--energy-kev", ENERGY_KEV, "--modules", options.modules, "--quiet")
+    frames = np.stack([frame for _, frame in images_of(folder / "again_master.h5")]).astype(np.int64)
+    valid = ((frames >= LOWEST) & (frames <= HIGHEST)).all(0) & ~masked.reshape(frames.shape[1:])
     assert valid.mean() > 0.9, "nearly all pixels have numbers"
     compared = 0
-    for number, image in enumerate(images_of(master)):
-        if number % 97 and number != images - 1:
-            continue
+    for number, image in images_of(master, lambda number: number % 97 == 0 or number == images - 1):
         expected = sum(frames[(summed * number + frame) % len(frames)] for frame in range(summed))
-        assert np.array_equal(image[valid], expected[valid]), f"image {number} differs"
+        came = valid & (image != MISSING[image.dtype.name])
+        assert np.array_equal(image[came], expected[came]), f"image {number} differs"
         compared += 1
     return compared
 
@@ -163,7 +178,8 @@ def measure(folder, lists, summed):
         waiting = Waiting(service)
         first, last_dark, _ = send(port, dark_frames, lists[0], 1)
         pedestals, status = waiting.done()
-        assert status["ended"] == "complete" or status["severity"] == "success", status
+        # Frames that this machine is too slow for are missing from the means, and are counted below.
+        assert status["ended"] in ("complete", "incomplete") and "has new pedestals" in status["message"], status
         dark = [event for event in service.request("GET", "logs")["logs"] if event["event"] == "pedestal"][-1]["data"]["pedestal"]["rows"]
         service.command("arm")
         armed = time.monotonic()
@@ -174,11 +190,12 @@ def measure(folder, lists, summed):
     finally:
         service.end()
     begun = time.monotonic()
-    konkordia("check", master)
+    # 1: whole as a file, but packets were lost.
+    assert subprocess.run([options.program, "check", str(master)], capture_output=True).returncode in (0, 1)
     checked_s = time.monotonic() - begun
     images = beam_frames // summed
     stored = sum(path.stat().st_size for path in folder.glob(f"lyso{summed}_*.h5"))
-    compared = verify(master, folder, lists[1], summed, images) if ledger["images_complete"] == images else 0
+    compared = verify(master, folder, lists[1], summed, images)
     return {
         "chain_s": closed - first,
         "chain_and_check_s": closed - first + checked_s,
@@ -198,6 +215,7 @@ def measure(folder, lists, summed):
         "packets_lost": ledger["packets_missing"],
         "gigabytes": stored / 1e9,
         "images_compared": compared,
+        "complete": ledger["images_complete"] == images,
         "verified": compared > 0,
     }
 
@@ -210,7 +228,7 @@ def main():
             report["cases"][name] = {"paper_chain_s": paper_s, **measure(pathlib.Path(folder), lists, summed)}
     report["verified"] = all(case["verified"] for case in report["cases"].values())
     print(json.dumps(report))
-    return 0 if report["verified"] else 1
+    return 0 if report["verified"] and all(case["complete"] for case in report["cases"].values()) else 1
 
 
 if __name__ == "__main__":

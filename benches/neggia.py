@@ -26,7 +26,7 @@ import numpy as np  # noqa: E402
 
 # Codecs, and the seconds of XDS in the paper's Table IV.
 CODECS = {"none": 73.5, "lz4": 73.3, "bslz4": 74.3, "zstd": 75.4, "bszstd": 73.2, "gzip": 75.1}
-# neggia knows these two; it takes any other filter for an error.
+# neggia knows these; any other filter is an error for it.
 KNOWN = ("none", "lz4", "bslz4")
 ROUNDS = 7
 MASK = "/entry/instrument/detector/pixel_mask"
@@ -159,7 +159,7 @@ def main():
         sys.exit(f"neggia.py: {plugin} is not there: run scripts/peers --of neggia --prepare")
     # neggia says who it is on stdout, which belongs to the JSON.
     out = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     with tempfile.TemporaryDirectory(prefix="konkordia-bench-", dir="/dev/shm") as folder:
         times = measure(program, plugin, data, images, pathlib.Path(folder))
     readers = {name: {"ms": of, "spread": spread(of), "spread_of_packed": spread({c: t for c, t in of.items() if c != "none"})} for name, of in times.items()}
