@@ -26,6 +26,8 @@ const SPOT_SIGMA_PX: f64 = 0.9;
 const SCALE_SIGMA: f64 = 0.02;
 /// Two spots are at least so far apart in rows or in columns, so that no box has photons of another spot.
 pub const APART_PX: f64 = 11.0;
+/// No pixel further from a spot, in rows or columns, is used to integrate it; so far inside of the edge all spots lie.
+pub const REACH_PX: i64 = 6;
 /// Attempts to find room for a spot before it is left out.
 const PLACES_TRIED: usize = 100;
 
@@ -141,7 +143,7 @@ fn places(records: &[usize], reflections: &[Reflection], edge: usize, rng: &mut 
 
 /// Distance of the detector, in pixels. The highest resolution is a few pixels inside of the edge: boxes end there.
 fn distance_px(edge: usize) -> f64 {
-    let inside = (edge as f64 / 2.0 - super::integrate::REACH_PX - 1.0).max(1.0);
+    let inside = (edge as f64 / 2.0 - REACH_PX as f64 - 1.0).max(1.0);
     inside / (2.0 * (0.5 * WAVELENGTH_ANGSTROM / RESOLUTION_ANGSTROM[1]).asin()).tan()
 }
 
@@ -177,7 +179,7 @@ mod tests {
         for s in [0.05, 0.2, 1.0 / 1.7] {
             assert!((inverse_d(radius_px(s, 512), 512) - s).abs() < 1e-12);
         }
-        assert!(radius_px(1.0 / 1.7, 512) < 256.0 - crate::bench::table3::integrate::REACH_PX);
+        assert!(radius_px(1.0 / 1.7, 512) < 256.0 - REACH_PX as f64);
     }
 
     #[test]

@@ -1,14 +1,12 @@
 //! From counts to merged intensities, as simply as it can be done: the sum of a box around the place where a spot is
 //! known to be, less the mean of a frame of pixels around it; the plain mean of all records of a reflection.
 
-use super::crystal::{Reflection, Spot};
+use super::crystal::{REACH_PX, Reflection, Spot};
 
 /// Half width of the box: 7 x 7 pixels.
 const BOX_PX: i64 = 3;
 /// The frame of the background: from so many pixels to so many, in rows or columns.
-const FRAME_PX: [i64; 2] = [5, 6];
-/// No pixel further from a spot than this is used.
-pub const REACH_PX: f64 = 6.0;
+const FRAME_PX: [i64; 2] = [5, REACH_PX];
 /// Shells of equal volume, so that each has about as many reflections.
 const SHELLS: usize = 10;
 /// A merged reflection counts as measured from this intensity over its standard deviation on.
