@@ -1,14 +1,15 @@
 //! What a bit of precision costs in a file: Leonarski et al. 2020 found about 0.9 bits per pixel for each.
 //!
-//! Where the theory stands. To halve the step of the rounding is to put one more bit below the others. If the noise of a
-//! pixel is at least one of the new steps wide, that bit is a fair coin (its bias falls as exp(-pi^2 / 2 (noise/step)^2)),
-//! and no code stores a fair coin in less than one bit. The other bits are those of the coarser number, so their planes
-//! cost what they did before, one plane further up, and one empty plane at the top is gone. A plane that is noise is
-//! stored as it is: LZ4 adds the length of the literals, at most a few bytes to the 512 of a plane of a block of 8 KiB,
-//! Zstd three bytes to the 4096 of a plane of 64 KiB. So a bit of precision costs between a little less than 1 (planes
-//! that are not quite noise) and about 1.02 bits. The band below, 0.8 to 1.1, leaves room for images that are small, and
-//! has the paper's 0.9 in it. Where the step is coarser than the noise, or the counts are whole photons and the noise of
-//! the detector is small, the new bit says little, and costs less; it never costs less than nothing.
+//! Where the theory stands. To halve the step of the rounding is to put one more bit below the others. If the noise
+//! of a pixel is at least one of the new steps wide, that bit is a fair coin (its bias falls as exp(-pi^2 / 2
+//! (noise/step)^2)), and no code stores a fair coin in less than one bit. The other bits are those of the coarser
+//! number, so their planes cost what they did before, one plane further up, and one empty plane at the top is gone. A
+//! plane that is noise is stored as it is: LZ4 adds the length of the literals, at most a few bytes to the 512 of a
+//! plane of a block of 8 KiB, Zstd three bytes to the 4096 of a plane of 64 KiB. So a bit of precision costs between
+//! a little less than 1 (planes that are not quite noise) and about 1.02 bits. The band below, 0.8 to 1.1, leaves
+//! room for images that are small, and has the paper's 0.9 in it. Where the step is coarser than the noise, or the
+//! counts are whole photons and the noise of the detector is small, the new bit says little, and costs less; it never
+//! costs less than nothing.
 
 use konkordia_core::plan::Compression;
 use konkordia_kernels::convert::{self, Constants};

@@ -1,5 +1,5 @@
-//! `konkordia bench table3`: what the largest error of a pixel does to the quality of merged intensities and to the size
-//! of the images, beside Table III of Leonarski et al. 2020 (SZ 2.1.7 with an absolute bound, lysozyme on a JUNGFRAU
+//! `konkordia bench table3`: what the largest error of a pixel does to the quality of merged intensities and to the
+//! size of the images, beside Table III of Leonarski et al. 2020 (SZ 2.1.7 with an absolute bound, lysozyme on a JUNGFRAU
 //! 4M, processed by XDS and refined).
 //!
 //! The images here are simulated ([`crystal`]), so the intensities are known; they are packed by the code of `konkordia
@@ -81,13 +81,13 @@ pub fn command(args: &BenchTable3Args) -> Result<Exit, Failure> {
     let report = json!({
         "machine": machine::facts(), "images": args.images, "edge_px": args.edge, "seed": args.seed,
         "reflections": crystal.reflections.len(), "records": records, "low_shell_to_angstrom": low,
-        "high_shell_from_angstrom": high, "significant_sigma": SIGNIFICANT, "rows": rows.iter().map(Row::to_json).collect::<Vec<_>>(),
-        "verified": verified,
+        "high_shell_from_angstrom": high, "significant_sigma": SIGNIFICANT,
+        "rows": rows.iter().map(Row::to_json).collect::<Vec<_>>(), "verified": verified,
     });
     let head = format!(
-        "{} simulated images of {} x {} pixels, int16, seed {}: {} reflections, {records} records; shells: low to {low:.2} A, high from \
-         {high:.2} A;\ncomplete: merged I/sigma of {SIGNIFICANT} or more; CC: correlation with the true intensities; every pixel of every \
-         image was compared",
+        "{} simulated images of {} x {} pixels, int16, seed {}: {} reflections, {records} records;\n\
+         shells: low to {low:.2} A, high from {high:.2} A; complete: merged I/sigma of {SIGNIFICANT} or more;\n\
+         CC: correlation with the true intensities; every pixel of every image was compared",
         args.images,
         args.edge,
         args.edge,
