@@ -1,6 +1,6 @@
 //! What a bit of precision costs in a file: Leonarski et al. 2020 found about 0.9 bits per pixel for each.
 //!
-//! Where the theory stands. To halve the step of the rounding is to put one more bit below the others. If the noise
+//! The theory: to halve the step of the rounding is to put one more bit below the others. If the noise
 //! of a pixel is at least one of the new steps wide, that bit is a fair coin (its bias falls as exp(-pi^2 / 2
 //! (noise/step)^2)), and no code stores a fair coin in less than one bit. The other bits are those of the coarser
 //! number, so their planes cost what they did before, one plane further up, and one empty plane at the top is gone. A

@@ -1,6 +1,6 @@
 //! `konkordia bench table3`: what the largest error of a pixel does to the quality of merged intensities and to the
-//! size of the images, beside Table III of Leonarski et al. 2020 (SZ 2.1.7 with an absolute bound, lysozyme on a JUNGFRAU
-//! 4M, processed by XDS and refined).
+//! size of the images, beside Table III of Leonarski et al. 2020 (SZ 2.1.7 with an absolute bound, lysozyme on a
+//! JUNGFRAU 4M, processed by XDS and refined).
 //!
 //! The images here are simulated ([`crystal`]), so the intensities are known; they are packed by the code of `konkordia
 //! repack` ([`coding`]) and integrated by a few lines of our own ([`integrate`]). So the columns can be compared in how
