@@ -17,7 +17,7 @@ const MULTIPLICITY: [u64; 2] = [4, 8];
 const RESOLUTION_ANGSTROM: [f64; 2] = [20.0, 1.7];
 const WAVELENGTH_ANGSTROM: f64 = 1.0;
 /// Mean photons of a reflection at zero angle, and how it falls: exp(-B s^2 / 2).
-const PHOTONS: f64 = 9000.0;
+const PHOTONS: f64 = 6000.0;
 const B_FACTOR_ANGSTROM2: f64 = 30.0;
 /// Photons of a spot lie around its centre with this standard deviation.
 const SPOT_SIGMA_PX: f64 = 0.9;
