@@ -54,7 +54,7 @@ const PAPER: [PaperRow; 5] = [
 const NOT_COMPARABLE: &str = "Not comparable with the paper: a simulated crystal (each reflection whole on an image, \
     a scatter of the scale of 2 %, no other systematic error),\nour own integration and merging instead of XDS, another \
     encoder than SZ 2.1.7, no anomalous signal, no refinement. Comparable: how the columns change from bound to bound.\n\
-    In the paper, too, R falls where weak reflections vanish (bound 2): read it beside the completeness.";
+    The paper's high Rmeas falls from bound 1 to 2 because weak reflections vanish: read R beside the completeness.";
 
 /// A line of our table.
 struct Row {
