@@ -105,6 +105,38 @@ def test_bits_per_pixel_against_rounding():
     assert all(row["verified"] for row in rows)
 
 
+def test_quality_against_error_bounds(tmp_path):
+    picture = tmp_path / "table3.png"
+    few = ("bench", "table3", "--images", 10, "--edge", 512)
+    report = json.loads(program(*few, "--json", "--png", picture, check=0).stdout)
+    assert picture.read_bytes().startswith(PNG)
+    rows = {row["coding"]: row for row in report["rows"]}
+    assert list(rows) == ["bszstd (lossless)", *(f"sz3, bound {bound}" for bound in (0, 1, 2, 4, 8)), "spots, 1 sigma"]
+    assert report["verified"] and all(row["verified"] for row in rows.values())
+    lossless, *bounds, spots = rows.values()
+    quality = ("low", "high", "all")
+    # Without loss the intensities are the same to the last bit; a larger bound makes a smaller image and moves pixels further.
+    assert all(bounds[0][shell] == lossless[shell] for shell in quality) and bounds[0]["pixels_changed_share"] == 0
+    bits = [row["bits_per_pixel"] for row in bounds]
+    assert bits == sorted(bits, reverse=True) and 0 < bits[-1] < bits[0] < 16
+    assert [row["error_max"] for row in bounds] == [0, 1, 2, 4, 8] and spots["error_max"] > 0
+    assert [row["paper"]["bits_per_pixel"] for row in bounds] == [2.3, 1.1, 0.43, 0.11, 0.042]
+    assert lossless["paper"] is None and spots["paper"] is None and spots["bits_per_pixel"] <= lossless["bits_per_pixel"]
+    for row in rows.values():
+        assert all(row[shell]["significant"] <= row[shell]["reflections"] for shell in quality)
+        assert row["all"]["reflections"] == report["reflections"] and row["low"]["correlation"] > 0.9
+    # The coarsest bound loses weak reflections, and the rest agrees less.
+    assert bounds[-1]["all"]["significant"] < lossless["all"]["significant"]
+    assert bounds[-1]["all"]["rmeas_percent"] > lossless["all"]["rmeas_percent"]
+    # A seed gives the same images, another one others.
+    again, other = (json.loads(program(*few, "--json", "--seed", seed, check=0).stdout) for seed in (1, 2))
+    assert again["rows"] == report["rows"] != other["rows"]
+    text = program("bench", "table3", "--images", 2, "--edge", 256, check=0).stdout
+    assert "Not comparable" in text and "20784/17040" in text and "11.6/13.5" in text and "within the bound" in text
+    program("bench", "table3", "--images", 1, check=2)
+    program("bench", "table3", "--edge", 64, check=2)
+
+
 def test_writing_rates():
     rows = run("table4")["writing"]
     assert [row["codec"] for row in rows] == ["none", "lz4", "bslz4", "zstd", "bszstd", "gzip"]

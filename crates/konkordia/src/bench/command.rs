@@ -7,6 +7,7 @@ use super::args::{
 };
 use super::fabric_args::{BenchImportArgs, BenchRdmaArgs};
 use super::hdf5::args::BenchHdf5Args;
+use super::table3::args::BenchTable3Args;
 use crate::help::TEMPLATE;
 use clap::Subcommand;
 use konkordia_core::failure::EXIT_CODES;
@@ -57,6 +58,13 @@ pub enum BenchCommand {
   konkordia bench table2 --seconds 0.1 --json
   konkordia bench table2 --raw raw_00.u16 raw_01.u16 --calibration calibration --energy-kev 12.4")]
     Table2(BenchKernelsArgs),
+    /// Quality of merged intensities against size for error bounds of sz3 from 0 to 8 photons, on a simulated crystal,
+    /// beside Table III of Leonarski et al. 2020
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia bench table3
+  konkordia bench table3 --images 400 --png table3.png
+  konkordia bench table3 --images 20 --edge 512 --seed 7 --json")]
+    Table3(BenchTable3Args),
     /// Processor time and memory of a service with many idle detectors
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia bench idle

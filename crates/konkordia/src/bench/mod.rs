@@ -33,6 +33,7 @@ mod soak;
 mod split;
 mod spread;
 mod stream;
+mod table3;
 mod tables;
 mod threads;
 mod trains;
@@ -49,6 +50,7 @@ pub fn command(which: &BenchCommand) -> Result<Exit, Failure> {
         BenchCommand::Pipeline(args) if args.receive_only => receive_only::command(args),
         BenchCommand::Pipeline(args) => pipeline::command(args),
         BenchCommand::Table2(args) => tables::rounding(args),
+        BenchCommand::Table3(args) => table3::command(args),
         BenchCommand::Table4(args) => tables::writing(args),
         BenchCommand::Cbf(args) => cbf::command(args),
         BenchCommand::Hdf5(args) => hdf5::command(args),
