@@ -2,7 +2,7 @@
 
 Leonarski et al. 2020, Table IV: XDS took 73.5 s without compression, LZ4 73.3, bitshuffle/LZ4 74.3, Zstd 75.4, bitshuffle/Zstd 73.2, gzip 75.1: less than 3 % between codecs. XDS itself does far more work on an image than its reading, and hides the codec. Here nothing but the reading is measured, so the spread is that of the codecs.
 
-usage: neggia.py PROGRAM PLUGIN DATA [IMAGES]       after scripts/python and scripts/peers --of neggia --prepare
+usage: neggia.py PROGRAM PLUGIN DATA [IMAGES]       after scripts/python and scripts/peers --of neggia,durin --prepare
        PLUGIN is dectris-neggia.so, DATA holds raw_*.u16 of one module with pedestals and gains (../shared/data/jungfrau-lyso)
 """
 
@@ -156,7 +156,7 @@ def main():
     program, plugin, data = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
     images = int((sys.argv[4:] or [100])[0])
     if not plugin.exists():
-        sys.exit(f"neggia.py: {plugin} is not there: run scripts/peers --of neggia --prepare")
+        sys.exit(f"neggia.py: {plugin} is not there: run scripts/peers --of neggia,durin --prepare")
     # neggia says who it is on stdout, which belongs to the JSON.
     out = os.fdopen(os.dup(1), "w")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
