@@ -12,7 +12,7 @@ import hdf5plugin  # noqa: F401  registers the filters
 import numpy as np
 import pytest
 import silx.io
-from made import by_h5py, make_all
+from made import LAYOUTS, by_h5py, make_all
 from programs import BUILD, HERE, PYTHON, needs, python
 from silx.io.url import DataUrl
 
@@ -21,7 +21,7 @@ from dials import dials, needs_dials
 from driving import program
 
 NODE = BUILD / "node/node_modules/h5wasm"
-MADE = ["jungfrau-photons", "jungfrau-words", "eiger-counts", "stins", "stream1", "stream2"]
+MADE = ["jungfrau-photons", "jungfrau-words", "eiger-counts", "stins", "stream1", "stream2", *LAYOUTS]
 SAMPLES = [*RUNS, "scaled", *(f"series_{name}" for name in SERIES)]
 
 
@@ -31,7 +31,7 @@ def made(tmp_path_factory):
 
 
 def data_files(master):
-    return sorted(master.parent.glob(f"{master.name.removesuffix('_master.h5')}_data_*.h5"))
+    return sorted(master.parent.glob(f"{master.name.removesuffix('_master.h5')}_data_*.h5")) or [master]
 
 
 @pytest.mark.peer("h5py")
@@ -135,7 +135,7 @@ def test_pyfai_integrates_with_our_geometry_and_mask(samples, made, tmp_path):
 
 @pytest.mark.peer("DIALS")
 @needs_dials
-@pytest.mark.parametrize("name", ["jungfrau-photons", "jungfrau-words", "eiger-counts"])
+@pytest.mark.parametrize("name", ["jungfrau-photons", "jungfrau-words", "eiger-counts", *LAYOUTS])
 def test_dials_imports_files_from_udp(made, tmp_path, name):
     """dials.import reads files from UDP as NXmx with every image; dials.find_spots reads counts and photons."""
     imported = dials(tmp_path, "dials.import", made[name])
