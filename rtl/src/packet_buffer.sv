@@ -18,7 +18,8 @@ module packet_buffer #(
     reg [WIDTH-1:0]    memory [0:(1<<DEPTH_LOG2)-1];
     reg [DEPTH_LOG2:0] written, kept, read;  // one bit more than an address, to tell full from empty
     reg                overflowed;
-    wire               full = written - read == (1 << DEPTH_LOG2);
+    wire [DEPTH_LOG2:0] filled = written - read;  // in its own width: the pointers wrap
+    wire               full = filled[DEPTH_LOG2];
     wire               stored = push && !full && !overflowed;
     wire [DEPTH_LOG2:0] written_next = written + {{DEPTH_LOG2{1'b0}}, stored};
     assign no_room = overflowed || (push && full);

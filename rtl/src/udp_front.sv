@@ -54,7 +54,7 @@ module udp_front #(
         beat_bytes = 7'd0;
         for (i = 0; i < 64; i = i + 1) begin
             beat_data[8*i +: 8] = s_keep[i] ? s_data[8*i +: 8] : 8'd0;
-            if (s_keep[i]) beat_bytes = i + 1;
+            if (s_keep[i]) beat_bytes = i[6:0] + 7'd1;
         end
     end
     always @(posedge clk) begin
@@ -203,7 +203,7 @@ module udp_front #(
     always @* begin
         udp = 64'd0;
         for (i = 1; i < 20; i = i + 1)
-            if (udp_word[6:2] == i) udp = udp | d_window[8*(10 + 4*i) +: 64];
+            if ({27'd0, udp_word[6:2]} == i) udp = udp | d_window[8*(10 + 4*i) +: 64];
     end
     wire [15:0] udp_port = {udp[8*2 +: 8], udp[8*3 +: 8]};
     wire [15:0] udp_bytes = {udp[8*4 +: 8], udp[8*5 +: 8]};
@@ -274,8 +274,8 @@ module udp_front #(
     reg [511:0] words_udp, words_ip;
     always @* begin
         for (i = 0; i < 64; i = i + 1) begin
-            words_udp[16*(i/2) + (i % 2 ? 0 : 8) +: 8] = cover_udp[i] ? e_window[8*i +: 8] : 8'd0;
-            words_ip[16*(i/2) + (i % 2 ? 0 : 8) +: 8] = cover_ip[i] ? e_window[8*i +: 8] : 8'd0;
+            words_udp[16*(i/2) + (i % 2 != 0 ? 0 : 8) +: 8] = cover_udp[i] ? e_window[8*i +: 8] : 8'd0;
+            words_ip[16*(i/2) + (i % 2 != 0 ? 0 : 8) +: 8] = cover_ip[i] ? e_window[8*i +: 8] : 8'd0;
         end
     end
 
@@ -290,8 +290,8 @@ module udp_front #(
 
     // Stages 6 and 7: sums and the turned payload. Stage 8: sums of frames. Stage 9: the verdict.
     reg          f_valid, f_first, f_last, f_error;
-    reg  [18:0]  f_sum_udp [0:7];
-    reg  [18:0]  f_sum_ip [0:7];
+    reg  [21:0]  f_sum_udp [0:7];
+    reg  [21:0]  f_sum_ip [0:7];
     reg  [511:0] f_turned;
     reg          f_piece, f_piece_last;
     reg  [6:0]   f_piece_bytes;
@@ -313,10 +313,10 @@ module udp_front #(
         f_last <= e_last;
         f_error <= e_error;
         for (i = 0; i < 8; i = i + 1) begin
-            f_sum_udp[i] <= ({3'd0, words_udp[64*i +: 16]} + {3'd0, words_udp[64*i + 16 +: 16]})
-                + ({3'd0, words_udp[64*i + 32 +: 16]} + {3'd0, words_udp[64*i + 48 +: 16]});
-            f_sum_ip[i] <= ({3'd0, words_ip[64*i +: 16]} + {3'd0, words_ip[64*i + 16 +: 16]})
-                + ({3'd0, words_ip[64*i + 32 +: 16]} + {3'd0, words_ip[64*i + 48 +: 16]});
+            f_sum_udp[i] <= ({6'd0, words_udp[64*i +: 16]} + {6'd0, words_udp[64*i + 16 +: 16]})
+                + ({6'd0, words_udp[64*i + 32 +: 16]} + {6'd0, words_udp[64*i + 48 +: 16]});
+            f_sum_ip[i] <= ({6'd0, words_ip[64*i +: 16]} + {6'd0, words_ip[64*i + 16 +: 16]})
+                + ({6'd0, words_ip[64*i + 32 +: 16]} + {6'd0, words_ip[64*i + 48 +: 16]});
         end
         f_turned <= turn[1:0] == 2'd3 ? turned4[96 +: 512] : turn[1:0] == 2'd2 ? turned4[64 +: 512]
             : turn[1:0] == 2'd1 ? turned4[32 +: 512] : turned4[0 +: 512];
@@ -444,7 +444,7 @@ module udp_front #(
         v_code <= code;
         for (i = 0; i < 9; i = i + 1) begin
             if (rst) count[i] <= 32'd0;
-            else if (k_valid && k_last && code == i) count[i] <= count[i] + 32'd1;
+            else if (k_valid && k_last && {28'd0, code} == i) count[i] <= count[i] + 32'd1;
         end
     end
     genvar n;

@@ -10,21 +10,17 @@ import subprocess
 import sys
 import xml.etree.ElementTree
 
+from bench import CLOCK_MHZ
+from blocks import BLOCKS, RTL, sources
 from cocotb.runner import get_runner
 
-RTL = pathlib.Path(__file__).resolve().parents[1]
 BUILD = pathlib.Path(os.environ.get("RTL_BUILD", RTL / "build"))
-CLOCK_MHZ = 250.0
-# Each block with the files that it needs besides its own.
-BLOCKS: dict[str, tuple[str, ...]] = {
-    "udp_front": ("packet_buffer",),
-}
-VERILATOR = ["--coverage-line", "--coverage-toggle", "-Wall", "-Wno-fatal", "-Wno-WIDTH", "-Wno-DECLFILENAME", "-Wno-UNUSED"]
-
-
-def sources(block: str) -> list[pathlib.Path]:
-    """The files of a block."""
-    return [RTL / "src" / f"{name}.sv" for name in (*BLOCKS[block], block)]
+# The sources; scripts/rtl faults simulates copies with a fault.
+SOURCES = pathlib.Path(os.environ.get("RTL_SOURCES", RTL / "src"))
+WARNINGS = ["-Wall", "-Wno-DECLFILENAME", "-Wno-UNUSED", "-Wno-PINCONNECTEMPTY"]
+COVERAGE = ["--coverage-line", "--coverage-toggle"]
+# A source with a fault may well have a warning.
+VERILATOR = ["-Wno-fatal", "-Wno-lint"] if os.environ.get("RTL_FAULT") else WARNINGS + COVERAGE
 
 
 def coverage(folder: pathlib.Path) -> str:
@@ -43,20 +39,21 @@ def simulate(block: str) -> tuple[int, int]:
     folder.mkdir(parents=True, exist_ok=True)
     notes.unlink(missing_ok=True)
     runner = get_runner("verilator")
-    runner.build(verilog_sources=sources(block), hdl_toplevel=block, build_dir=folder, build_args=VERILATOR, always=True)
+    runner.build(verilog_sources=sources(block, SOURCES), hdl_toplevel=block, build_dir=folder, build_args=VERILATOR, always=True)
     results = runner.test(
         hdl_toplevel=block,
         test_module=f"test_{block}",
         build_dir=folder,
         test_dir=folder,
-        extra_env={"PYTHONPATH": str(RTL / "tests"), "RTL_NOTES": str(notes), "RTL_WRITE": os.environ.get("RTL_WRITE", "")},
+        extra_env={"PYTHONPATH": str(RTL / "tests"), "RTL_NOTES": str(notes)},
     )
     cases = list(xml.etree.ElementTree.parse(results).iter("testcase"))
     failed = [case.get("name") for case in cases if case.find("failure") is not None or case.find("error") is not None]
     print(f"rtl: {block}: {len(cases) - len(failed)} passed, {len(failed)} failed")
     for name in failed:
         print(f"rtl: FAILED {block} {name}")
-    print(f"rtl: {block}: coverage: {coverage(folder)}")
+    if not os.environ.get("RTL_FAULT"):
+        print(f"rtl: {block}: coverage: {coverage(folder)}")
     for line in notes.read_text().splitlines() if notes.exists() else ():
         facts = json.loads(line)
         rate = facts["bytes"] / facts["clocks"]
