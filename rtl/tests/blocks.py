@@ -9,7 +9,9 @@ RTL = pathlib.Path(__file__).resolve().parents[1]
 BLOCKS: dict[str, tuple[str, ...]] = {
     "udp_front": ("packet_buffer",),
     "place": ("small_fifo",),
+    "receiver": ("packet_buffer", "small_fifo", "udp_front", "place"),
     "pixel_pipeline": ("small_fifo", "pixel_lane", "pixel_sum_lane"),
+    "pedestal_track": (),
     "bitshuffle": (),
     "roce_insert": ("small_fifo", "icrc"),
     "loss_detector": ("small_fifo",),

@@ -12,7 +12,7 @@ fn sums_are_those_of_the_logic() {
     assert_eq!(rows.next(), Some("earlier,pixel,sum,int16,uint16,int32,uint32"));
     let rows: Vec<Vec<i64>> = rows.map(|row| row.split(',').map(|value| value.parse().unwrap()).collect()).collect();
     assert!(rows.len() > 500);
-    let column = |n: usize| rows.iter().map(|row| row[n]);
+    let column = |n: usize| rows.iter().map(move |row| row[n]);
     let pixels: Vec<i32> = column(1).map(|value| value as i32).collect();
     let mut sums: Vec<i32> = column(0).map(|value| value as i32).collect();
     accumulate(&mut sums, &pixels);
