@@ -109,7 +109,7 @@ def random_sum(dice: random.Random) -> int:
     special = SPECIAL["int32"]
     kind = dice.randrange(4)
     if kind == 0:
-        return min(special[dice.randrange(6)] + dice.choice((0, 0, 1)), special[SATURATED])
+        return special[dice.randrange(6)]
     if kind == 1:
         return limit(dice.choice((1, -1)) * (special[HIGHEST] - dice.randrange(100_000)), "int32")
     return dice.randrange(-70_000, 70_000)

@@ -99,7 +99,7 @@ async def a_bad_line(dut: Any) -> None:
         receiver = Receiver(dut, "eiger-4bit", 500, randomly(0.35, seed), randomly(stall, seed + 5))
         await receiver.start()
         dice = random.Random(seed)
-        for datagram in traffic("eiger-4bit", receiver.program, seed, 10, 500):
+        for datagram in traffic("eiger-4bit", receiver.program, seed, 18, 500):
             frame = receiver.frame_of(datagram)
             if dice.random() < 0.1:
                 wrong = bytearray(dataclasses.replace(frame, payload=bytes(len(frame.payload))).bytes())
