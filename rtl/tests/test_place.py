@@ -187,9 +187,9 @@ async def slots_that_are_not_released(dut: Any) -> None:
 
 @cocotb.test()
 async def a_stall_at_every_clock(dut: Any) -> None:
-    """A stall at each clock of input, writes and events, around the packet that completes a frame."""
+    """A stall at many clocks of input and output, among packets that are placed, wrong and repeated."""
     packets = whole_frame("eiger-4bit", 9)[:2] + [Datagram(50020, 9, 16, 1), Datagram(50020, 9, 0, 1)]
-    for clock in range(0, 300, 3):
+    for clock in range(0, 300, 5):
         stalls = (at(clock, 4), never, never) if clock % 2 else (never, at(clock, 4), at(clock))
         place = Place(dut, "eiger-4bit", 9, *stalls)
         await place.start()
@@ -203,7 +203,7 @@ async def a_stall_at_every_clock(dut: Any) -> None:
 @cocotb.test()
 async def a_reset_at_every_clock(dut: Any) -> None:
     """A reset inside of a packet: nothing of the run before is left."""
-    for clock in range(0, 100, 3):
+    for clock in range(0, 100, 7):
         place = Place(dut, "eiger-4bit", 3)
         await place.start()
         for datagram in whole_frame("eiger-4bit", 3)[:2]:

@@ -15,8 +15,7 @@ fn bytes(hex: &str) -> Vec<u8> {
 
 /// Verdict, stream and payload: those of the stream that the frame is for.
 fn verdict(frame: &[u8]) -> (&'static str, u16, Vec<u8>) {
-    let arrival =
-        Arrival { frame_bytes: frame.len(), here_bytes: frame.len().min(FRAME_BYTES_MAX), checksum: Checksum::Unknown };
+    let arrival = Arrival { frame_bytes: frame.len(), here_bytes: frame.len().min(FRAME_BYTES_MAX), checksum: Checksum::Unknown };
     for address in ADDRESSES {
         for stream in 0..STREAMS {
             let to = SocketAddr::new(address.parse::<IpAddr>().unwrap(), PORT_FIRST + stream);
