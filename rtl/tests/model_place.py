@@ -159,7 +159,8 @@ class Datagram:
         header[46], header[47] = self.kind, self.version
         seed = self.port * 7919 + self.frame * 104729 + self.packet * 31
         pixels = bytes((seed + i * 37) % 251 for i in range(251))
-        payload = (pixels * (program.header["payload_bytes"] // 251 + 1))[: program.header["payload_bytes"]]
+        count: int = program.header["payload_bytes"]
+        payload = (pixels * (count // 251 + 1))[:count]
         whole = bytes(header) + payload
         return whole[: len(whole) + self.cut] if self.cut <= 0 else whole + bytes(self.cut)
 

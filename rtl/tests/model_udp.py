@@ -35,7 +35,7 @@ class Refused(Exception):
 def ones_sum(data: bytes) -> int:
     """Sum of the big-endian words, with its carries added (RFC 1071)."""
     data += b"\0" * (len(data) % 2)
-    total = sum(struct.unpack(f">{len(data) // 2}H", data))
+    total = sum(int.from_bytes(data[at : at + 2], "big") for at in range(0, len(data), 2))
     while total > 0xFFFF:
         total = (total & 0xFFFF) + (total >> 16)
     return total

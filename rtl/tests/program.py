@@ -127,7 +127,7 @@ class Program:
 
     def registers(self) -> dict[str, int]:
         """Values of the other configuration inputs."""
-        values = {}
+        values: dict[str, int] = {}
         for name, what in (("frame", self.frame), ("packet", self.packet), ("module", self.module or Key(0, 0, 0, False))):
             values |= {f"{name}_offset": what.offset, f"{name}_big": int(what.big), f"{name}_mask": what.mask, f"{name}_shift": what.shift}
         return values | {

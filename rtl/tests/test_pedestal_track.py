@@ -28,7 +28,8 @@ def for_conversion(pedestal: int) -> int:
 
 def single(value: float) -> float:
     """Rounded to single precision."""
-    return struct.unpack("<f", struct.pack("<f", value))[0]
+    rounded: float = struct.unpack("<f", struct.pack("<f", value))[0]
+    return rounded
 
 
 def moved_by_program(word: int, pedestal: float, gate: float, weight: float) -> float:

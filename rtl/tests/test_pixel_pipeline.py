@@ -92,7 +92,8 @@ async def published_vectors(dut: Any) -> None:
     await pixels.start()
     for n, row in enumerate(rows):
         number = {name: int(value, 16 if name == "word" else 10) for name, value in row.items()}
-        constants = Constants(*(tuple(number[f"{name}_g{stage}"] for stage in range(3)) for name in ("pedestal", "factor")))
+        pedestal, factor = ((number[f"{name}_g0"], number[f"{name}_g1"], number[f"{name}_g2"]) for name in ("pedestal", "factor"))
+        constants = Constants(pedestal, factor)
         shifts = (number["shift_g0"], number["shift_g1"], number["shift_g2"])
         for kind in KINDS:
             assert convert(number["word"], constants, shifts, kind) == number[kind]
@@ -110,7 +111,8 @@ async def random_words_and_stalls(dut: Any) -> None:
     for seed in range(8):
         dice = random.Random(seed)
         stalls = tuple(randomly(0.35 if seed >= 2 else 0.0, 10 * seed + n) for n in range(5))
-        shifts = tuple(dice.choice((1, 16, 17, 24, 30, 32, 33, 47)) if seed % 2 else (26, 20, 18)[s] for s in range(3))
+        ends = (1, 16, 17, 24, 30, 32, 33, 47)
+        shifts = (dice.choice(ends), dice.choice(ends), dice.choice(ends)) if seed % 2 else (26, 20, 18)
         pixels = Pixels(dut, KINDS[seed % 4], shifts, seed >= 4, stalls)
         await pixels.start()
         words = [[random_word(dice) for _ in range(LANES)] for _ in range(64)]
@@ -137,7 +139,8 @@ async def sums_of_frames(dut: Any) -> None:
             single = expected(words, constants, pixels, "int32")
             sums = [add(a, b) for a, b in zip(sums, single, strict=True)] if sums else single
             if frame + 1 < frames:
-                await pixels.bench.until(lambda count=24 * (frame + 1): len(pixels.back.beats) == count)
+                while len(pixels.back.beats) < 24 * (frame + 1):
+                    await pixels.bench.clock()
                 back = pixels.back.beats[-24:]
                 assert [v for (beat,) in back for v in unpacked(beat, 32, LANES)] == bits_of(sums, "int32")
                 pixels.earlier.send(*back)

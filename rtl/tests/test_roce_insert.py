@@ -85,7 +85,7 @@ async def the_model_agrees_with_captured_packets(dut: Any) -> None:
     assert icrc(frame[14:]).hex() == "82fd002a"
     damaged = bytearray(frame)
     damaged[-1] ^= 1
-    assert icrc(damaged[14:]).hex() != "82fd002a"
+    assert icrc(bytes(damaged[14:])).hex() != "82fd002a"
     insert = Insert(dut)
     await insert.start()
 
@@ -108,8 +108,10 @@ async def vectors(dut: Any) -> None:
     await insert.start()
     with (VECTORS / "roce.csv").open() as lines:
         for row in csv.DictReader(lines):
-            fields = (int(row[name]) for name in ("opcode", "number", "address", "key", "message_bytes", "immediate"))
-            insert.send(Write(*fields, bytes.fromhex(row["payload"])))
+            opcode, sequence, address, key, count, immediate = (
+                int(row[name]) for name in ("opcode", "number", "address", "key", "message_bytes", "immediate")
+            )
+            insert.send(Write(opcode, sequence, address, key, count, immediate, bytes.fromhex(row["payload"])))
             assert insert.expected[-1].hex() == row["frame"]
     assert len(insert.expected) > 100
     await insert.finish()

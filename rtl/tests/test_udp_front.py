@@ -176,7 +176,9 @@ async def a_full_buffer_drops_whole_frames(dut: Any) -> None:
     so that the pointers of the buffer wrap."""
     front = Front(dut)
     await front.start()
-    beats, expected, wanted = len(beats_of(bytes(4144))), [], []
+    beats = len(beats_of(bytes(4144)))
+    expected: list[str] = []
+    wanted: list[tuple[int, bytes]] = []
     for again in range(5):
         front.sink.stall = at(front.bench.now, 1200)
         frames = [Frame(bytes([16 * again + n]) * 4144, n % STREAMS).bytes() for n in range(14)]
