@@ -69,7 +69,7 @@ module loss_detector (
     // What is tested in this clock: in a step the number 511 below, in a drain the next one.
     wire       tests = l_room && ((state == STEP && steps != 11'd0 && step_test > tested) || (state == DRAIN && tests_rest && tested < newest));
     wire       found_lost = tests && !bit_read;
-    wire       run_ends = run_open && ((tests && bit_read) || (state == MARK) || (state == DRAIN && !(tests_rest && tested < newest)));
+    wire       run_ends = run_open && ((tests && bit_read) || (state == MARK && !drain) || (state == DRAIN && !(tests_rest && tested < newest)));
     always @* l_push = run_ends && l_room;
 
     assign s_ready = state == IDLE;
@@ -139,7 +139,7 @@ module loss_detector (
                     end
                     state <= MARK;
                 end
-                MARK: if (!run_open || l_room) state <= drain ? DRAIN : IDLE;
+                MARK: if (drain || !run_open || l_room) state <= drain ? DRAIN : IDLE;
                 default: begin // DRAIN
                     if (tests) tested <= next_test;
                     if (!(tests_rest && tested < newest) && (!run_open || l_room)) state <= IDLE;
