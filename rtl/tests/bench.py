@@ -157,6 +157,10 @@ class Bench:
             if is_done():
                 return
             await self.clock()
+        if mark := os.environ.get("RTL_FAULT"):
+            # A source with a fault (faults.py): it is found, and the other tests need not wait for it too.
+            pathlib.Path(mark).write_text("something has no end")
+            os._exit(0)
         raise AssertionError(f"not done after {clocks_max} clocks")
 
 

@@ -136,11 +136,11 @@ async def every_program_places_every_byte_once(dut: Any) -> None:
 @cocotb.test()
 async def bad_links_and_wrong_packets(dut: Any) -> None:
     """Losses, repeats, disorder, every kind of wrong packet, and random stalls on all sides."""
-    for name, seed, stall in (("eiger-4bit", 1, 0.0), ("eiger-4bit", 2, 0.3), ("eiger-8bit", 3, 0.2), ("jungfrau-2", 4, 0.15)):
+    for name, seed, stall, frames in (("eiger-4bit", 1, 0.0, 20), ("eiger-4bit", 2, 0.3, 12), ("eiger-8bit", 3, 0.2, 6), ("jungfrau-2", 4, 0.15, 3)):
         first = (1 << 48) - 5 if seed == 3 else 1000 * seed
         place = Place(dut, name, first, randomly(stall, seed), randomly(stall, seed + 10), randomly(stall, seed + 20))
         await place.start()
-        for datagram in traffic(name, place.program, seed, 20 if name == "eiger-4bit" else 11, first):
+        for datagram in traffic(name, place.program, seed, frames, first):
             place.send(datagram)
         await place.finish()
         place.check()
