@@ -22,15 +22,22 @@ LUT_MEMORY = {"RAM32M16": 8, "RAM64M8": 8, "RAM32M": 4, "RAM64M": 4, "RAM64X1D":
               "RAM64X1S": 1, "RAM32X1S": 1, "RAM512X1S": 8, "RAM256X1S": 4, "RAM128X1S": 2, "RAM64X8SW": 8, "SRL16E": 1, "SRLC32E": 1}
 
 
+# Blocks with 32 equal lanes: each module is synthesised once, and counted as often as it stands there.
+IN_PARTS = ("pixel_pipeline",)
+
+
 def cells(block: str) -> dict[str, int]:
     """Cells of a synthesised block, by kind."""
     folder = BUILD / "synth"
     folder.mkdir(parents=True, exist_ok=True)
     report = folder / f"{block}.txt"
     files = " ".join(str(path) for path in sources(block))
-    script = f"read_verilog -sv {files}; synth_xilinx -family xcup -flatten -noiopad -noclkbuf -top {block}; tee -o {report} stat"
+    flatten = "" if block in IN_PARTS else "-flatten"
+    script = f"read_verilog -sv {files}; synth_xilinx -family xcup {flatten} -noiopad -noclkbuf -top {block}; tee -o {report} stat"
     subprocess.run(["yosys", "-q", "-p", script], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    return {kind: int(count) for kind, count in re.findall(r"^ {5}(\w+) +(\d+)$", report.read_text(), re.M)}
+    # The sum over all modules is the last part of the report.
+    text = report.read_text().rpartition("=== ")[2]
+    return {kind: int(count) for kind, count in re.findall(r"^ {5}(\w+) +(\d+)$", text, re.M)}
 
 
 def resources(found: dict[str, int]) -> dict[str, float]:
