@@ -1,4 +1,5 @@
-//! `rtl/vectors/frames.csv`, with which the logic of `rtl/` is tested, says what this program does with the same frames.
+//! `rtl/vectors/frames.csv`, with which the logic of `rtl/` is tested, says what this program does with the same
+//! frames.
 
 use konkordia_sources::frame::{Arrival, Checksum, Refused, datagram};
 use std::net::{IpAddr, SocketAddr};
