@@ -1,6 +1,5 @@
 //! `rtl/vectors/`, with which the logic of `rtl/` is tested, says what this program does with the same packets:
-//! verdicts,
-//! frames and addresses of bridge programs, and the loss detector.
+//! verdicts, frames and addresses of bridge programs, and the loss detector.
 
 use konkordia_fabric::bridge::{AddressTable, Bridge, FrameState, Options, Program, SHIPPED, ShippedProgram, Store};
 use konkordia_fabric::loss::{Arrival, Detector, Width};

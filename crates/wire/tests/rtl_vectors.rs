@@ -1,6 +1,5 @@
 //! `rtl/vectors/roce.csv`, with which the logic of `rtl/` is tested: this program reads the same numbers in these
-//! frames,
-//! and finds their iCRC right.
+//! frames, and finds their iCRC right.
 
 use konkordia_wire::roce::{Packet, frame::packet_of};
 
