@@ -115,7 +115,7 @@ fn mistakes_are_named() {
         (
             "kind = \"python\"\nfunction = \"beamline:correct\"",
             "kind = \"compress\"\ncompression = \"bszstd\"\nlevel = 23",
-            "level = 23 is not from 1 to 22",
+            "compression: bszstd has no level 23; bszstd takes level=1 to 22",
         ),
         ("beamline:correct", "beamline", "is not of the form \"module:name\""),
         ("files = [\"run.h5\"]", "files = [\"run.h5\"]\nqueue = 0", "queue = 0 is not from 1 to"),

@@ -350,8 +350,8 @@ impl<P: Clone> Producer<P> {
         let Some(sent_ms) = member.in_hand.remove(&id) else {
             if member.stale > 0 {
                 member.stale -= 1;
-                let room = member.window.saturating_sub(member.in_hand.len() as u32 + member.stale);
-                member.credits = (member.credits + 1).min(room);
+                let room = member.window.saturating_sub((member.in_hand.len() as u32).saturating_add(member.stale));
+                member.credits = member.credits.saturating_add(1).min(room);
             }
             return;
         };
@@ -359,7 +359,7 @@ impl<P: Clone> Producer<P> {
         let is_first = member.worked == 0;
         member.response_ms = if is_first { took_ms } else { (1.0 - NEWEST) * member.response_ms + NEWEST * took_ms };
         member.worked += 1;
-        member.credits = (member.credits + 1).min(member.window.saturating_sub(member.in_hand.len() as u32));
+        member.credits = member.credits.saturating_add(1).min(member.window.saturating_sub(member.in_hand.len() as u32));
         self.recovered(id, now_ms);
     }
 

@@ -2,7 +2,7 @@
 //! killed, paused, cut off and started again. Each image must be written once.
 
 use crate::consumer::{Consumer, Verdict};
-use crate::message::Message;
+use crate::message::{Message, VERSION};
 use crate::producer::{Limits, Policy, Producer};
 use konkordia_sim::rng::Rng;
 use std::collections::{BTreeMap, VecDeque};
@@ -300,4 +300,20 @@ fn the_time_until_others_have_the_images_of_a_partner_is_known() {
 fn all_faults_together() {
     let all = Faults { lost: 20, doubled: 20, delay_ms_max: 20, kills: 3, pauses: 2, partitions: 2 };
     with_seeds(30, all);
+}
+
+#[test]
+fn what_a_partner_claims_has_no_bound_and_does_no_harm() {
+    let mut producer = Producer::new("work", Policy::LeastWorkload, LIMITS);
+    let (stage, member) = ("work".to_owned(), "work-0".to_owned());
+    let hello = Message::Hello { version: VERSION, stage, member, epoch: 1, credits: u32::MAX, pending: u32::MAX };
+    producer.arrived("work-0", hello, 1);
+    for id in [0, 1] {
+        producer.offer(id, 0, ());
+        assert!(producer.next_work(2).is_some());
+    }
+    // The first is none that it has from here.
+    [7, 0, 1].into_iter().for_each(|id| producer.arrived("work-0", Message::Done { id }, 3));
+    assert_eq!([producer.next_finished(), producer.next_finished()], [Some((0, false)), Some((1, false))]);
+    assert_eq!(producer.account().imbalance(), None);
 }
