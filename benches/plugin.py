@@ -10,6 +10,7 @@ image, and the chunks of each plug-in are decoded by the other one. Ends with 1 
 
 import argparse
 import ctypes
+import json
 import pathlib
 import sys
 import time
@@ -102,17 +103,23 @@ def main():
     parser.add_argument("files", nargs="*", type=pathlib.Path)
     parser.add_argument("--shape", nargs=2, type=int, default=(512, 1024), metavar=("ROWS", "COLUMNS"))
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--json", action="store_true", help="figures as JSON, and 0 even if decoding is slower than the goal")
     options = parser.parse_args()
     theirs = next(pathlib.Path(hdf5plugin.PLUGIN_PATH).glob("libh5bshuf.*"))
     plugins = {"ours": load(options.folder / "libh5konkordia_bitshuffle.so"), "hdf5plugin": load(theirs)}
-    slow = []
-    print(f"{'image':34} {'codec':26} decode, GB/s: ours, hdf5plugin, ratio   encode            bytes")
+    slow, rows = [], []
+    say = (lambda line: None) if options.json else print
+    say(f"{'image':34} {'codec':26} decode, GB/s: ours, hdf5plugin, ratio   encode            bytes")
     for name, stack in images(options):
         for coding, values in ((coding, of(stack.dtype.itemsize)) for coding, of in CODINGS.items()):
-            ratio, line = measure(plugins, values, [image.tobytes() for image in stack], options.rounds)
-            print(f"{name:34} {coding:26} {line}")
-            if ratio < GOAL:
-                slow.append(f"{name}, {coding}: {ratio:.2f}")
+            row = measure(plugins, values, [image.tobytes() for image in stack], options.rounds)
+            rows.append({"image": name, "codec": coding, **row})
+            say(f"{name:34} {coding:26} {line_of(row)}")
+            if row["decode"]["ratio"] < GOAL:
+                slow.append(f"{name}, {coding}: {row['decode']['ratio']:.2f}")
+    if options.json:
+        print(json.dumps({"bench": "plugin", "goal": GOAL, "rows": rows, "verified": True}))
+        return 0
     if slow:
         print(f"decoding is less than {GOAL} times as fast: {'; '.join(slow)}", file=sys.stderr)
     return 1 if slow else 0
@@ -143,11 +150,18 @@ def measure(plugins, values, stack, rounds):
     total = sum(map(len, stack)) / 1e9
 
     def both(times):
-        ratio = times["hdf5plugin"] / times["ours"]
-        return ratio, f"{total / times['ours']:6.2f} {total / times['hdf5plugin']:6.2f} {ratio:5.2f}"
+        rates = {name: total / seconds for name, seconds in times.items()}
+        return {"ours_gb_per_s": rates["ours"], "hdf5plugin_gb_per_s": rates["hdf5plugin"], "ratio": rates["ours"] / rates["hdf5plugin"]}
 
-    (ratio, decoding), (_, encoding) = both(decode), both(encode)
-    return ratio, f"{decoding}   {encoding}   {size['ours']} {size['hdf5plugin']}"
+    sizes = {"ours": size["ours"], "hdf5plugin": size["hdf5plugin"]}
+    return {"decode": both(decode), "encode": both(encode), "chunk_bytes": sizes}
+
+
+def line_of(row):
+    def both(rates):
+        return f"{rates['ours_gb_per_s']:6.2f} {rates['hdf5plugin_gb_per_s']:6.2f} {rates['ratio']:5.2f}"
+
+    return f"{both(row['decode'])}   {both(row['encode'])}   {row['chunk_bytes']['ours']} {row['chunk_bytes']['hdf5plugin']}"
 
 
 if __name__ == "__main__":
