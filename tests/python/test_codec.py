@@ -53,7 +53,7 @@ def test_levels_make_it_smaller():
     for codec in ("bszstd", "zstd", "gzip"):
         assert len(konkordia.compress(image, codec, 9)) <= len(konkordia.compress(image, codec, 1))
     for codec, level in (("zstd", 23), ("gzip", 0), ("gzip", 10), ("bslz4", 3)):
-        with pytest.raises(ValueError, match="levels"):
+        with pytest.raises(ValueError, match="no level"):
             konkordia.compress(image, codec, level)
 
 

@@ -173,7 +173,7 @@ def test_what_cannot_be_written(tmp_path):
     refused(ValueError, "too large", shape=(10**9, 10**9))
     refused(ValueError, "empty", shape=(0, 5))
     refused(ValueError, "codec", compression="jpeg")
-    refused(ValueError, "levels", compression="zstd", compression_level=99)
+    refused(ValueError, "no level", compression="zstd", compression_level=99)
     refused(TypeError, "float16", dtype="float16")
     refused(ValueError, "mask", mask=np.zeros((3, 3), bool))
     refused(ValueError, "geometry", geometry=konkordia.Geometry((5, 5), distance_mm=1.0, beam_center_px=(1, 1), pixel_size_um=75.0))
