@@ -1,5 +1,6 @@
 """The Tango device: PyTango clients drive the real service by it, with and without failures."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -20,7 +21,6 @@ tango = pytest.importorskip("tango", reason="PyTango is not installed: pip insta
 import tango_loop  # noqa: E402
 from konkordia.tango import Konkordia  # noqa: E402
 from streams import Stins, StreamService, pictures  # noqa: E402
-from tango.test_context import DeviceTestContext  # noqa: E402
 from tango_loop import CASES, PAGE, Loop, Server, diagram, mermaid, row, run  # noqa: E402
 
 IMAGES = 1000
@@ -74,7 +74,9 @@ def demo(tmp_path_factory):
 
 @pytest.mark.alone
 def test_a_run_of_1000_images_from_arm_to_file_and_images_by_events(demo):
-    with DeviceTestContext(Konkordia, process=True, properties={"Url": demo}) as device, konkordia.Client(demo) as client:
+    # A server of its own, as a beamline runs it: a fork of this process, which has threads, is held up now and then.
+    with contextlib.closing(Server(demo)) as server, konkordia.Client(demo) as client:
+        device = server.device
         until(lambda: device.state() == tango.DevState.STANDBY, device.status)
         device.nTriggers, device.nFramesPerTrigger = 100, 10
         device.ExposureTime, device.LatencyTime, device.PhotonEnergy, device.SampleName = 0.001, 0.001, 12.4, "lysozyme"
