@@ -1,7 +1,7 @@
 // Pixels above a level, and the veto of Ponsard et al. 2020 (crates/kernels/src/above).
 
-// Image y of the grid: adds the number of usable pixels with `level` < pixel <= `high` to counts[y], which begins with 0.
-// NaN is above nothing.
+// Image y of the grid: adds the number of usable pixels with `level` < pixel <= `high` to counts[y], which begins
+// with 0. NaN is above nothing.
 template <typename T>
 static __device__ void count_above(PTR(const T) images, PTR(const u8) usable, T level, T high, PTR(u32) counts,
                                    PTR(u32) sums, u32 pixels)

@@ -1,8 +1,9 @@
 // What all kernels share. The text is CUDA C++ and, after shim/shim.hpp, C++17: the shim defines PTR and SHARED as
 // types that check every access. Without the shim they are plain pointers and arrays.
 //
-// Rules of these files: no include, no intrinsic of a warp, no atomic on floats, no text that needs the number of threads
-// to be a multiple of 32. Everything is computed in a fixed order, so results are the same on every device.
+// Rules of these files: no include, no intrinsic of a warp, no atomic on floats, no text that needs the number of
+// threads to be a multiple of 32. Everything is computed in a fixed order, so results are the same on every
+// device.
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -20,8 +21,8 @@ typedef long long i64;
 // Threads of a block, for all kernels.
 #define THREADS 256u
 
-// In place: each of THREADS numbers becomes the sum of those before it. Returns the sum of all. All threads of the block
-// call it.
+// In place: each of THREADS numbers becomes the sum of those before it. Returns the sum of all. All threads of
+// the block call it.
 static __device__ u32 exclusive_scan(PTR(u32) numbers)
 {
     const u32 thread = threadIdx.x;

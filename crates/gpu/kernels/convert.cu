@@ -102,10 +102,10 @@ static __device__ float moved(u32 word, float pedestal, float gate, float weight
     return word < 0x4000 && fabsf(distance) <= gate ? pedestal + distance * weight : pedestal;
 }
 
-// `frames` frames of `pixels` words each become as many pixels. Constants are three planes of `pixels` values, G0 first.
-// With `is_tracking` the pedestals of G0 are those of `tracked`, which each frame moves after its own conversion;
-// `gate` is the largest distance that moves one. With `high_gain` a word 0x3FFF is saturated. A thread takes all frames
-// of its pixels, one after the other.
+// `frames` frames of `pixels` words each become as many pixels. Constants are three planes of `pixels` values, G0
+// first. With `is_tracking` the pedestals of G0 are those of `tracked`, which each frame moves after its own
+// conversion; `gate` is the largest distance that moves one. With `high_gain` a word 0x3FFF is saturated. A
+// thread takes all frames of its pixels, one after the other.
 template <typename T>
 static __device__ void convert(PTR(const u16) words, PTR(const float) pedestal, PTR(const float) factor,
                                PTR(float) tracked, PTR(const float) gate, float weight, bool is_tracking, u32 high_gain,

@@ -1,6 +1,6 @@
-// LZ4 blocks of transposed pixels, and chunks of HDF5 filter 32008 from them: the same bytes as crates/kernels/src/planes
-// and crates/kernels/src/chunk.rs give. A match is a run of one byte, or of bytes that repeat the plane before. One block
-// of threads makes one LZ4 block:
+// LZ4 blocks of transposed pixels, and chunks of HDF5 filter 32008 from them: the same bytes as
+// crates/kernels/src/planes and crates/kernels/src/chunk.rs give. A match is a run of one byte, or of bytes that
+// repeat the plane before. One block of threads makes one LZ4 block:
 // 1. Each thread compares 32 bytes with those before them: a bit for each byte that is equal.
 // 2. One thread goes from match to match, because where one begins depends on where the last one ended.
 // 3. The lengths of all sequences are summed; each thread writes tokens, lengths and distances of its sequences.
@@ -19,8 +19,8 @@
 #define HEADER_BYTES 12u
 #define LENGTH_BYTES 4u
 
-// A sequence in 32 bits: where its match begins (14 bits), the length of the match (14 bits, 0 = none), 1 if it repeats
-// the plane before.
+// A sequence in 32 bits: where its match begins (14 bits), the length of the match (14 bits, 0 = none), 1 if it
+// repeats the plane before.
 static __device__ u32 packed(u32 start, u32 length, u32 is_plane) { return start | length << 14 | is_plane << 28; }
 static __device__ u32 start_of(u32 sequence) { return sequence & 0x3FFF; }
 static __device__ u32 length_of(u32 sequence) { return sequence >> 14 & 0x3FFF; }
@@ -239,8 +239,8 @@ static __device__ u32 plane_bytes_of(u32 bytes, u32 element_bytes)
     return plane_bytes == 0 ? 1 : plane_bytes;
 }
 
-// Transposed blocks to LZ4 blocks: block (x, y) of the grid takes block x of image y. `slots` has SLOT_BYTES for each,
-// `sizes` one number.
+// Transposed blocks to LZ4 blocks: block (x, y) of the grid takes block x of image y. `slots` has SLOT_BYTES for
+// each, `sizes` one number.
 extern "C" __global__ void lz4_blocks(PTR(const u8) planes, u64 image_bytes, u32 element_bytes, PTR(u8) slots,
                                       PTR(u32) sizes)
 {
@@ -312,9 +312,9 @@ extern "C" __global__ void chunk_places(PTR(const u32) sizes, u32 blocks, u64 im
     }
 }
 
-// Copies the blocks to their places, lengths first; block 0 of an image also copies the last pixels, which no block
-// holds. Block (x, y) of the grid is block x of image y; an image of fewer than 8 pixels has a grid of one block without
-// sizes.
+// Copies the blocks to their places, lengths first; block 0 of an image also copies the last pixels, which no
+// block holds. Block (x, y) of the grid is block x of image y; an image of fewer than 8 pixels has a grid of one
+// block without sizes.
 extern "C" __global__ void chunk_gather(PTR(const u8) images, u64 image_bytes, u32 element_bytes, PTR(const u8) slots,
                                         PTR(const u32) sizes, PTR(const u32) places, u32 blocks, PTR(u8) chunks,
                                         u64 chunk_bytes_max, PTR(const u32) chunk_bytes)

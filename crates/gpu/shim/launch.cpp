@@ -10,11 +10,15 @@
 
 #include "../kernels/convert.cu"
 
+#include "../kernels/fixed.cu"
+
 #include "../kernels/bitshuffle.cu"
 
 #include "../kernels/lz4.cu"
 
 #include "../kernels/above.cu"
+
+#include "../kernels/sparse.cu"
 
 
 #include "faults.cu"
@@ -190,10 +194,11 @@ struct Entry {
 #define ENTRY(name) {#name, Runner<name>::run}
 #define TYPED(name) ENTRY(name##_int16), ENTRY(name##_uint16), ENTRY(name##_int32), ENTRY(name##_uint32), ENTRY(name##_float32)
 static const Entry ENTRIES[] = {
-    TYPED(convert),      TYPED(convert_tracking), ENTRY(track_only),   ENTRY(bitshuffle),
-    ENTRY(lz4_blocks),   ENTRY(bslz4_blocks),     ENTRY(chunk_places), ENTRY(chunk_gather),
-    TYPED(count_above),  ENTRY(keep_images),      ENTRY(fault_outside), ENTRY(fault_barrier),
-    ENTRY(fault_race),   ENTRY(fault_blocks),
+    TYPED(convert),       TYPED(convert_tracking), ENTRY(track_only),    TYPED(convert_fixed),
+    ENTRY(bitshuffle),    ENTRY(lz4_blocks),       ENTRY(bslz4_blocks),  ENTRY(chunk_places),
+    ENTRY(chunk_gather),  TYPED(count_above),      ENTRY(keep_images),   TYPED(row_counts),
+    ENTRY(row_places),    TYPED(collect),          ENTRY(fault_outside), ENTRY(fault_barrier),
+    ENTRY(fault_race),    ENTRY(fault_blocks),
 };
 
 } // namespace shim

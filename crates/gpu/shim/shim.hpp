@@ -1,11 +1,12 @@
-// Runs the text of the kernels on the host: the threads of a block are fibres of one thread of the host, blocks follow
-// one another. In the place of pointers the kernels get spans that check every access. A launch fails if
+// Runs the text of the kernels on the host: the threads of a block are fibres of one thread of the host, blocks
+// follow one another. In the place of pointers the kernels get spans that check every access. A launch fails if
 // - an access is outside its array;
 // - some threads of a block wait at a barrier and others wait at another one or have ended;
-// - two threads use an element without a barrier between them, and one of them writes it: in the shared memory of a
-//   block, or in an array of the launch. For each element the last write and the last reads are known, so a read that
-//   lies several barriers back in another block may be missed.
-// Shared memory begins with noise in every block. Threads run in the order that the launch asks for.
+// - two threads use an element without a barrier between them, and one of them writes it: in the shared memory of
+//   a block, or in an array of the launch. For each element the last write and the last reads are known, so a
+//   read that lies several barriers back in another block may be missed.
+//
+// Shared memory begins with bytes 0xA5 in every block. Threads run in the order that the launch asks for.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -27,8 +28,8 @@ struct Index {
     unsigned x = 0, y = 0, z = 0;
 };
 
-// Who used an element last. A thread is known by its number in the grid + 1; a moment by the number of barriers that all
-// blocks had so far.
+// Who used an element last. A thread is known by its number in the grid + 1; a moment by the number of barriers
+// that all blocks had so far.
 struct Access {
     static constexpr std::uint64_t MANY = ~0ull;
     std::uint64_t writer = 0, written = 0, reader = 0, read = 0;

@@ -1,6 +1,5 @@
-//! Runs kernels on the host, from the text that NVRTC compiles for a GPU. What it finds, and what it may miss, is said in
-//! `shim/shim.hpp`. It is made for tests: every access is checked, and all threads of a launch run on one thread of the
-//! host.
+//! Runs kernels on the host, from the text that NVRTC compiles for a GPU. `shim/shim.hpp` says what it finds, and
+//! what it may miss. It is made for tests: every access is checked, and all threads of a launch run on one thread.
 
 use crate::program::BLOCK_THREADS;
 use crate::sys;
@@ -8,8 +7,8 @@ use bytemuck::{NoUninit, Pod};
 use std::ffi::CString;
 use std::marker::PhantomData;
 
-/// The order in which blocks, and the threads of a block between two barriers, run one after the other. Results must not
-/// depend on it.
+/// The order in which blocks, and the threads of a block between two barriers, run one after the other. Results must
+/// not depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// From the first to the last.

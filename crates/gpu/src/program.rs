@@ -3,10 +3,12 @@
 //! | kernels | result | the same as |
 //! |---|---|---|
 //! | `convert_*`, `convert_tracking_*`, `track_only` | pixels of JUNGFRAU words; moved pedestals | `kernels::convert` |
+//! | `convert_fixed_*` | the same in integers | `kernels::convert::fixed` |
 //! | `bitshuffle` | transposed blocks of 8 KiB, and back | `kernels::bitshuffle` |
 //! | `lz4_blocks`, `bslz4_blocks` | an LZ4 block in a slot for each block of an image | `kernels::planes` |
 //! | `chunk_places`, `chunk_gather` | the chunk of HDF5 filter 32008 | `kernels::codec` |
 //! | `count_above_*`, `keep_images` | the veto | `kernels::above` |
+//! | `row_counts_*`, `row_places`, `collect_*` | sparse images | `kernels::above` |
 
 /// Threads of a block, for all kernels: `THREADS` in `common.cu`.
 pub const BLOCK_THREADS: u32 = 256;
@@ -22,12 +24,14 @@ pub const BLOCK_BYTES: usize = 8192;
 pub const NVRTC_OPTIONS: [&str; 3] = ["--std=c++17", "--fmad=false", "--ftz=false"];
 
 /// The files in the order in which they are one text; later ones use what earlier ones define.
-const FILES: [&str; 5] = [
+const FILES: [&str; 7] = [
     include_str!("../kernels/common.cu"),
     include_str!("../kernels/convert.cu"),
+    include_str!("../kernels/fixed.cu"),
     include_str!("../kernels/bitshuffle.cu"),
     include_str!("../kernels/lz4.cu"),
     include_str!("../kernels/above.cu"),
+    include_str!("../kernels/sparse.cu"),
 ];
 
 /// All kernels as one text. It includes nothing.

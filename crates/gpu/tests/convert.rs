@@ -1,7 +1,9 @@
 //! JUNGFRAU words to pixels: bit for bit those of the scalar code of the CPU.
 
 use konkordia_gpu::emulator::{Argument, Grid, Order, launch};
-use konkordia_kernels::convert::{Tracker, jungfrau, jungfrau_track_only, jungfrau_tracking, saturate_high_gain};
+use konkordia_kernels::convert::{
+    FixedConstants, Tracker, jungfrau, jungfrau_fixed, jungfrau_track_only, jungfrau_tracking, saturate_high_gain,
+};
 use konkordia_kernels::{Constants, Isa, OutputPixel};
 
 struct Numbers(u64);
@@ -120,7 +122,6 @@ fn check<P: OutputPixel>(name: &str) {
                 Argument::number(frames),
             ];
             launch(&format!("convert_{name}"), grid, order, &plain).expect("no fault");
-            drop(plain);
             let (pixels_expected, _) = expected::<P>(&words, &planes, None, high_gain);
             assert_eq!(difference(&words, &out, &pixels_expected), None, "{name}, {pixels} pixels");
 
@@ -139,7 +140,6 @@ fn check<P: OutputPixel>(name: &str) {
                 Argument::number(frames),
             ];
             launch(&format!("convert_tracking_{name}"), grid, order, &tracking).expect("no fault");
-            drop(tracking);
             let (pixels_expected, pedestal) = expected::<P>(&words, &planes, Some(weight), high_gain);
             assert_eq!(difference(&words, &out, &pixels_expected), None, "{name}, {pixels} pixels, tracking");
             assert!(bits(&tracked) == bits(&pedestal), "{name}, {pixels} pixels: moved pedestals");
@@ -198,7 +198,6 @@ fn every_word_is_that_of_the_cpu() {
             Argument::number(1u32),
         ];
         launch("convert_int32", Grid { x: 16, y: 1 }, Order::Mixed(1), &arguments).expect("no fault");
-        drop(arguments);
         let (pixels, _) = expected::<i32>(&words, &planes, None, false);
         assert_eq!(difference(&words, &out, &pixels), None, "masked stages {masked:03b}");
     }
@@ -226,8 +225,93 @@ fn dark_frames_move_pedestals_as_on_the_cpu() {
             Argument::number(frames as u32),
         ];
         launch("track_only", Grid { x: 2, y: 1 }, Order::Down, &arguments).expect("no fault");
-        drop(arguments);
         assert!(bits(&ours) == bits(&theirs), "{pixels} pixels");
         assert!(pixels < 100 || bits(&ours) != bits(&before), "nothing has moved");
     }
+}
+
+/// Results near the ends of a type, on both sides of each.
+fn check_ends<P: OutputPixel>() {
+    let mut numbers = Numbers(0xE4D5_0000_1234_5679);
+    let ends = [P::VALID_MIN, P::VALID_MAX, P::MASKED, P::SATURATED, P::MISSING].map(|end| end.to_f64() as f32);
+    let pixels = 20_000;
+    let words: Vec<u16> = (0..pixels).map(|_| 8000 + (numbers.next() % 8383) as u16).collect();
+    let step = (ends[1].abs() / (1 << 24) as f32).max(0.25);
+    let factor = |word: &u16| {
+        let end = ends[numbers.next() as usize % ends.len()];
+        (end + step * (numbers.next() % 41) as f32 - 20.0 * step) / f32::from(*word)
+    };
+    let factor: Vec<f32> = words.iter().map(factor).chain(std::iter::repeat_n(f32::NAN, 2 * pixels)).collect();
+    let planes = Planes { pedestal: vec![0.0; 3 * pixels], factor, gate: vec![0.0; pixels] };
+    let mut out = vec![P::default(); pixels];
+    let arguments = [
+        Argument::read(&words),
+        Argument::read(&planes.pedestal),
+        Argument::read(&planes.factor),
+        Argument::number(0u32),
+        Argument::write(&mut out),
+        Argument::number(pixels as u32),
+        Argument::number(1u32),
+    ];
+    launch(&format!("convert_{}", P::TYPE.name()), Grid { x: 3, y: 1 }, Order::Up, &arguments).expect("no fault");
+    let (theirs, _) = expected::<P>(&words, &planes, None, false);
+    assert_eq!(difference(&words, &out, &theirs), None, "{:?}", P::TYPE);
+    assert!(out.contains(&P::VALID_MIN) && out.contains(&P::SATURATED), "{:?}: both ends", P::TYPE);
+}
+
+#[test]
+fn results_near_the_ends_of_a_type_are_those_of_the_cpu() {
+    check_ends::<i16>();
+    check_ends::<u16>();
+    check_ends::<i32>();
+    check_ends::<u32>();
+    check_ends::<f32>();
+}
+
+fn check_fixed<P: OutputPixel>() {
+    let mut numbers = Numbers(0xF18E_0000_1234_5679);
+    for (pixels, frames, shift) in [(1usize, 1usize, [1, 47, 20]), (1025, 3, [22, 14, 16]), (20_001, 1, [8, 3, 1])] {
+        let mut plane = |bits: u32| -> Vec<u32> {
+            let one = |_| if numbers.next().is_multiple_of(9) { 0 } else { (numbers.next() % (1 << bits)) as u32 };
+            (0..pixels).map(one).collect()
+        };
+        let narrow = |plane: Vec<u32>| plane.into_iter().map(|value| value as u16).collect::<Vec<u16>>();
+        let constants = FixedConstants {
+            pedestal_g0: plane(22),
+            pedestal_g1: narrow(plane(16)),
+            pedestal_g2: narrow(plane(16)),
+            factor: [narrow(plane(16)), narrow(plane(16)), narrow(plane(16))],
+            shift,
+        };
+        let words: Vec<u16> = (0..pixels * frames).map(|_| numbers.word()).collect();
+        let (mut ours, mut theirs) = (vec![P::default(); words.len()], vec![P::default(); words.len()]);
+        for (words, out) in words.chunks(pixels).zip(theirs.chunks_mut(pixels)) {
+            jungfrau_fixed(words, &constants.view(), out);
+        }
+        let factor = constants.factor.concat();
+        let arguments = [
+            Argument::read(&words),
+            Argument::read(&constants.pedestal_g0),
+            Argument::read(&constants.pedestal_g1),
+            Argument::read(&constants.pedestal_g2),
+            Argument::read(&factor),
+            Argument::number(u32::from(shift[0])),
+            Argument::number(u32::from(shift[1])),
+            Argument::number(u32::from(shift[2])),
+            Argument::write(&mut ours),
+            Argument::number(pixels as u32),
+            Argument::number(frames as u32),
+        ];
+        launch(&format!("convert_fixed_{}", P::TYPE.name()), Grid { x: 2, y: 1 }, Order::Mixed(3), &arguments).expect("no fault");
+        assert_eq!(difference(&words, &ours, &theirs), None, "{:?}, {pixels} pixels", P::TYPE);
+    }
+}
+
+#[test]
+fn conversion_in_integers_is_that_of_the_cpu() {
+    check_fixed::<i16>();
+    check_fixed::<u16>();
+    check_fixed::<i32>();
+    check_fixed::<u32>();
+    check_fixed::<f32>();
 }

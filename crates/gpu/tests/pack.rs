@@ -176,7 +176,6 @@ fn chunks(images: &[u8], bytes: usize, element: ElementSize, order: Order) -> Ve
         Argument::write(&mut chunk_bytes),
     ];
     launch("chunk_places", Grid { x: count as u32, y: 1 }, order, &arguments).expect("no fault");
-    drop(arguments);
     let arguments = [
         Argument::read(images),
         Argument::number(bytes as u64),
@@ -190,7 +189,6 @@ fn chunks(images: &[u8], bytes: usize, element: ElementSize, order: Order) -> Ve
         Argument::read(&chunk_bytes),
     ];
     launch("chunk_gather", Grid { x: blocks.max(1) as u32, y: count as u32 }, order, &arguments).expect("no fault");
-    drop(arguments);
     out.chunks(bound).zip(&chunk_bytes).map(|(chunk, bytes)| chunk[..*bytes as usize].to_vec()).collect()
 }
 

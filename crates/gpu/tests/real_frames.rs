@@ -1,4 +1,4 @@
-//! Real frames of a JUNGFRAU: converted, packed and vetoed by the kernels one after the other, with the bytes of the CPU.
+//! Real frames of a JUNGFRAU: converted, packed and counted by the kernels one after the other, as on the CPU.
 
 use konkordia_core::pixel::Pixel;
 use konkordia_core::plan::Compression;
@@ -45,7 +45,6 @@ fn photons(words: &[u16], pedestal: &[f32], factor: &[f32]) -> Vec<i16> {
         Argument::number(1u32),
     ];
     launch("convert_int16", Grid { x: 64, y: 1 }, Order::Up, &arguments).expect("no fault");
-    drop(arguments);
     out
 }
 
@@ -64,7 +63,6 @@ fn packed(image: &[u8]) -> Vec<u8> {
         Argument::write(&mut sizes),
     ];
     launch("bslz4_blocks", grid, Order::Up, &blocks).expect("no fault");
-    drop(blocks);
     let header = [
         Argument::read(&sizes),
         Argument::number(BLOCKS as u32),
@@ -77,7 +75,6 @@ fn packed(image: &[u8]) -> Vec<u8> {
         Argument::write(&mut length),
     ];
     launch("chunk_places", ONE, Order::Up, &header).expect("no fault");
-    drop(header);
     let gather = [
         Argument::read(image),
         Argument::number(bytes),
@@ -91,7 +88,6 @@ fn packed(image: &[u8]) -> Vec<u8> {
         Argument::read(&length),
     ];
     launch("chunk_gather", grid, Order::Up, &gather).expect("no fault");
-    drop(gather);
     out.truncate(length[0] as usize);
     out
 }
@@ -108,7 +104,6 @@ fn above_level(image: &[i16], level: i16) -> u32 {
         Argument::number(PIXELS as u32),
     ];
     launch("count_above_int16", Grid { x: 16, y: 1 }, Order::Up, &arguments).expect("no fault");
-    drop(arguments);
     counts[0]
 }
 
