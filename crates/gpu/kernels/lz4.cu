@@ -302,7 +302,6 @@ extern "C" __global__ void chunk_places(PTR(const u32) sizes, u32 blocks, u64 im
             places[image + at] = before + sums[threadIdx.x];
         }
         before += sum;
-        __syncthreads();
     }
     if (threadIdx.x == 0) {
         const u64 leftover = image_bytes % (8 * element_bytes);

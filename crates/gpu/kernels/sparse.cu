@@ -43,7 +43,6 @@ extern "C" __global__ void row_places(PTR(const u32) counts, u32 rows, PTR(u32) 
             places[out + row] = before + sums[threadIdx.x];
         }
         before += sum;
-        __syncthreads();
     }
     if (threadIdx.x == 0) {
         places[out + rows] = before;
@@ -73,7 +72,6 @@ static __device__ void collect(PTR(const T) images, PTR(const u8) usable, T leve
             values[(u64)blockIdx.y * room + to] = images[image + row + column];
         }
         place += sum;
-        __syncthreads();
     }
 }
 
