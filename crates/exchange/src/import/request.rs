@@ -25,7 +25,7 @@ pub struct Request {
     pub output: PathBuf,
     /// Take the files as plain pixels.
     pub raw: Option<RawForm>,
-    /// How images find their positions; `None` = see [`Series::find`].
+    /// How images find their positions; `None` = see `Series::find`.
     pub order: Option<Order>,
     /// The mapping; `None` = only what the headers say under known keys.
     pub mapping: Option<PathBuf>,

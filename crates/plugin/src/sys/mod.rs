@@ -1,5 +1,5 @@
 //! What libhdf5 and its plug-ins share: the structure of a filter ([`abi`]), our filter ([`BITSHUFFLE`]), memory that
-//! changes hands ([`output`]), the library that called ([`caller`]), and plug-ins of others ([`load`]).
+//! changes hands ([`output`]), the library that called (`caller`), and plug-ins of others ([`load`]).
 
 pub mod abi;
 mod caller;
