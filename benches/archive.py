@@ -57,7 +57,7 @@ def one_round(work, master):
     for path in [*master.parent.iterdir(), *(bag / "data").iterdir()]:
         hashlib.sha256(path.read_bytes()).digest()
     seconds["sums_alone"] = time.perf_counter() - begun
-    assert konkordia("archive", "--check", bag) > 0
+    konkordia("archive", "--check", bag)
     shutil.rmtree(bag)
     return seconds
 

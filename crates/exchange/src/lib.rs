@@ -16,6 +16,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod ended;
 pub mod export;
 pub mod files;
 pub mod import;

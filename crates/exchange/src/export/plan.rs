@@ -1,6 +1,7 @@
 //! What is to be exported, and what is known of it before anything is written.
 
 use super::header::Header;
+use crate::ended::exit_of;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::pixel::PixelType;
 use konkordia_input::images::{Facts, Images};
@@ -121,11 +122,7 @@ pub struct Done {
 impl Done {
     /// The exit code.
     pub fn exit(&self) -> Exit {
-        match (self.stopped, self.lost) {
-            (true, _) => Exit::Interrupted,
-            (false, 0) => Exit::Complete,
-            (false, _) => Exit::Incomplete,
-        }
+        exit_of(self.stopped, self.lost)
     }
 }
 

@@ -1,5 +1,6 @@
 //! What is to be imported, what came of it, and what both kinds of import do alike.
 
+use crate::ended::exit_of;
 use crate::files::{Order, RawForm, Reading};
 use crate::mapping::{Images, Mapped, Mapping};
 use crate::parallel::all_processors;
@@ -150,11 +151,7 @@ pub struct Done {
 impl Done {
     /// The exit code.
     pub fn exit(&self) -> Exit {
-        match (self.stopped, self.lost) {
-            (true, _) => Exit::Interrupted,
-            (false, 0) => Exit::Complete,
-            (false, _) => Exit::Incomplete,
-        }
+        exit_of(self.stopped, self.lost)
     }
 }
 
