@@ -54,7 +54,7 @@ def one_round(work, master):
         shutil.rmtree(out)
     seconds["archive"] = konkordia("archive", master.parent, "-o", bag, "--quiet")
     begun = time.perf_counter()
-    for path in [*master.parent.iterdir(), *(bag / "data").iterdir()]:
+    for path in filter(pathlib.Path.is_file, [*master.parent.rglob("*"), *(bag / "data").rglob("*")]):
         hashlib.sha256(path.read_bytes()).digest()
     seconds["sums_alone"] = time.perf_counter() - begun
     konkordia("archive", "--check", bag)
@@ -66,7 +66,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="konkordia-bench-", dir=options.folder) as folder:
         work = pathlib.Path(folder)
         master = make(work / "run")
-        size = sum(path.stat().st_size for path in master.parent.iterdir())
+        size = sum(path.stat().st_size for path in master.parent.rglob("*") if path.is_file())
         one_round(work, master)
         rounds = [one_round(work, master) for _ in range(options.repeats)]
     seconds = {name: statistics.median(each[name] for each in rounds) for name in rounds[0]}

@@ -72,7 +72,7 @@ class SeriesStart:
         self.images = native.images_planned
         self.shape = native.image_size
         dtype = native.dtype
-        self.dtype = None if dtype is None else np.dtype("uint16" if dtype == "mono12p" else dtype)
+        self.dtype = None if dtype is None else np.dtype(dtype)
         self._channels = [name for name, _ in native.channels]
         self.thresholds_ev = {name: threshold for name, threshold in native.channels if threshold is not None}
         self.facts: dict[str, Any] = json.loads(native.facts)

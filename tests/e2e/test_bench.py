@@ -530,3 +530,23 @@ def test_hdf5_on_a_network_file_system_of_its_own(tmp_path):
     assert [target["place"]["network"] for target in report["targets"]] == [False, False, True]
     assert [target["name"] for target in report["targets"]][1:] == ["tmpfs", "fuse.sshfs"] and not list(tmp_path.iterdir())
     assert "fuse.sshfs" not in pathlib.Path("/proc/self/mountinfo").read_text()
+
+
+def script(name, *more):
+    """What a bench of benches/ prints."""
+    done = subprocess.run([sys.executable, ROOT / "benches" / name, *map(str, more)], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_an_archive_beside_repack(tmp_path):
+    report = script("archive.py", BINARY, "--copies", 1, "--repeats", 1, "--folder", tmp_path)
+    assert report["verified"] and report["source_bytes"] > 0 and set(report["archive_of"]) == {"repack", "repack_verified"}
+    assert all(seconds > 0 for seconds in report["seconds"].values()) and not list(tmp_path.iterdir())
+
+
+def test_the_lysozyme_measurement_in_small(tmp_path):
+    report = script("lysozyme.py", BINARY, "--rate", 100, "--dark-s", 1.5, "--beam-s", 1, "--folder", tmp_path)
+    assert report["verified"] and not list(tmp_path.iterdir())
+    images = {name: case["images"] for name, case in report["cases"].items()}
+    assert images == {"every frame": 100, "sums of 5": 20}, report

@@ -171,3 +171,17 @@ def test_the_model_predicts_what_the_program_loses(tmp_path):
     (tmp_path / "wrong.json").write_text(json.dumps(wrong))
     off = modelled(tmp_path / "wrong.json", rate, seconds, *more)
     assert abs(off["loss"] - lost) > abs(case["loss"] - lost), (off["loss"], case["loss"], lost)
+
+
+def test_where_the_stages_run():
+    plan = json.loads(program("size", "--detector", "jungfrau-10m", "--stages", "--platform", "power9", "--fpga-gb-per-s", 32, "--fpga-ports", 2, "--headroom", 1, "--json").stdout)
+    assert plan["platform"]["fpga_link_gb_per_s"] == 25 and len(plan["placements"]) == 20
+    needs = {tuple(way["stages"].values()): {line["name"]: line["value"] for line in way["lines"]} for way in plan["placements"]}
+    # Leonarski et al. 2020: two boards, and LZ4 on fewer than 23 cores.
+    paper = needs["FPGA", "FPGA", "FPGA", "CPU"]
+    assert paper["boards"] == 2 and 0 < paper["cores"] < 23 and needs["CPU", "GPU", "GPU", "GPU"]["gpus"] is None
+    text = program("size", "--detector", "jungfrau-4m", "--stages").stdout
+    assert "fewest hosts, then devices: receive: CPU" in text and "was not measured" in text
+    for wrong, why in (["--detector", "eiger2-4m"], "sends messages"), (["--detector", "jungfrau-4m", "--compression", "bszstd"], "those of bslz4"), (["--detector", "all"], "all detectors"):
+        assert why in program("size", "--stages", *wrong, check=2).stderr
+    assert "--stages" in program("size", "--detector", "jungfrau-4m", "--platform", "pcie5", check=2).stderr

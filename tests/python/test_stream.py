@@ -347,16 +347,19 @@ def test_large_parts_stay_in_the_memory_of_their_message():
 def test_other_packings(sender):
     rng = np.random.default_rng(3)
     image = rng.integers(0, 4096, (30, 40)).astype(np.uint16)
-    two = image.reshape(-1, 2).astype(np.uint32)
-    mono = (two[:, 0] | two[:, 1] << 12).astype("<u4").view(np.uint8).reshape(-1, 4)[:, :3].tobytes()
     stins = Stins()
-    described = {"htype": "image", "frame": 1, "shape": [30, 40], "type": "mono12p", "compression": "none"}
+
+    def packed(number, bits):
+        described = {"htype": "image", "frame": number, "shape": [30, 40], "type": f"mono{bits}p", "compression": "none"}
+        each = np.unpackbits(image.astype("<u2").view(np.uint8).reshape(-1, 2), axis=1, bitorder="little")[:, :bits]
+        return stins._message(described, np.packbits(each, bitorder="little").tobytes())
+
     pieces = stins.image(2, image, pieces=3, pack=bslz4)
     bare = stins.image(3, image, pack=lambda pixels: bslz4(pixels, header=False))
     with konkordia.stream(sender.url, timeout_s=WAIT_S) as stream:
-        sender.send(stins.start(), stins._message(described, mono), pieces, bare, stins.end())
+        sender.send(stins.start(), packed(1, 12), pieces, bare, packed(4, 14), stins.end())
         found = list(stream)
-    assert [frame.number for frame in found] == [1, 2, 3] and all(np.array_equal(frame.image, image) for frame in found)
+    assert [frame.number for frame in found] == [1, 2, 3, 4] and all(np.array_equal(frame.image, image) for frame in found)
 
 
 def test_the_start_of_a_series_says_what_is_known(sender):

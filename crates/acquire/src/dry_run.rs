@@ -12,8 +12,8 @@ use crate::run_needs::{DryRun, RequestProblem, RunNeeds, SizeFrom};
 use konkordia_config::service::{DetectorConfig, DetectorKindConfig};
 use konkordia_config::stream::StreamConfig;
 use konkordia_config::{Config, plan};
-use konkordia_core::array::Packing;
 use konkordia_core::failure::Failure;
+use konkordia_core::plan::Compression;
 use konkordia_sinks::hdf5::{Writer, free_bytes};
 use konkordia_sources::backend;
 use std::path::{Path, PathBuf};
@@ -141,7 +141,7 @@ fn of_stream(now: &Now<'_>, own: &StreamConfig, request: &ArmRequest) -> (Vec<Re
         let checked = file.as_deref().map_or(Ok(()), |file| stream_parts::check_file(own, file));
         problems.extend(checked.err().map(|failure| RequestProblem::of("prefix", failure)));
         // Whether the sender packs its images is not known before they come.
-        let is_compressed = own.transform.packing.is_none_or(|packing| packing != Packing::None);
+        let is_compressed = own.transform.compression.is_none_or(|compression| compression != Compression::None);
         let image_bytes = now.newest_bytes.map_or(1, |(_, unpacked)| unpacked);
         let demand = Demand { image_bytes, images: parameters.images, rate_hz, is_compressed };
         let directory = parameters.target.as_ref().map_or(&own.directory, |target| &target.directory);

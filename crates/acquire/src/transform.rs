@@ -130,11 +130,11 @@ impl Materials {
     fn steps(&self, (rows, columns): (usize, usize), element: Element, turn: Orientation) -> Result<Recipe, String> {
         let (options, mut steps) = (&self.options, Vec::new());
         // The same camera also sends 8 and 16 bit pixels, which need no unpacking.
-        let is_packed = options.mono12p && element == Element::Mono12p;
+        let is_packed = options.unpack.map(Element::Packed) == Some(element);
         if is_packed {
-            steps.push(Step::Mono12p);
+            steps.push(Step::Unpack);
         }
-        let element = if is_packed { Element::Uint16 } else { element };
+        let element = if is_packed { element.unpacked() } else { element };
         match &self.lookup {
             None => {}
             Some(Lookup::All(entries)) => steps.push(Step::Lookup(Arc::new(Table::new(element, entries.clone())?))),

@@ -431,9 +431,21 @@ fn processors(value: &DeValue<'_>) -> Option<Result<Value, Refusal>> {
     Some(list.ok_or_else(refusal))
 }
 
+/// A word that is none of those that are possible.
+fn not_of_these(word: &str, words: &[&str], kind: Kind) -> Refusal {
+    let near = nearest(word, words).map(|n| format!("did you mean \"{n}\"? ")).unwrap_or_default();
+    let list = if words.len() == 1 { format!("only {} is possible", kind.words()) } else { format!("one of {}", kind.words()) };
+    (format!("\"{word}\" is not possible"), format!("{near}{list}"))
+}
+
+/// The name of a compression in front of its options.
+fn codec_name(text: &str) -> &str {
+    text.split(',').next().unwrap_or_default().trim()
+}
+
 /// A compression without loss, with its options.
 fn codec(text: &str) -> Result<Value, Refusal> {
-    let name = text.split(',').next().unwrap_or_default().trim();
+    let name = codec_name(text);
     if name == "sz3" {
         let fix =
             "choose one without loss; `konkordia repack --compression sz3` or [travel] make a lossy copy of the finished run";
@@ -453,19 +465,19 @@ fn check(key: &Key, value: &DeValue<'_>) -> Result<Value, Refusal> {
     match key.kind {
         Kind::Choice(words) => match value.as_str() {
             Some(word) if words.contains(&word) => Ok(Value::Text(word.into())),
-            Some(word) => {
-                let near = nearest(word, words).map(|n| format!("did you mean \"{n}\"? ")).unwrap_or_default();
-                let list = if words.len() == 1 {
-                    format!("only {} is possible", key.kind.words())
-                } else {
-                    format!("one of {}", key.kind.words())
-                };
-                Err((format!("\"{word}\" is not possible"), format!("{near}{list}")))
-            }
+            Some(word) => Err(not_of_these(word, words, key.kind)),
             None => expected(),
         },
-        Kind::Codec => match value.as_str() {
-            Some(text) => codec(text),
+        Kind::Codec => value.as_str().map_or_else(expected, codec),
+        Kind::CodecOr(names, word) => match value.as_str() {
+            Some(text) if text == word || names.contains(&codec_name(text)) => {
+                if text == word {
+                    Ok(Value::Text(text.into()))
+                } else {
+                    codec(text)
+                }
+            }
+            Some(text) => Err(not_of_these(text, &[names, &[word]].concat(), key.kind)),
             None => expected(),
         },
         Kind::Text | Kind::Path => match value.as_str() {

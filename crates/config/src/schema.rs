@@ -709,6 +709,9 @@ pub fn json_schema() -> serde_json::Value {
         let mut v = match k.kind {
             Kind::Choice(words) => json!({ "enum": words }),
             Kind::Codec => json!({ "type": "string", "pattern": format!("^({})(,.*)?$", Compression::NAMES.join("|")) }),
+            Kind::CodecOr(names, word) => {
+                json!({ "type": "string", "pattern": format!("^({word}|({})(,.*)?)$", names.join("|")) })
+            }
             Kind::Text | Kind::Path => json!({ "type": "string" }),
             Kind::Paths | Kind::Texts => {
                 json!({ "oneOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string" } }] })

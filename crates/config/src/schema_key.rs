@@ -9,6 +9,8 @@ pub enum Kind {
     Choice(&'static [&'static str]),
     /// A compression by its name, with options behind it.
     Codec,
+    /// One of these compressions, with options behind it, or this word.
+    CodecOr(&'static [&'static str], &'static str),
     /// Any text.
     Text,
     /// A path, relative to the folder of the configuration file.
@@ -38,7 +40,8 @@ impl Kind {
     pub fn words(self) -> String {
         match self {
             Self::Choice(words) => words.iter().map(|w| format!("\"{w}\"")).collect::<Vec<_>>().join(", "),
-            Self::Codec => Self::Choice(&Compression::NAMES).words() + ", also with options: \"bszstd,level=5,block=64k\"",
+            Self::Codec => Self::Choice(&Compression::NAMES).words() + CODEC_OPTIONS,
+            Self::CodecOr(names, word) => format!("\"{word}\", {}{CODEC_OPTIONS}", Self::Choice(names).words()),
             Self::Text => "text".into(),
             Self::Path => "path".into(),
             Self::Paths => "path or list of paths".into(),
@@ -53,6 +56,9 @@ impl Kind {
         }
     }
 }
+
+/// Behind the names of compressions.
+const CODEC_OPTIONS: &str = ", also with options: \"bszstd,level=5,block=64k\"";
 
 /// One key.
 #[derive(Clone, Copy, Debug)]

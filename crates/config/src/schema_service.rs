@@ -160,9 +160,9 @@ pub const KEYS: &[Key] = &[
     key(
         "transform",
         "unpack",
-        Kind::Choice(&["none", "mono12p", "cbf"]),
+        Kind::Choice(&["none", "mono4p", "mono10p", "mono12p", "mono14p", "cbf"]),
         "none",
-        "mono12p: pixels of 12 bits arrive packed, two in three bytes, as 8-bit arrays; cbf: the pixels of a STINS message are a CBF file",
+        "mono4p to mono14p: pixels of so many bits arrive packed, with no bits between them and low bits first (GenICam), as arrays of this type; they become uint8 (mono4p) or uint16, and images of other types stay as they are; cbf: the pixels of a STINS message are a CBF file",
     ),
     key(
         "transform",
@@ -234,9 +234,9 @@ pub const KEYS: &[Key] = &[
     key(
         "transform",
         "compression",
-        Kind::Choice(&["as-received", "bslz4", "lz4", "none"]),
+        Kind::CodecOr(&["bslz4", "bszstd", "lz4", "none"], "as-received"),
         "as-received; bslz4 after a change of the pixels",
-        "compression of the images that leave; \"none\" decompresses; with \"as-received\" given here, changed images are compressed (bslz4) only if they arrived compressed",
+        "compression of the images that leave, in files and in streams that can carry it; images that arrived with this codec are not packed again; \"none\" decompresses; with \"as-received\" given here, changed images are compressed (bslz4) only if they arrived compressed",
     ),
     key(
         "output",

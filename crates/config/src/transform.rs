@@ -3,15 +3,16 @@
 use super::diagnostics::Diagnostics;
 use super::read::Document;
 use super::shared_keys::quarter_turns;
-use konkordia_core::array::{Element, Packing};
+use konkordia_core::array::{Element, PackedBits};
 use konkordia_core::geometry::Orientation;
+use konkordia_core::plan::Compression;
 use std::path::PathBuf;
 
 /// The checked keys. The files that they name are read at arm.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TransformOptions {
-    /// Unpack 12-bit pixels.
-    pub mono12p: bool,
+    /// Unpack pixels of this many bits to whole bytes.
+    pub unpack: Option<PackedBits>,
     /// The pixels arrive as CBF files. The message decoder unpacks them, not the transformation.
     pub cbf: bool,
     /// File with the table of new pixel values, and the type of its numbers.
@@ -38,7 +39,7 @@ pub struct TransformOptions {
     /// Number of consecutive images that are added to make one, at least 2.
     pub sum_frames: Option<u32>,
     /// Compression of the images that leave; `None` = as received, or the default for changed images.
-    pub packing: Option<Packing>,
+    pub compression: Option<Compression>,
     /// Changed images are compressed again if they arrived compressed.
     pub keeps_packing: bool,
 }
@@ -46,7 +47,7 @@ pub struct TransformOptions {
 impl TransformOptions {
     /// True if the pixels of single images change.
     pub fn changes_pixels(&self) -> bool {
-        self.mono12p
+        self.unpack.is_some()
             || self.lookup.is_some()
             || self.background.is_some()
             || self.mask.is_some()
@@ -66,7 +67,8 @@ impl TransformOptions {
             }
         };
         add(self.cbf, "read CBF");
-        add(self.mono12p, "unpack 12 bits");
+        let unpack = self.unpack.map(|bits| format!("unpack {} bits", bits.count()));
+        add(unpack.is_some(), unpack.as_deref().unwrap_or_default());
         add(self.lookup.is_some(), "lookup");
         add(self.background.is_some(), "background");
         add(self.mask.is_some(), "mask");
@@ -78,10 +80,9 @@ impl TransformOptions {
         if let Some(frames) = self.sum_frames {
             list.push(format!("add {frames} images to make one"));
         }
-        match self.packing {
-            Some(Packing::None) => list.push("decompress".into()),
-            Some(Packing::BitshuffleLz4) => list.push("compress as bslz4".into()),
-            Some(_) => list.push("compress as lz4".into()),
+        match self.compression {
+            Some(Compression::None) => list.push("decompress".into()),
+            Some(compression) => list.push(format!("compress as {}", compression.text())),
             None => {}
         }
         if list.is_empty() { "none".into() } else { list.join(", ") }
@@ -118,7 +119,7 @@ pub fn read(document: &Document, d: &mut Diagnostics, resolve: &dyn Fn(&str) -> 
     }
     let dtype = if t.text("lookup_dtype") == Some("uint16") { Element::Uint16 } else { Element::Float32 };
     TransformOptions {
-        mono12p: t.text("unpack") == Some("mono12p"),
+        unpack: PackedBits::ALL.into_iter().find(|bits| t.text("unpack") == Some(Element::Packed(*bits).name())),
         cbf: t.text("unpack") == Some("cbf"),
         lookup: path("lookup").map(|path| (path, dtype)),
         background: path("background"),
@@ -132,7 +133,7 @@ pub fn read(document: &Document, d: &mut Diagnostics, resolve: &dyn Fn(&str) -> 
         bin_mean: t.text("bin_mode") == Some("mean"),
         sum_frames: t.integer("sum_frames").map(|frames| frames as u32).filter(|frames| *frames > 1),
         // "as-received" is the name of none.
-        packing: t.text("compression").and_then(Packing::from_name),
+        compression: t.text("compression").and_then(|text| Compression::parse(text, None).ok()),
         keeps_packing: t.text("compression") == Some("as-received"),
     }
 }

@@ -19,13 +19,53 @@ pub enum Element {
     Int64,
     Float32,
     Float64,
-    /// Two pixels of 12 bits in three bytes, low bits first (GenICam).
-    Mono12p,
+    /// Pixels of fewer bits than whole bytes have, one after the other with no bits between them, low bits first
+    /// (GenICam's `Mono4p` to `Mono14p`: Pixel Format Naming Convention, "lsb packed"). The last byte is filled up.
+    Packed(PackedBits),
+}
+
+/// Bits of a pixel that is packed without regard to bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum PackedBits {
+    Four,
+    Ten,
+    Twelve,
+    Fourteen,
+}
+
+impl PackedBits {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Four, Self::Ten, Self::Twelve, Self::Fourteen];
+
+    /// As a number.
+    pub const fn count(self) -> u32 {
+        match self {
+            Self::Four => 4,
+            Self::Ten => 10,
+            Self::Twelve => 12,
+            Self::Fourteen => 14,
+        }
+    }
+
+    /// The type of a pixel when it is unpacked: the smallest unsigned type of whole bytes.
+    pub const fn unpacked(self) -> Element {
+        match self {
+            Self::Four => Element::Uint8,
+            Self::Ten | Self::Twelve | Self::Fourteen => Element::Uint16,
+        }
+    }
+
+    /// Bytes of this many pixels.
+    pub const fn bytes(self, pixels: usize) -> usize {
+        // In parts of eight pixels, so that no product overflows.
+        pixels / 8 * self.count() as usize + (pixels % 8 * self.count() as usize).div_ceil(8)
+    }
 }
 
 impl Element {
     /// All types.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::Uint8,
         Self::Uint16,
         Self::Uint32,
@@ -36,7 +76,10 @@ impl Element {
         Self::Int64,
         Self::Float32,
         Self::Float64,
-        Self::Mono12p,
+        Self::Packed(PackedBits::Four),
+        Self::Packed(PackedBits::Ten),
+        Self::Packed(PackedBits::Twelve),
+        Self::Packed(PackedBits::Fourteen),
     ];
 
     /// Name as numpy and all the formats spell it.
@@ -52,7 +95,10 @@ impl Element {
             Self::Int64 => "int64",
             Self::Float32 => "float32",
             Self::Float64 => "float64",
-            Self::Mono12p => "mono12p",
+            Self::Packed(PackedBits::Four) => "mono4p",
+            Self::Packed(PackedBits::Ten) => "mono10p",
+            Self::Packed(PackedBits::Twelve) => "mono12p",
+            Self::Packed(PackedBits::Fourteen) => "mono14p",
         }
     }
 
@@ -74,7 +120,7 @@ impl Element {
             Self::Uint16 => Some(PixelType::Uint16),
             Self::Uint32 => Some(PixelType::Uint32),
             Self::Float32 => Some(PixelType::Float32),
-            Self::Mono12p => None,
+            Self::Packed(_) => None,
         }
     }
 
@@ -82,10 +128,23 @@ impl Element {
     pub const fn bits(self) -> u32 {
         match self {
             Self::Uint8 | Self::Int8 => 8,
-            Self::Mono12p => 12,
+            Self::Packed(bits) => bits.count(),
             Self::Uint16 | Self::Int16 => 16,
             Self::Uint32 | Self::Int32 | Self::Float32 => 32,
             Self::Uint64 | Self::Int64 | Self::Float64 => 64,
+        }
+    }
+
+    /// True for pixels that do not have whole bytes.
+    pub const fn is_packed(self) -> bool {
+        matches!(self, Self::Packed(_))
+    }
+
+    /// The type of the pixels once they have whole bytes.
+    pub const fn unpacked(self) -> Self {
+        match self {
+            Self::Packed(bits) => bits.unpacked(),
+            other => other,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The interfaces between the rules and the world: sources of datagrams and messages, sinks of images, encoders of
 //! messages.
 
-use crate::array::{Element, Packing};
+use crate::array::{Element, PackedBits, Packing};
 use crate::image::{CommittedImage, TileRecord};
 use crate::sender::Sender;
 use crate::series::{SeriesEnd, SeriesStart};
@@ -264,9 +264,9 @@ pub trait PixelUnpacker: Send {
     /// The bytes are not what they claim to be; in words for people.
     fn unpack(&mut self, packing: Packing, element: Element, packed: &[u8], out: &mut [u8]) -> Result<(), String>;
 
-    /// Pixels of 12 bits, two in three bytes with the low bits first, as little-endian uint16: `out` has two bytes for
-    /// each pixel.
-    fn mono12p(&mut self, packed: &[u8], out: &mut [u8]);
+    /// Pixels that do not have whole bytes as those of the type [`PackedBits::unpacked`]; `out` has the bytes of as
+    /// many pixels as `packed`.
+    fn whole_bytes(&mut self, bits: PackedBits, packed: &[u8], out: &mut [u8]);
 
     /// The byte-offset form of CBF files as little-endian int32: `out` has four bytes for each pixel. Returns the bytes
     /// of `packed` that it read.

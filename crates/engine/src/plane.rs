@@ -7,7 +7,7 @@ use konkordia_core::array::{Array, Element, Shape};
 use konkordia_core::image::CommittedImage;
 use konkordia_core::series::SeriesStart;
 use konkordia_kernels::Isa;
-use konkordia_kernels::transform::{UnpackScratch, pixels};
+use konkordia_kernels::transform::{UnpackScratch, packed};
 use std::sync::{Arc, OnceLock};
 
 /// The unpacked pixels of one channel of an image, lent.
@@ -21,7 +21,7 @@ pub struct PixelPlane<'a> {
     pub channel: usize,
     /// Dimensions, slowest first.
     pub shape: Shape,
-    /// Type of a pixel, never `Mono12p`: pixels of 12 bits are unpacked to `Uint16`.
+    /// Type of a pixel, never a packed one: those are unpacked.
     pub element: Element,
     /// The pixels, little-endian, row by row. They are at any address.
     pub bytes: &'a [u8],
@@ -35,20 +35,15 @@ impl PixelPlane<'_> {
     }
 }
 
-/// Type of the pixels of a plane.
-const fn unpacked_element(element: Element) -> Element {
-    if matches!(element, Element::Mono12p) { Element::Uint16 } else { element }
-}
-
 /// Memory for one plane. It is used again for each image, and grows only when a larger one comes, to at most
-/// `plane_bytes_max`. Unpacking pieces and pixels of 12 bits takes less memory in addition.
+/// `plane_bytes_max`. Unpacking pieces and packed pixels takes less memory in addition.
 pub struct PlaneBuffer {
     plane_bytes_max: usize,
     isa: Isa,
     scratch: UnpackScratch,
     /// The pixels of the newest image, where they were not unpacked already.
     pixels: Vec<u8>,
-    /// Pixels of 12 bits, two in three bytes.
+    /// Packed pixels, which do not have whole bytes.
     narrow: Vec<u8>,
 }
 
@@ -62,7 +57,7 @@ impl PlaneBuffer {
     /// Takes the memory for the images that a start announces, so that the first of them need not wait for it.
     pub fn reserve(&mut self, start: &SeriesStart) {
         let (Some([rows, columns]), Some(element)) = (start.image_size, start.element) else { return };
-        let pixel_bytes = u64::from(unpacked_element(element).bits() / 8);
+        let pixel_bytes = u64::from(element.unpacked().bits() / 8);
         let bytes = rows.checked_mul(columns).and_then(|pixels| pixels.checked_mul(pixel_bytes));
         if let Some(bytes) = bytes.and_then(|bytes| usize::try_from(bytes).ok()).filter(|bytes| *bytes <= self.plane_bytes_max) {
             // Without memory it is tried again, and reported, with the first image.
@@ -89,7 +84,7 @@ impl PlaneBuffer {
     ) -> Result<PixelPlane<'a>, String> {
         let array = array_of(image, channel)?;
         let plain = self.fill(array)?;
-        let (shape, element) = (array.shape, unpacked_element(array.element));
+        let (shape, element) = (array.shape, array.element.unpacked());
         let bytes = match plain {
             Some(plain) => plain,
             None => &self.pixels[..plane_bytes(array)?],
@@ -105,22 +100,22 @@ impl PlaneBuffer {
             return Err(format!("it has {bytes} bytes of pixels; at most {plane_bytes_max} are unpacked"));
         }
         let plain = plain_piece(array)?;
-        if array.element != Element::Mono12p {
+        let Element::Packed(bits) = array.element else {
             if let Some(plain) = plain {
                 return Ok(Some(&plain[..]));
             }
             unpack_pieces(array, room(pixels, bytes)?, scratch)?;
             return Ok(None);
-        }
+        };
         let packed = match plain {
             Some(plain) => &plain[..],
             None => {
-                let packed = room(narrow, (bytes / 2 * 3).div_ceil(2))?;
+                let packed = room(narrow, array.unpacked_bytes() as usize)?;
                 unpack_pieces(array, packed, scratch)?;
                 &*packed
             }
         };
-        pixels::mono12p(*isa, packed, room(pixels, bytes)?);
+        packed::unpack(*isa, bits, packed, room(pixels, bytes)?);
         Ok(None)
     }
 }
@@ -133,7 +128,7 @@ fn array_of(image: &CommittedImage, channel: usize) -> Result<&Array, String> {
 
 /// Bytes of the plane of an array.
 fn plane_bytes(array: &Array) -> Result<usize, String> {
-    let pixel_bytes = u64::from(unpacked_element(array.element).bits() / 8);
+    let pixel_bytes = u64::from(array.element.unpacked().bits() / 8);
     let bytes = array.shape.elements().checked_mul(pixel_bytes).and_then(|bytes| usize::try_from(bytes).ok());
     bytes.ok_or_else(|| format!("an array of shape {:?} is too large", array.shape.dimensions()))
 }
@@ -197,7 +192,7 @@ impl SharedPlanes {
             Some(own) => own,
             None => &plain_piece(array)?.ok_or("it is not unpacked")?[..],
         };
-        let (shape, element) = (array.shape, unpacked_element(array.element));
+        let (shape, element) = (array.shape, array.element.unpacked());
         Ok(PixelPlane { start: &self.start, image: &self.image, channel, shape, element, bytes })
     }
 }

@@ -3,10 +3,11 @@
 
 mod transform_oracle;
 
-use konkordia_core::array::{Element, Shape};
+use konkordia_core::array::{Element, PackedBits, Shape};
 use konkordia_core::geometry::{Orientation, Quarter};
 use konkordia_kernels::Isa;
-use konkordia_kernels::transform::pixels::{convert, lookup, lookup_per_pixel, mask, mask_rectangle, mono12p, subtract};
+use konkordia_kernels::transform::packed::unpack;
+use konkordia_kernels::transform::pixels::{convert, lookup, lookup_per_pixel, mask, mask_rectangle, subtract};
 use konkordia_kernels::transform::place::{crop, orient, place};
 use konkordia_kernels::transform::{
     Background, Bin, Entries, Mask, Overflow, PixelTable, Reduce, Sum, SumState, Table, Totals, Window, bin,
@@ -234,7 +235,7 @@ fn sums_that_cannot_be_made_say_why() {
     let sum = Sum { images: 2, reduce: Reduce::Sum, element: None, overflow: Overflow::Saturated };
     let new = |sum, shape, element| SumState::new(Isa::Scalar, &sum, shape, element).err().unwrap();
     assert!(new(Sum { images: 0, ..sum }, shape, Element::Uint8).contains("choose 1 to"));
-    assert!(new(sum, shape, Element::Mono12p).contains("unpack them first"));
+    assert!(new(sum, shape, Element::Packed(PackedBits::Twelve)).contains("unpack them first"));
     assert!(new(sum, Shape::new(&[1 << 62]).unwrap(), Element::Uint8).contains("too large"));
     let mut state = SumState::new(Isa::Scalar, &sum, shape, Element::Uint16).unwrap();
     assert!(state.add(&[0; 7]).unwrap_err().contains("7 bytes, but the sum takes images of 8 bytes"));
@@ -401,15 +402,19 @@ fn masks_set_what_is_of_no_use() {
 }
 
 #[test]
-fn twelve_bits_are_unpacked() {
-    for pixels in (0..300).chain([4095, 4096, 4097]) {
-        let packed = noise((pixels * 12usize).div_ceil(8), pixels as u64 + 3);
+fn packed_pixels_are_unpacked() {
+    for (bits, pixels) in PackedBits::ALL.into_iter().flat_map(|bits| (0..300).chain([4095, 4096, 4097]).map(move |n| (bits, n)))
+    {
+        let count = bits.count() as usize;
+        let packed = noise((pixels * count).div_ceil(8), pixels as u64 + 3);
+        assert_eq!(packed.len(), bits.bytes(pixels));
         let bit = |i: usize| u16::from(packed[i / 8] >> (i % 8) & 1);
-        let expected: Vec<u16> = (0..pixels).map(|p| (0..12).map(|i| bit(12 * p + i) << i).sum()).collect();
+        let expected: Vec<u16> = (0..pixels).map(|p| (0..count).map(|i| bit(count * p + i) << i).sum()).collect();
         for &isa in Isa::available() {
-            let mut out = vec![0xA5; pixels * 2];
-            mono12p(isa, &packed, &mut out);
-            assert_eq!(values::<u16>(&out), expected, "{isa} {pixels}");
+            let mut out = vec![0xA5; pixels * bits.unpacked().bits() as usize / 8];
+            unpack(isa, bits, &packed, &mut out);
+            let out = if bits == PackedBits::Four { out.iter().map(|n| u16::from(*n)).collect() } else { values::<u16>(&out) };
+            assert_eq!(out, expected, "{isa} {bits:?} {pixels}");
         }
     }
 }

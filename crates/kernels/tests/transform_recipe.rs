@@ -3,7 +3,7 @@
 
 mod transform_oracle;
 
-use konkordia_core::array::{Array, Element, Packing, Shape};
+use konkordia_core::array::{Array, Element, PackedBits, Packing, Shape};
 use konkordia_core::geometry::{Orientation, Quarter};
 use konkordia_core::plan::Compression;
 use konkordia_kernels::fused::{FusedScratch, compress_chunk};
@@ -150,10 +150,14 @@ fn blocks_of_any_legal_length_are_read() {
 fn what_cannot_be_packed_says_why() {
     let mut scratch = PackScratch::new();
     let mut run = |packing, element, bytes: &[u8]| pack(packing, Isa::detect(), element, bytes, &mut Vec::new(), &mut scratch);
-    assert!(run(Packing::BitshuffleLz4, Element::Mono12p, &[0; 3]).unwrap_err().contains("mono12p"));
+    assert!(run(Packing::BitshuffleLz4, Element::Packed(PackedBits::Twelve), &[0; 3]).unwrap_err().contains("mono12p"));
     assert!(run(Packing::BitshuffleZstd, Element::Uint32, &[0; 6]).unwrap_err().contains("no whole number of pixels"));
-    assert!(run(Packing::Lz4, Element::Mono12p, &[0; 3]).is_ok());
-    assert!(unpacked(Packing::BitshuffleLz4, Isa::detect(), Element::Mono12p, &[0; 30], 3).unwrap_err().contains("mono12p"));
+    assert!(run(Packing::Lz4, Element::Packed(PackedBits::Twelve), &[0; 3]).is_ok());
+    assert!(
+        unpacked(Packing::BitshuffleLz4, Isa::detect(), Element::Packed(PackedBits::Twelve), &[0; 30], 3)
+            .unwrap_err()
+            .contains("mono12p")
+    );
     assert!(
         unpacked(Packing::None, Isa::detect(), Element::Uint8, &[0; 30], 3).unwrap_err().contains("30 bytes, 3 were expected")
     );
@@ -172,7 +176,7 @@ proptest! {
         let (packing, element) = (PACKINGS[which], Element::ALL[element]);
         let bytes = (pixels * element.bits() as usize).div_ceil(8);
         let is_shuffled = matches!(packing, Packing::BitshuffleLz4 | Packing::BitshuffleZstd);
-        let mut data = if from_image && !(is_shuffled && element == Element::Mono12p) {
+        let mut data = if from_image && !(is_shuffled && element.is_packed()) {
             packed(packing, Isa::detect(), element, &noise(bytes / 2, seed).repeat(3)[..bytes / 8 * 8])
         } else {
             noise(seed as usize % 300, seed)
@@ -344,15 +348,16 @@ fn tables_of_pixels_and_rectangles_go_through_a_recipe() {
 
 #[test]
 fn twelve_bits_go_through_a_recipe() {
-    let steps = vec![Step::Mono12p, Step::Crop(Window { row: 0, column: 1, rows: 1, columns: 2 })];
-    let compiled = Compiled::new(&Recipe { steps: steps.clone() }, shape(&[2, 1, 4]), Element::Mono12p).unwrap();
+    let steps = vec![Step::Unpack, Step::Crop(Window { row: 0, column: 1, rows: 1, columns: 2 })];
+    let compiled =
+        Compiled::new(&Recipe { steps: steps.clone() }, shape(&[2, 1, 4]), Element::Packed(PackedBits::Twelve)).unwrap();
     assert_eq!(compiled.output(), (shape(&[2, 1, 2]), Element::Uint16));
     let packed = [0x23, 0x61, 0x45, 0x89, 0xC7, 0xAB, 0x01, 0x30, 0x02, 0x05, 0x70, 0x06];
     let mut out = Vec::new();
-    let input = array(&[2, 1, 4], Element::Mono12p, Packing::Lz4, &[&packed[..6], &packed[6..]]);
+    let input = array(&[2, 1, 4], Element::Packed(PackedBits::Twelve), Packing::Lz4, &[&packed[..6], &packed[6..]]);
     compiled.run(&input, &mut Scratch::new(Isa::detect()), &mut out).unwrap();
     assert_eq!(transform_oracle::values::<u16>(&out), [0x456, 0x789, 0x023, 0x005]);
-    let why = Compiled::new(&Recipe { steps }, shape(&[2, 1, 3]), Element::Mono12p).unwrap_err();
+    let why = Compiled::new(&Recipe { steps }, shape(&[2, 1, 3]), Element::Packed(PackedBits::Twelve)).unwrap_err();
     assert!(why.contains("do not start on byte boundaries"), "{why}");
 }
 
@@ -377,8 +382,11 @@ fn steps_that_cannot_be_done_say_why() {
         (vec![crop(usize::MAX, 2)], "do not lie"),
         (vec![Step::Bin(bin(0, 1))], "step 1 (bin): bins of 0 x 1 do not fit"),
         (vec![Step::Bin(bin(21, 1))], "do not fit"),
-        (vec![Step::Bin(Bin { element: Some(Element::Mono12p), ..bin(1, 1) })], "nothing can be converted to mono12p"),
-        (vec![to(Element::Mono12p)], "nothing can be converted to mono12p"),
+        (
+            vec![Step::Bin(Bin { element: Some(Element::Packed(PackedBits::Twelve)), ..bin(1, 1) })],
+            "nothing can be converted to mono12p",
+        ),
+        (vec![to(Element::Packed(PackedBits::Twelve))], "nothing can be converted to mono12p"),
         (vec![plane(10, 20, 200)], "the mask is for 10 x 20 pixels, the image has 20 x 10 there"),
         (vec![plane(20, 10, 199)], "the mask has 199 values for 20 x 10 pixels"),
         (
@@ -387,7 +395,7 @@ fn steps_that_cannot_be_done_say_why() {
         ),
         (vec![to(Element::Float64), background], "cannot be subtracted from pixels of float64"),
         (vec![table], "the table is for pixels of uint8, these are uint16"),
-        (vec![Step::Mono12p], "there is nothing to unpack"),
+        (vec![Step::Unpack], "there is nothing to unpack"),
         (vec![Step::MaskRectangle(Window { row: 0, column: 5, rows: 1, columns: 6 })], "do not lie in an image of 20 x 10"),
         (vec![pixel_table.clone()], "the lookup table is for 10 x 20 pixels"),
         (vec![to(Element::Float32), pixel_table], "step 2 (lookup per pixel): a table for each pixel is for integers"),
@@ -396,7 +404,7 @@ fn steps_that_cannot_be_done_say_why() {
         let why = refused(steps, &[20, 10], Element::Uint16);
         assert!(why.contains(expected), "{why}");
     }
-    assert!(refused(vec![crop(0, 1)], &[4, 10], Element::Mono12p).contains("put the step mono12p before it"));
+    assert!(refused(vec![crop(0, 1)], &[4, 10], Element::Packed(PackedBits::Twelve)).contains("put the step unpack before it"));
     assert!(refused(vec![Step::Bin(bin(2000, 2000))], &[2000, 2000], Element::Uint8).contains("at most 1048576 pixels"));
     for dimensions in [&[1 << 63][..], &[1 << 31, 1 << 31], &[1 << 40, 1 << 10, 1 << 10]] {
         assert!(refused(vec![], dimensions, Element::Uint64).contains("too large"));
@@ -436,11 +444,12 @@ fn seeds_are_what_is_packed() {
     };
     for (which, packing) in PACKINGS.into_iter().enumerate() {
         for (index, element) in Element::ALL.into_iter().enumerate() {
-            if matches!(element, Element::Uint8 | Element::Float64) || (element, packing) == (Element::Mono12p, Packing::Lz4Block)
+            if matches!(element, Element::Uint8 | Element::Float64)
+                || (element, packing) == (Element::Packed(PackedBits::Twelve), Packing::Lz4Block)
             {
                 let pixels = 150;
                 let bytes = (pixels * element.bits() as usize).div_ceil(8);
-                let image = if element == Element::Mono12p { noise(bytes, 1) } else { image(element, pixels, 0, 1) };
+                let image = if element.is_packed() { noise(bytes, 1) } else { image(element, pixels, 0, 1) };
                 let choice = [which as u8, index as u8, pixels as u8, 0];
                 let data = packed(packing, Isa::Scalar, element, &image);
                 check("unpack_array", format!("{which}_{}", element.name()), [&choice[..], &data].concat());

@@ -1,5 +1,6 @@
 //! `konkordia config init --detector`: a configuration with the size, rate, protocol and packing of a detector by name.
 
+use crate::detectors::element;
 use crate::size::sizing::short;
 use konkordia_sim::presets::{Class, DetectorPreset, Wire};
 
@@ -100,9 +101,11 @@ fn messages(preset: &DetectorPreset, upstreams: u32) -> String {
     } else {
         ""
     };
-    // The type of STINS for 12 bits; files have whole bytes.
-    let unpack =
-        if preset.bits == 12 { "unpack = \"mono12p\"           # pixels arrive as 12 bits, two in three bytes\n" } else { "" };
+    // Files have whole bytes.
+    let unpack = match element(preset.bits).filter(|element| element.is_packed()) {
+        Some(packed) => format!("unpack = \"{}\"           # pixels arrive as {} bits, packed\n", packed.name(), preset.bits),
+        None => String::new(),
+    };
     let addresses = addresses.join(", ");
     format!(
         r#"# Without the detector: {simulated}

@@ -2,7 +2,7 @@
 
 use crate::cli::JungfrauArgs;
 use crate::stream_generator::args::StreamArgs;
-use konkordia_core::array::{Element, Shape};
+use konkordia_core::array::{Element, PackedBits, Shape};
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_sim::presets::{DetectorPreset, PRESETS, Wire, preset};
 
@@ -72,8 +72,11 @@ pub fn is_streamed(preset: &DetectorPreset) -> bool {
 }
 
 /// The type of counts with this many bits in a message.
-fn element(bits: u32) -> Option<Element> {
-    [Element::Uint8, Element::Mono12p, Element::Uint16, Element::Uint32].into_iter().find(|element| element.bits() == bits)
+pub fn element(bits: u32) -> Option<Element> {
+    [Element::Packed(PackedBits::Twelve), Element::Packed(PackedBits::Fourteen)]
+        .into_iter()
+        .chain([Element::Uint8, Element::Uint16, Element::Uint32])
+        .find(|element| element.bits() == bits)
 }
 
 fn cannot_send(preset: &DetectorPreset, why: impl Into<String>, fix: impl Into<String>) -> Failure {
@@ -110,7 +113,7 @@ mod tests {
         let args = simulate(&[]).unwrap();
         assert_eq!((args.send.modules, args.interfaces, args.send.rate_hz()), (1, 1, 0.0));
         let args = stream(&["--preset", "orca-lightning-12m"]).unwrap();
-        assert_eq!((args.shape.unwrap().dimensions(), args.dtype), (&[2592, 4608][..], Element::Mono12p));
+        assert_eq!((args.shape.unwrap().dimensions(), args.dtype), (&[2592, 4608][..], Element::Packed(PackedBits::Twelve)));
         assert_eq!((args.upstreams, args.per_module, args.rate_hz()), (1, false, 120.0));
         let args = stream(&["--preset", "pi-mte3", "--rate", "0"]).unwrap();
         assert_eq!((args.dtype, args.rate_hz()), (Element::Uint32, 0.0));

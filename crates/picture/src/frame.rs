@@ -2,7 +2,7 @@
 //! number of a square of pixels, so a spot of one pixel stays visible. `docs/live.md` describes the numbers.
 
 use crate::image::Pixels;
-use konkordia_core::array::Element;
+use konkordia_core::array::{Element, PackedBits};
 use konkordia_core::percentile::percentiles;
 use konkordia_core::pixel::Pixel;
 
@@ -87,9 +87,9 @@ pub fn frame(pixels: Pixels<'_>, region: Region, values_max: usize) -> Frame {
 /// A frame of the part `part` of `pixels`, which is the region `region` of the image, with squares of the side `bin`.
 pub(crate) fn pooled_frame(pixels: Pixels<'_>, part: Region, region: Region, bin: usize) -> Frame {
     match pixels.element {
-        Element::Uint8 => frame_of::<u8>(pixels, part, region, bin),
+        Element::Uint8 | Element::Packed(PackedBits::Four) => frame_of::<u8>(pixels, part, region, bin),
         Element::Int8 => frame_of::<i8>(pixels, part, region, bin),
-        Element::Uint16 | Element::Mono12p => frame_of::<u16>(pixels, part, region, bin),
+        Element::Uint16 | Element::Packed(_) => frame_of::<u16>(pixels, part, region, bin),
         Element::Int16 => frame_of::<i16>(pixels, part, region, bin),
         Element::Uint32 => frame_of::<u32>(pixels, part, region, bin),
         Element::Int32 => frame_of::<i32>(pixels, part, region, bin),

@@ -1,6 +1,6 @@
 //! Pictures of detector images: the largest value of each square of pixels, on a logarithmic scale.
 
-use konkordia_core::array::Element;
+use konkordia_core::array::{Element, PackedBits};
 
 use super::{map_colour, percentiles};
 
@@ -95,9 +95,9 @@ fn numbers(element: Element, bytes: &[u8], out: &mut [f32]) {
         };
     }
     match element {
-        Element::Uint8 => row!(u8, f32::from),
+        Element::Uint8 | Element::Packed(PackedBits::Four) => row!(u8, f32::from),
         Element::Int8 => row!(i8, f32::from),
-        Element::Uint16 | Element::Mono12p => unsigned!(u16),
+        Element::Uint16 | Element::Packed(_) => unsigned!(u16),
         Element::Uint32 => unsigned!(u32),
         Element::Uint64 => unsigned!(u64),
         Element::Int16 => signed!(i16),

@@ -2,7 +2,7 @@
 
 use crate::frame::{Coding, Frame, Region, pooled_frame, squares};
 use crate::image::Pixels;
-use konkordia_core::array::Element;
+use konkordia_core::array::{Element, PackedBits};
 
 /// How images are put together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,9 +62,11 @@ impl Stack {
         }
         self.coding = coding;
         match pixels.element {
-            Element::Uint8 => self.add_of(pixels, |bytes| i64::from(u8::from_le_bytes(bytes))),
+            Element::Uint8 | Element::Packed(PackedBits::Four) => {
+                self.add_of(pixels, |bytes| i64::from(u8::from_le_bytes(bytes)))
+            }
             Element::Int8 => self.add_of(pixels, |bytes| i64::from(i8::from_le_bytes(bytes))),
-            Element::Uint16 | Element::Mono12p => {
+            Element::Uint16 | Element::Packed(_) => {
                 self.add_of(pixels, |bytes| from_unsigned(u16::from_le_bytes(bytes).into(), 16))
             }
             Element::Int16 => self.add_of(pixels, |bytes| from_signed(i16::from_le_bytes(bytes).into(), i16::MIN.into())),

@@ -42,7 +42,7 @@ impl StreamEncoder {
     fn new(protocol_name: &str, shape: Vec<u64>, dtype: &str, channels: Vec<String>, packing: &str) -> PyResult<Self> {
         let protocol = protocol(protocol_name)?;
         let shape = Shape::new(&shape).ok_or_else(|| value(format!("there are no images of shape {shape:?}")))?;
-        let element = Element::from_name(dtype).filter(|element| *element != Element::Mono12p);
+        let element = Element::from_name(dtype).filter(|element| !element.is_packed());
         let element = element.ok_or_else(|| value(format!("there are no images of dtype {dtype}")))?;
         if let Some(carried) = protocol.refuses(element) {
             return Err(value(format!("{}; {dtype} is none", carried.why)));

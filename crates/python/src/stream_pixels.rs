@@ -2,7 +2,7 @@
 
 use super::errors::value;
 use super::pixels;
-use konkordia_core::array::{Array, Element};
+use konkordia_core::array::Array;
 use konkordia_core::ports::PixelUnpacker;
 use konkordia_kernels::transform::Unpacker;
 use konkordia_wire::unpacker::ArrayUnpacker;
@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 
 /// The dtype of an array when it is unpacked.
 pub fn dtype(array: &Array) -> &'static str {
-    if array.element == Element::Mono12p { Element::Uint16.name() } else { array.element.name() }
+    array.element.unpacked().name()
 }
 
 /// Unpacks an array into one of numpy with its shape and type.
@@ -27,7 +27,7 @@ pub fn unpack(py: Python<'_>, array: &Array, out: &Bound<'_, PyAny>) -> PyResult
 
 /// Unpacks an array into `out`, which has as many bytes as its pixels.
 fn fill(array: &Array, out: &mut [u8]) -> Result<(), String> {
-    if array.element == Element::Mono12p {
+    if array.element.is_packed() {
         let wide = ArrayUnpacker::new(Box::new(Unpacker::new())).whole_bytes(array)?;
         out.copy_from_slice(&wide.pieces[0]);
         return Ok(());

@@ -45,7 +45,7 @@ impl StreamStart {
 
     #[getter]
     fn dtype(&self) -> Option<&'static str> {
-        self.0.element.map(|element| element.name())
+        self.0.element.map(|element| element.unpacked().name())
     }
 
     /// Names and thresholds in eV.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use common::series::{Kind, STORED, file_sink, images, pixels, start, write};
 use common::{Scratch, decode};
-use konkordia_core::array::{Array, Element, Packing, Shape};
+use konkordia_core::array::{Array, Element, PackedBits, Packing, Shape};
 use konkordia_core::experiment::Metadata;
 use konkordia_core::geometry::{Orientation, Quarter};
 use konkordia_core::image::{Channel, CommittedImage};
@@ -224,7 +224,7 @@ fn an_image_of_another_kind_is_a_lost_position_and_the_series_goes_on() {
     let mut short = (*kind.image(6)).clone();
     short.channels[0].array.pieces[0].truncate(100);
     let mut wrong = (*kind.image(7)).clone();
-    wrong.channels[0].array.element = Element::Mono12p;
+    wrong.channels[0].array.element = Element::Packed(PackedBits::Twelve);
     all.extend([Arc::new(short), Arc::new(wrong), kind.image(8)]);
     let mut sink = file_sink(&scratch.0, "o", 4);
     write(&mut sink, start(), &all);

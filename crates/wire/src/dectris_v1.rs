@@ -327,7 +327,7 @@ impl<'a> Image<'a> {
     fn build(&self) -> Result<Vec<Cow<'a, [u8]>>, Refusal> {
         let (pixels, times) = (&self.pixels, &self.times);
         let encoding = match (pixels.packing(), pixels.element()) {
-            (_, Element::Mono12p)
+            (_, Element::Packed(_))
             | (Packing::Lz4 | Packing::BitshuffleZstd | Packing::Zstd | Packing::Gzip | Packing::Sz3 | Packing::Other, _) => {
                 let is = format!("this format cannot carry {} with packing {:?}", pixels.element().name(), pixels.packing());
                 return Err(Refusal::new(part::IMAGE_BYTES, is));
@@ -375,7 +375,7 @@ fn expect_kind(part: usize, said: &str, wanted: &str) -> Result<(), Refusal> {
 }
 
 fn element(part: usize, name: &str) -> Result<Element, Refusal> {
-    let known = Element::from_name(name).filter(|element| *element != Element::Mono12p);
+    let known = Element::from_name(name).filter(|element| !element.is_packed());
     known.ok_or_else(|| Refusal::new(part, format!("its 'type' {} is not a pixel type", quoted(name))))
 }
 

@@ -193,7 +193,7 @@ fn data_type(element: Element) -> Option<&'static str> {
         Element::Int64 => "Signed64",
         Element::Float32 => "FloatValue",
         Element::Float64 => "DoubleValue",
-        Element::Mono12p => return None,
+        Element::Packed(_) => return None,
     })
 }
 
@@ -239,6 +239,7 @@ pub fn items(header: &str) -> impl Iterator<Item = (&str, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use konkordia_core::array::PackedBits;
 
     #[test]
     fn images_that_follow_each_other_are_found() {
@@ -264,6 +265,6 @@ mod tests {
         assert!(why(&one[..400]).contains("does not end"));
         assert!(why(&[&one[..], &[1; 600]].concat()).contains("600 bytes follow the pixels"));
         assert!(why(b"").contains("does not begin"));
-        assert!(head([1, 1], Element::Mono12p, &[]).is_none());
+        assert!(head([1, 1], Element::Packed(PackedBits::Twelve), &[]).is_none());
     }
 }

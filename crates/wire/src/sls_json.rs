@@ -14,7 +14,7 @@ use crate::sls_udp::detector_type;
 use crate::stream::{Bounds, Refusal, json, part_count};
 use crate::unpacker::{ArrayUnpacker, flat};
 use bytes::Bytes;
-use konkordia_core::array::{Array, Element, Packing, Shape};
+use konkordia_core::array::{Array, Element, PackedBits, Packing, Shape};
 use konkordia_core::experiment::Metadata;
 use konkordia_core::image::{Channel, CommittedImage, ImageTimes};
 use konkordia_core::ledger::ImageStatus;
@@ -382,7 +382,7 @@ impl Decoder {
             4 => image.data.iter().flat_map(|two| [two >> 4, two & 15]).collect(),
             12 => {
                 let mut pixels = vec![0; bytes as usize];
-                self.unpacker.mono12p(image.data, &mut pixels);
+                self.unpacker.whole_bytes(PackedBits::Twelve, image.data, &mut pixels);
                 pixels.into()
             }
             _ => part.clone(),

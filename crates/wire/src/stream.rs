@@ -157,7 +157,7 @@ const BARE_BLOCK_BYTES: u32 = 8192;
 fn are_bare_blocks(data: &[u8], bytes: u64, element: Element) -> bool {
     let (group, mut left, mut rest) = (u64::from(element.bits()), bytes, data);
     // Without a block the form cannot be recognised.
-    if element == Element::Mono12p || bytes < group {
+    if element.is_packed() || bytes < group {
         return false;
     }
     while left >= group {
@@ -183,7 +183,7 @@ fn check_header(data: &[u8], bytes: u64, element: Element, packing: Packing) -> 
         return Err(format!("the packed bytes announce {announced} bytes; {bytes} follow from shape and type"));
     }
     let step = if packing == Packing::Lz4 { 1 } else { element.bits() };
-    if element == Element::Mono12p || block == 0 || block % step != 0 {
+    if element.is_packed() || block == 0 || block % step != 0 {
         return Err(format!("the packed bytes announce blocks of {block} bytes, not a valid block size for {}", element.name()));
     }
     Ok(())
@@ -223,6 +223,7 @@ pub(crate) fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use konkordia_core::array::PackedBits;
 
     #[test]
     fn bytes_are_held_against_the_shape() {
@@ -230,7 +231,7 @@ mod tests {
         let check =
             |element, packing, data: &[u8]| Pixels::new_checked(shape, element, packing, data, 60).map(|p| p.unpacked_bytes());
         assert_eq!(check(Element::Uint32, Packing::None, &[0; 60]), Ok(60));
-        assert_eq!(check(Element::Mono12p, Packing::None, &[0; 23]), Ok(23));
+        assert_eq!(check(Element::Packed(PackedBits::Twelve), Packing::None, &[0; 23]), Ok(23));
         assert!(check(Element::Uint64, Packing::None, &[0; 120]).unwrap_err().contains("more than the 60 bytes"));
         assert!(check(Element::Uint16, Packing::None, &[0; 60]).unwrap_err().contains("has 30 bytes, but 60 came"));
         assert!(check(Element::Uint16, Packing::Lz4Block, &[]).is_err());

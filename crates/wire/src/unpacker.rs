@@ -51,21 +51,20 @@ impl ArrayUnpacker {
         Ok(unpacked)
     }
 
-    /// The array in whole bytes per pixel: of `mono12p` the numbers in one piece as `uint16`, else as it is.
+    /// The array in whole bytes per pixel: of packed pixels the numbers in one piece, else as it is.
     ///
     /// # Errors
     /// As [`Self::pieces`], or it has not as many bytes as its shape needs.
     pub fn whole_bytes(&mut self, array: &Array) -> Result<Array, String> {
-        if array.element != Element::Mono12p {
-            return Ok(array.clone());
-        }
+        let Element::Packed(bits) = array.element else { return Ok(array.clone()) };
         let packed = self.one_piece(array, &[Packing::None])?;
         let pixel_count = packed.shape.elements() as usize;
-        let bytes = packed.pieces.first().filter(|bytes| bytes.len() as u64 == packed.unpacked_bytes());
-        let bytes = bytes.ok_or_else(|| "its number of bytes does not match its shape".to_owned())?;
-        let mut out = vec![0; pixel_count * 2];
-        self.pixels.mono12p(bytes, &mut out);
-        Ok(Array { shape: packed.shape, element: Element::Uint16, packing: Packing::None, pieces: vec![out.into()] })
+        let data = packed.pieces.first().filter(|bytes| bytes.len() as u64 == packed.unpacked_bytes());
+        let data = data.ok_or_else(|| "its number of bytes does not match its shape".to_owned())?;
+        let element = bits.unpacked();
+        let mut out = vec![0; pixel_count * (element.bits() as usize / 8)];
+        self.pixels.whole_bytes(bits, data, &mut out);
+        Ok(Array { shape: packed.shape, element, packing: Packing::None, pieces: vec![out.into()] })
     }
 }
 

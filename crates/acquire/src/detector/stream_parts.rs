@@ -9,9 +9,9 @@ use konkordia_config::overrides;
 use konkordia_config::service::DetectorConfig;
 use konkordia_config::stream::{Socket, StreamConfig, StreamSource};
 use konkordia_core::analysis_counts::AnalysisCounts;
-use konkordia_core::array::Packing;
 use konkordia_core::failure::{Exit, Failure, reason};
 use konkordia_core::latency::Meter;
+use konkordia_core::plan::Compression;
 use konkordia_core::ports::{MessageSource, SinkError};
 use konkordia_core::series::{Ended, SeriesEnd, SeriesLedger};
 use konkordia_core::state::State;
@@ -149,7 +149,7 @@ pub fn spec(config: &StreamConfig, clock_began: Instant) -> Result<SeriesSpec, F
         bounds: bounds(config),
         join,
         positions: config.positions,
-        packing_out: config.transform.packing.or(repacks.then_some(Packing::BitshuffleLz4)),
+        compression: config.transform.compression.or(repacks.then_some(Compression::BSLZ4)),
         transform,
         sum_frames,
         check_pixels: config.check_pixels,

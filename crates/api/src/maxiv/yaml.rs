@@ -307,7 +307,7 @@ pilatus:
             assert!(config.append_dataset.is_some() && config.positions == konkordia_core::series::Positions::Messages);
             assert_eq!(config.transform.turn_as_asked, name == "eiger");
             let unpacked = ["psi", "live", "pilatus"].contains(&name);
-            assert_eq!(config.transform.packing, unpacked.then_some(konkordia_core::array::Packing::None));
+            assert_eq!(config.transform.compression, unpacked.then_some(konkordia_core::plan::Compression::None));
             assert_eq!((config.pieces, config.transform.cbf), (name == "four", name == "pilatus"));
             assert_eq!(config.modules.as_ref().map(|modules| modules.chip_gaps_px.clone()), (name == "psi").then(|| vec![2, 2]));
         }

@@ -43,7 +43,7 @@ pub fn array_unpacker() -> ArrayUnpacker {
 mod tests {
     use super::*;
     use bytes::Bytes;
-    use konkordia_core::array::{Array, Element, Packing, Shape};
+    use konkordia_core::array::{Array, Element, PackedBits, Packing, Shape};
 
     fn array(dimensions: &[u64], element: Element, pieces: &[&'static [u8]]) -> Array {
         let pieces = pieces.iter().map(|piece| Bytes::from_static(piece)).collect();
@@ -72,10 +72,10 @@ mod tests {
 
     #[test]
     fn twelve_bits_become_sixteen() {
-        let packed = array(&[3], Element::Mono12p, &[&[0x21, 0x43, 0x65, 0x87, 0x09]]);
+        let packed = array(&[3], Element::Packed(PackedBits::Twelve), &[&[0x21, 0x43, 0x65, 0x87, 0x09]]);
         let wide = array_unpacker().whole_bytes(&packed).unwrap();
         assert_eq!((wide.element, &wide.pieces[0][..]), (Element::Uint16, &[0x21, 0x03, 0x54, 0x06, 0x87, 0x09][..]));
-        let short = array(&[4], Element::Mono12p, &[&[0x21, 0x43, 0x65, 0x87, 0x09]]);
+        let short = array(&[4], Element::Packed(PackedBits::Twelve), &[&[0x21, 0x43, 0x65, 0x87, 0x09]]);
         assert!(array_unpacker().whole_bytes(&short).is_err());
     }
 }

@@ -14,9 +14,9 @@ use crate::contain::contain;
 use crate::hand_over::HandOver;
 use crate::output_queue::OutputQueues;
 use konkordia_core::analysis_counts::AnalysisCounts;
-use konkordia_core::array::Packing;
 use konkordia_core::geometry::MAX_IMAGE_PIXELS;
 use konkordia_core::order::{PARTS_MAX, WINDOW_IMAGES_MAX};
+use konkordia_core::plan::Compression;
 use konkordia_core::selection::SUM_FRAMES_MAX;
 use std::io;
 use std::sync::Arc;
@@ -102,7 +102,7 @@ fn start(
     };
     let images_max = work::is_needed(spec).then(|| spec.workers.max(1) * IMAGES_PER_WORKER);
     let worker_pool = images_max.map(|images_max| start_workers(series, spec, images_max)).transpose()?;
-    let summer = (spec.sum_frames > 1).then(|| Summer::new(spec.sum_frames, spec.packing_out.unwrap_or(Packing::None)));
+    let summer = (spec.sum_frames > 1).then(|| Summer::new(spec.sum_frames, spec.compression.unwrap_or(Compression::None)));
     let cancelling = Arc::clone(&control);
     let give_up = Arc::new(move || cancelling.is_cancelling());
     let sorter = Sorter {

@@ -2,9 +2,9 @@
 
 use super::transform::TransformFactory;
 use crate::hand_over::SeriesAnalysis;
-use konkordia_core::array::Packing;
 use konkordia_core::geometry::Placement;
 use konkordia_core::ledger::MissingPolicy;
+use konkordia_core::plan::Compression;
 use konkordia_core::protocol::Protocol;
 use konkordia_core::series::{Accept, Positions, SeriesStart};
 use konkordia_wire::stream::Bounds;
@@ -61,7 +61,7 @@ pub struct SeriesSpec {
     pub analysis: Option<AnalysisFactory>,
     /// How images leave. `None` = as they came (as bslz4 where a transformation has unpacked them); recombined images
     /// and sums leave unpacked.
-    pub packing_out: Option<Packing>,
+    pub compression: Option<Compression>,
     /// Workers unpack every image, and one that cannot be unpacked is lost. If false, unchanged images are passed on as
     /// they came.
     pub check_pixels: bool,
@@ -106,7 +106,7 @@ impl SeriesSpec {
             transform: None,
             sum_frames: 1,
             analysis: None,
-            packing_out: None,
+            compression: None,
             check_pixels: false,
             window_images: 1024,
             wait_ns: 2_000_000_000,

@@ -4,6 +4,7 @@
 use bytes::Bytes;
 use konkordia_core::array::{Array, Element, Packing, Shape};
 use konkordia_core::image::{Channel, CommittedImage};
+use konkordia_core::plan::Compression;
 use konkordia_core::series::SeriesStart;
 use konkordia_kernels::Isa;
 use konkordia_kernels::transform::{self, Overflow, PackScratch, Reduce, Sum, SumState, missing_le_bytes};
@@ -46,7 +47,7 @@ pub(crate) fn start_of_sums(start: &mut SeriesStart, frames: u32) {
 pub(crate) struct Summer {
     isa: Isa,
     frames: u32,
-    packing: Packing,
+    compression: Compression,
     /// Kept from sum to sum.
     channels: Vec<ChannelSum>,
     pack: PackScratch,
@@ -86,9 +87,9 @@ impl ChannelSum {
 }
 
 impl Summer {
-    /// At most `frames` images, at least 2, make one sum, which leaves in `packing`.
-    pub fn new(frames: u32, packing: Packing) -> Self {
-        Self { isa: Isa::detect(), frames, packing, channels: Vec::new(), pack: PackScratch::new() }
+    /// At most `frames` images, at least 2, make one sum, which leaves with `compression`.
+    pub fn new(frames: u32, compression: Compression) -> Self {
+        Self { isa: Isa::detect(), frames, compression, channels: Vec::new(), pack: PackScratch::new() }
     }
 
     /// Images of a sum.
@@ -167,14 +168,14 @@ impl Summer {
     fn packed(&mut self, array: Array) -> Array {
         let pack = |piece: &Bytes| {
             let mut out = Vec::new();
-            transform::pack(self.packing, self.isa, array.element, piece, &mut out, &mut self.pack)?;
+            transform::compress(self.compression, self.isa, array.element, piece, &mut out, &mut self.pack)?;
             Ok(Bytes::from(out))
         };
-        if self.packing == Packing::None {
+        if self.compression == Compression::None {
             return array;
         }
         match array.pieces.iter().map(pack).collect::<Result<Vec<_>, String>>() {
-            Ok(pieces) => Array { packing: self.packing, pieces, ..array },
+            Ok(pieces) => Array { packing: self.compression.packing(), pieces, ..array },
             Err(_) => array,
         }
     }

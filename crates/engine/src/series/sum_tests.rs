@@ -13,8 +13,8 @@ struct Sums {
 }
 
 impl Sums {
-    fn new(frames: u32, missing: MissingPolicy, packing: Packing) -> Self {
-        Self { rule: Sum::new(frames, missing), summer: Summer::new(frames, packing) }
+    fn new(frames: u32, missing: MissingPolicy, compression: Compression) -> Self {
+        Self { rule: Sum::new(frames, missing), summer: Summer::new(frames, compression) }
     }
 
     fn added(&self) -> u32 {
@@ -114,8 +114,8 @@ fn sums_are_those_of_naive_code_for_all_types_channels_and_pieces() {
         let types = [Element::Uint8, Element::Int8, Element::Uint16, Element::Int16, Element::Uint32, Element::Float32];
         let (element, frames) = (types[seed as usize % 6], 2 + rng.below(5) as u32);
         let (pieces, channels) = ([1, 2, 3][rng.below(3) as usize], 1 + rng.below(3) as usize);
-        let packing = [Packing::None, Packing::BitshuffleLz4, Packing::Lz4][rng.below(3) as usize];
-        let mut summer = Sums::new(frames, MissingPolicy::Keep, packing);
+        let compression = [Compression::None, Compression::BSLZ4, Compression::LZ4][rng.below(3) as usize];
+        let mut summer = Sums::new(frames, MissingPolicy::Keep, compression);
         for number in 0..5 {
             // A sum without the image that is lost is missing all over, but for masked pixels.
             let lost = if number % 2 == 1 { rng.below(u64::from(frames)) as u32 } else { u32::MAX };
@@ -132,7 +132,7 @@ fn sums_are_those_of_naive_code_for_all_types_channels_and_pieces() {
                 for (c, channel) in sum.channels.iter().enumerate() {
                     let array = &channel.array;
                     assert_eq!((&*channel.name, array.pieces.len()), (&*format!("c{c}"), pieces));
-                    assert_eq!((array.packing, array.element.pixel()), (packing, Some(to)));
+                    assert_eq!((array.packing, array.element.pixel()), (compression.packing(), Some(to)));
                     let frame = |frame: &CommittedImage| match frame.channels.get(c) {
                         Some(channel) => unpacked(&channel.array),
                         None => vec![from.special().missing; 30],
@@ -166,7 +166,7 @@ fn states_times_and_headers_of_a_sum() {
     };
     use ImageStatus::{Complete as C, Discarded as D, Lost as L, Partial as P};
     let add = |missing: MissingPolicy, states: [ImageStatus; 3]| {
-        let mut summer = Sums::new(3, missing, Packing::None);
+        let mut summer = Sums::new(3, missing, Compression::None);
         // A sum that was begun before the reset has no effect.
         assert!(summer.add(&frame(C, 1)).is_none());
         summer.reset();
@@ -186,7 +186,7 @@ fn states_times_and_headers_of_a_sum() {
     assert_eq!(sum.times, Some(ImageTimes { start_ns: 300, stop_ns: 490, real_ns: 160 }));
     assert_eq!((&sum.header_json[..], sum.received_ns, sum.missing_parts), (&b"{\"n\":3}"[..], 1003, 0b1100));
     assert!(sum.store && add(MissingPolicy::Keep, [L, L, L]).times.is_none());
-    let mut summer = Sums::new(2, MissingPolicy::Keep, Packing::None);
+    let mut summer = Sums::new(2, MissingPolicy::Keep, Compression::None);
     assert!(summer.add(&frame(C, 6)).is_none());
     assert!(!summer.add(&frame(C, 7)).unwrap().store, "one of them is not to be stored");
 }
@@ -195,7 +195,7 @@ fn states_times_and_headers_of_a_sum() {
 fn pixels_of_another_form_are_missing_and_a_new_series_may_have_them() {
     let mut rng = Rng::new(3);
     let (narrow, wide) = (image(&mut rng, Element::Uint16, 1, 1), image(&mut rng, Element::Uint32, 1, 1));
-    let mut summer = Sums::new(2, MissingPolicy::Keep, Packing::None);
+    let mut summer = Sums::new(2, MissingPolicy::Keep, Compression::None);
     assert!(summer.add(&narrow).is_none());
     let sum = summer.add(&wide).unwrap();
     assert_eq!(sum.status, ImageStatus::Partial);

@@ -28,7 +28,7 @@ pub trait Transform: Send {
 /// Makes the [`Transform`] of each worker.
 pub type TransformFactory = Box<dyn Fn() -> Box<dyn Transform> + Send + Sync>;
 
-/// Makes the workers run `recipe` on every channel; [`super::SeriesSpec::packing_out`] says how images leave. Turns
+/// Makes the workers run `recipe` on every channel; [`super::SeriesSpec::compression`] says how images leave. Turns
 /// that a series asks for are not made.
 pub fn by_recipe(recipe: Recipe) -> TransformFactory {
     let recipe = Arc::new(recipe);

@@ -10,9 +10,10 @@ use crate::contain::contain;
 use crate::unpack::{unpack_pieces, unpacked};
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender};
-use konkordia_core::array::{Array, Element, Packing};
+use konkordia_core::array::{Array, Packing};
 use konkordia_core::geometry::Orientation;
 use konkordia_core::image::{Channel, CommittedImage};
+use konkordia_core::plan::Compression;
 use konkordia_kernels::Isa;
 use konkordia_kernels::transform::{self, PackScratch, UnpackScratch};
 
@@ -55,7 +56,7 @@ pub(crate) struct Worker<'a> {
 
 /// True if images need workers.
 pub(crate) fn is_needed(spec: &SeriesSpec) -> bool {
-    spec.transform.is_some() || spec.packing_out.is_some() || spec.join.is_modular() || spec.sum_frames > 1 || spec.check_pixels
+    spec.transform.is_some() || spec.compression.is_some() || spec.join.is_modular() || spec.sum_frames > 1 || spec.check_pixels
 }
 
 impl<'a> Worker<'a> {
@@ -124,13 +125,13 @@ impl<'a> Worker<'a> {
         }
         for channel in &mut image.channels {
             let is_one = channel.array.pieces.len() == 1 || self.spec.join == Join::Pieces;
-            let (packing, is_so) = match self.spec.packing_out {
-                Some(packing) => (packing, channel.array.packing == packing && is_one),
+            let (compression, is_so) = match self.spec.compression {
+                Some(compression) => (compression, channel.array.packing == compression.packing() && is_one),
                 // Images that came packed and that the transformation has unpacked are packed again.
-                None => (Packing::BitshuffleLz4, !came_packed || channel.array.packing != Packing::None),
+                None => (Compression::BSLZ4, !came_packed || channel.array.packing != Packing::None),
             };
             if !is_so {
-                channel.array = self.repack(&channel.array, packing)?;
+                channel.array = self.repack(&channel.array, compression)?;
             }
         }
         Ok(image)
@@ -143,24 +144,25 @@ impl<'a> Worker<'a> {
         unpack_pieces(array, &mut self.checked, &mut self.unpack)
     }
 
-    fn repack(&mut self, array: &Array, packing: Packing) -> Result<Array, String> {
+    fn repack(&mut self, array: &Array, compression: Compression) -> Result<Array, String> {
         let (shape, element) = (array.shape, array.element);
         let plain = unpacked(array, &mut self.unpack)?;
         let mut out = Vec::new();
-        let data = if packing == Packing::None {
+        let data = if compression == Compression::None {
             plain
         } else {
-            transform::pack(packing, self.isa, element, &plain, &mut out, &mut self.pack)?;
+            transform::compress(compression, self.isa, element, &plain, &mut out, &mut self.pack)?;
             Bytes::from(out)
         };
-        Ok(Array { shape, element, packing, pieces: vec![data] })
+        Ok(Array { shape, element, packing: compression.packing(), pieces: vec![data] })
     }
 }
 
 /// The array with each of its pieces unpacked, for summing.
 fn plain(array: &Array, scratch: &mut UnpackScratch) -> Result<Array, String> {
-    if array.element == Element::Mono12p {
-        return Err("pixels of type mono12p cannot be added: set transform.unpack = \"mono12p\"".into());
+    if array.element.is_packed() {
+        let name = array.element.name();
+        return Err(format!("pixels of type {name} cannot be added: set transform.unpack = \"{name}\""));
     }
     let shape = array.piece_shape().ok_or_else(|| format!("{} pieces do not make an array", array.pieces.len()))?;
     let piece = |piece: &Bytes| {

@@ -10,7 +10,7 @@ mod sls;
 mod stins;
 
 use bytes::Bytes;
-use konkordia_core::array::{Array, Element, Packing, Shape};
+use konkordia_core::array::{Array, Element, PackedBits, Packing, Shape};
 use konkordia_core::image::{Channel, CommittedImage};
 use konkordia_core::ledger::ImageStatus;
 use konkordia_core::ports::{Message, MessageEncoder};

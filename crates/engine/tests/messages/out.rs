@@ -73,7 +73,7 @@ fn protocols_carry_what_the_list_says() {
             let raw: Vec<u8> = (0..16 * element.bits() / 8).map(|n| n as u8).collect();
             for packing in [Packing::None, Packing::Lz4, Packing::BitshuffleLz4, Packing::BitshuffleZstd] {
                 // Twelve bits are never packed further.
-                if element == Element::Mono12p && packing != Packing::None {
+                if element.is_packed() && packing != Packing::None {
                     continue;
                 }
                 let case = format!("{protocol:?}, {element:?}, {packing:?}");
@@ -186,8 +186,12 @@ fn stins_stacks_channels_and_keeps_pieces() {
 fn a_v2_start_has_all_that_is_known() {
     let mask = plain(&[2, 8], Element::Uint32, Box::leak(vec![7; 64].into_boxed_slice()));
     let channel = ChannelStart { threshold_energy_ev: Some(6000.0), pixel_mask: Some(mask.clone()), ..ChannelStart::default() };
-    let sent =
-        SeriesStart { image_size: Some([2, 8]), element: Some(Element::Mono12p), channels: vec![channel], ..sample_start() };
+    let sent = SeriesStart {
+        image_size: Some([2, 8]),
+        element: Some(Element::Packed(PackedBits::Twelve)),
+        channels: vec![channel],
+        ..sample_start()
+    };
     let mut out = encoder(Protocol::DectrisV2);
     let parts = one(out.start(&sent).unwrap());
     let (key, back) = start(read(Protocol::DectrisV2, &Message { parts }).unwrap());
@@ -254,7 +258,7 @@ fn v2_images_have_a_name_for_every_packing_and_plane() {
         (back.channels[1].array.shape.dimensions(), &back.channels[1].array.pieces[0][..]),
         ([1, 8].as_slice(), &PIXELS[16..])
     );
-    let back = through(plain(&[2], Element::Mono12p, &[0x21, 0x43, 0x65]));
+    let back = through(plain(&[2], Element::Packed(PackedBits::Twelve), &[0x21, 0x43, 0x65]));
     assert_eq!((array(&back).element, &array(&back).pieces[0][..]), (Element::Uint16, &[0x21, 3, 0x54, 6][..]));
 }
 

@@ -33,7 +33,7 @@ fn plane(buffer: &mut PlaneBuffer, array: &Array) -> (Vec<u64>, (usize, usize), 
 #[test]
 fn planes_of_every_type_and_packing_are_the_pixels() {
     let mut buffer = PlaneBuffer::new(1 << 20);
-    for element in Element::ALL.into_iter().filter(|element| *element != Element::Mono12p) {
+    for element in Element::ALL.into_iter().filter(|element| !element.is_packed()) {
         for packing in PACKINGS {
             for (dimensions, pieces, size) in [
                 (&[4u64, 70][..], 1, (4, 70)),
@@ -53,13 +53,13 @@ fn planes_of_every_type_and_packing_are_the_pixels() {
 #[test]
 fn pixels_of_12_bits_are_lent_as_16() {
     let mut buffer = PlaneBuffer::new(8);
-    let three = plain(&[1, 3], Element::Mono12p, &[0x23, 0x61, 0x45, 0xFF, 0x0F]);
+    let three = plain(&[1, 3], Element::Packed(PackedBits::Twelve), &[0x23, 0x61, 0x45, 0xFF, 0x0F]);
     let expected = [0x123u16, 0x456, 0xFFF].iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<_>>();
     assert_eq!(plane(&mut buffer, &three), (vec![1, 3], (1, 3), Element::Uint16, expected.clone()));
     // In two pieces of two pixels each.
     let pieces: [&[u8]; 2] = [&[0x23, 0x61, 0x45], &[0xFF, 0x0F, 0x10]];
     let pieces = pieces.map(Bytes::from_static).to_vec();
-    let four = Array { pieces, ..plain(&[2, 2], Element::Mono12p, &[]) };
+    let four = Array { pieces, ..plain(&[2, 2], Element::Packed(PackedBits::Twelve), &[]) };
     let expected = [&expected[..], &[0x00, 0x01]].concat();
     assert_eq!(plane(&mut buffer, &four), (vec![2, 2], (2, 2), Element::Uint16, expected));
 }
@@ -97,7 +97,7 @@ fn bytes_that_are_no_such_image_are_refused_and_the_next_image_is_right() {
         &|a| a.shape = Shape::new(&[64, 65]).unwrap(),
         &|a| a.shape = Shape::new(&[1 << 40, 1 << 20]).unwrap(),
         &|a| a.packing = Packing::None,
-        &|a| a.element = Element::Mono12p,
+        &|a| a.element = Element::Packed(PackedBits::Twelve),
     ];
     for (n, change) in changes.into_iter().enumerate() {
         let mut array = good.clone();

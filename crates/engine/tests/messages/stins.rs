@@ -61,7 +61,7 @@ fn pieces_and_twelve_bits_come_as_they_are() {
     assert_eq!(array(&image).piece_shape().unwrap().dimensions(), [1, 2, 8]);
     let first = r#"{"htype":"image","msg_number":1,"frame":0,"shape":[3],"type":"mono12p","compression":"none"}"#;
     let image = part(read(P, &message(&[first.as_bytes(), &[1; 5]])).unwrap());
-    assert_eq!((array(&image).element, array(&image).unpacked_bytes()), (Element::Mono12p, 5));
+    assert_eq!((array(&image).element, array(&image).unpacked_bytes()), (Element::Packed(PackedBits::Twelve), 5));
 }
 
 #[test]

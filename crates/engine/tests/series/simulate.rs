@@ -330,13 +330,14 @@ fn messages_by_hand_to_several_upstreams_are_alike() {
 #[test]
 fn images_are_changed_and_packed_by_the_workers_and_stay_in_order() {
     use konkordia_core::array::Packing;
+    use konkordia_core::plan::Compression;
     use konkordia_engine::series::transform::by_recipe;
     use konkordia_kernels::Isa;
     use konkordia_kernels::transform::{Recipe, Step, UnpackScratch, unpack};
     let turned = Orientation { flip_rows: false, rotate: Quarter::Deg90 };
     let spec = SeriesSpec {
         transform: Some(by_recipe(Recipe { steps: vec![Step::Orient(turned)] })),
-        packing_out: Some(Packing::BitshuffleLz4),
+        compression: Some(Compression::BSLZ4),
         workers: 3,
         ..SeriesSpec::new(Protocol::DectrisV2)
     };

@@ -4,6 +4,7 @@ use crate::harness::*;
 use konkordia_core::array::{Element, Packing};
 use konkordia_core::ledger::{ImageStatus, MissingPolicy};
 use konkordia_core::pixel::Pixel;
+use konkordia_core::plan::Compression;
 use konkordia_core::series::{Ended, SeriesLedger};
 use konkordia_core::state::State;
 use konkordia_engine::series::{Accept, ArmOrder, Join, Protocol, SeriesSpec};
@@ -52,8 +53,8 @@ fn seeded(seed: u64) {
     let mut rng = Rng::new(seed);
     let (k, images) = (2 + rng.below(6), 20 + rng.below(30));
     let missing = [MissingPolicy::Keep, MissingPolicy::Discard, MissingPolicy::CompleteOnly][rng.below(3) as usize];
-    let packing = [None, Some(Packing::BitshuffleLz4), Some(Packing::None)][rng.below(3) as usize];
-    let mut bench = Bench::new(SeriesSpec { missing, packing_out: packing, ..spec(k as u32) }, 1, FORM);
+    let compression = [None, Some(Compression::BSLZ4), Some(Compression::BSZSTD), Some(Compression::None)][rng.below(4) as usize];
+    let mut bench = Bench::new(SeriesSpec { missing, compression, ..spec(k as u32) }, 1, FORM);
     for series in 1..3 {
         let planned = if rng.chance(0.5) { images } else { 0 };
         let mut sent: BTreeSet<u64> = (0..images).filter(|_| !rng.chance(0.08)).collect();
@@ -83,7 +84,10 @@ fn seeded(seed: u64) {
                 continue;
             }
             let array = &image.channels[0].array;
-            assert_eq!((array.element, array.packing), (Element::Uint32, packing.unwrap_or(Packing::None)));
+            assert_eq!(
+                (array.element, array.packing),
+                (Element::Uint32, compression.map_or(Packing::None, Compression::packing))
+            );
             let expected = match status {
                 ImageStatus::Complete => naive(series, of, 0),
                 _ => vec![u32::MISSING; 15],
@@ -162,7 +166,7 @@ fn pieces_stay_pieces_and_a_missing_one_is_missing_in_the_sum() {
     let spec = SeriesSpec {
         join: Join::Pieces,
         window_images: 16,
-        packing_out: Some(Packing::BitshuffleLz4),
+        compression: Some(Compression::BSLZ4),
         ..SeriesSpec { protocol: Protocol::Stins, ..spec(3) }
     };
     let mut bench = Bench::new(spec, 2, Form { has_numbers: true, ..FORM });

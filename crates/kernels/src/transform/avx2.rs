@@ -1,4 +1,4 @@
-//! The loops compiled for AVX2, the unpacking of 12 bits by byte shuffles, and transposition in registers.
+//! The loops compiled for AVX2, the unpacking of packed pixels by byte shuffles, and transposition in registers.
 
 use super::sample::{Kind, Overflow, Sample, Total};
 use super::transpose::{Square, Turn, by_squares, transpose_rest};
@@ -71,40 +71,49 @@ pub(super) use compiled_for;
 
 compiled_for!(Avx2, "avx2");
 
-/// Pixels per step.
+/// Pixels of a step of [`unpack_words`].
 const STEP: usize = 16;
-/// Packed bytes that a step unpacks.
-const STEP_BYTES: usize = STEP / 2 * 3;
 
-/// Unpacks whole steps (see [`super::pixels::mono12p`]) and returns the pixels done.
-pub fn mono12p(packed: &[u8], out: &mut [u8]) -> usize {
+/// Unpacks whole steps of pixels of `BITS` bits (see [`super::packed::unpack`]) and returns the pixels done.
+pub fn unpack_words<const BITS: u32>(packed: &[u8], out: &mut [u8]) -> usize {
     assert!(Isa::Avx2.is_available());
-    // The second load of a step reads 16 bytes from its byte 12 on.
-    let steps = (packed.len().saturating_sub(4) / STEP_BYTES).min(out.len() / (2 * STEP));
-    // SAFETY: AVX2 is available (asserted above); the last step reads up to byte `steps * 24 + 4`, which is inside
-    // `packed`, and writes up to byte `steps * 32`, which is inside `out`.
-    unsafe { mono12p_steps(packed.as_ptr(), out.as_mut_ptr(), steps) };
+    let quarter = BITS as usize / 2;
+    // The last load of a step reads 8 bytes from the last four of its pixels on.
+    let steps = ((packed.len() + quarter).saturating_sub(8) / (4 * quarter)).min(out.len() / (2 * STEP));
+    // SAFETY: AVX2 is available (asserted above). The last step reads up to byte `(4 * steps - 1) * quarter + 8`, which
+    // is inside `packed`, and writes up to byte `steps * 32`, which is inside `out`.
+    unsafe { unpack_steps::<BITS>(packed.as_ptr(), out.as_mut_ptr(), steps) };
     steps * STEP
 }
 
 /// # Safety
-/// AVX2 must be available; `steps * 24 + 4` bytes must be readable and `steps * 32` writable.
+/// AVX2 must be available; `(4 * steps - 1) * BITS / 2 + 8` bytes must be readable and `steps * 32` writable.
 #[target_feature(enable = "avx2")]
-unsafe fn mono12p_steps(packed: *const u8, out: *mut u8, steps: usize) {
-    // Each pixel gets the two bytes in which it lies; the odd ones lie four bits higher.
-    let spread = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 1, 2, 3, 4, 4, 5, 6, 7, 7, 8, 9, 10, 10, 11));
-    let low = _mm256_set1_epi16(0xFFF);
+unsafe fn unpack_steps<const BITS: u32>(packed: *const u8, out: *mut u8, steps: usize) {
+    let quarter = BITS as usize / 2;
+    // Each pixel gets the four bytes from that on in which it begins; bytes that four pixels do not have are 0.
+    let spread: [i8; 16] = std::array::from_fn(|n| {
+        let byte = n / 4 * BITS as usize / 8 + n % 4;
+        if byte < quarter { byte as i8 } else { -128 }
+    });
+    let begins: [i32; 8] = std::array::from_fn(|n| (n % 4 * BITS as usize % 8) as i32);
+    // SAFETY: both arrays are as long as the registers.
+    let (spread, begins) = unsafe {
+        (_mm256_broadcastsi128_si256(_mm_loadu_si128(spread.as_ptr().cast())), _mm256_loadu_si256(begins.as_ptr().cast()))
+    };
+    let low = _mm256_set1_epi32((1 << BITS) - 1);
     for step in 0..steps {
         // SAFETY: the caller vouches for the bytes of all steps.
-        let (first, second) = unsafe {
-            let at = packed.add(step * STEP_BYTES);
-            (_mm_loadu_si128(at.cast()), _mm_loadu_si128(at.add(12).cast()))
+        let fours: [__m128i; 4] =
+            std::array::from_fn(|n| unsafe { _mm_loadl_epi64(packed.add((4 * step + n) * quarter).cast()) });
+        let wide = |first, second| {
+            let words = _mm256_shuffle_epi8(_mm256_set_m128i(second, first), spread);
+            _mm256_and_si256(_mm256_srlv_epi32(words, begins), low)
         };
-        let pairs = _mm256_shuffle_epi8(_mm256_set_m128i(second, first), spread);
-        let even = _mm256_and_si256(pairs, low);
-        let odd = _mm256_srli_epi16::<4>(pairs);
+        // Packing takes the lower half of both, then the upper half of both.
+        let words = _mm256_packus_epi32(wide(fours[0], fours[2]), wide(fours[1], fours[3]));
         // SAFETY: the caller vouches for the output of all steps.
-        unsafe { _mm256_storeu_si256(out.add(step * 2 * STEP).cast(), _mm256_blend_epi16::<0xAA>(even, odd)) };
+        unsafe { _mm256_storeu_si256(out.add(step * 2 * STEP).cast(), words) };
     }
 }
 

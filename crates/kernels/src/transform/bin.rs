@@ -15,32 +15,36 @@ pub use super::totals::{Bin, Reduce, Totals};
 /// Adds a row of pixels to the totals, which [`Totals::begin`] made for as many.
 ///
 /// # Panics
-/// If the row is shorter or longer, or the element has no numbers (`mono12p`).
+/// If the row is shorter or longer, or the element has no numbers (packed types).
 pub fn add(isa: Isa, element: Element, row: &[u8], totals: &mut Totals) {
     fn typed<T: Sample>(isa: Isa, row: &[u8], totals: &mut Totals) {
         let (sums, kinds) = totals.of::<T>();
         assert_eq!(row.len(), sums.len() * size_of::<T>(), "one pixel for each total");
         isa_paths!(isa, add_row<T>(row, sums, kinds));
     }
-    for_element!(element, typed(isa, row, totals), panic!("mono12p is unpacked first"));
+    for_element!(element, typed(isa, row, totals), panic!("packed pixels are unpacked first"));
 }
 
 /// Writes totals of `element` pixels as pixels of another type, `columns` totals to one pixel. Totals left over are
 /// ignored. `count` pixels went into each pixel of the output.
 ///
 /// # Panics
-/// If `out` holds another number of pixels than `totals / columns`, or an element has no numbers (`mono12p`).
+/// If `out` holds another number of pixels than `totals / columns`, or an element has no numbers (packed types).
 pub fn finish(isa: Isa, element: Element, totals: &mut Totals, columns: usize, count: u32, how: &Bin, out: &mut [u8]) {
     fn from<T: Sample>(isa: Isa, totals: &mut Totals, columns: usize, count: u32, how: &Bin, out: &mut [u8]) {
         let (sums, kinds) = totals.of::<T>();
         let to = how.element.unwrap_or(T::ELEMENT);
-        for_element!(to, into::<_, T::Total>(isa, (sums, kinds), columns, count, how, out), panic!("nothing becomes mono12p"));
+        for_element!(
+            to,
+            into::<_, T::Total>(isa, (sums, kinds), columns, count, how, out),
+            panic!("nothing becomes packed pixels")
+        );
     }
     fn into<U: Sample, S: Total>(isa: Isa, totals: (&[S], &[Kind]), columns: usize, count: u32, how: &Bin, out: &mut [u8]) {
         assert_eq!(out.len(), totals.0.len() / columns * size_of::<U>(), "one pixel for {columns} totals");
         isa_paths!(isa, write_totals < U, S > (totals, columns, count, how, out));
     }
-    for_element!(element, from(isa, totals, columns, count, how, out), panic!("mono12p is unpacked first"));
+    for_element!(element, from(isa, totals, columns, count, how, out), panic!("packed pixels are unpacked first"));
 }
 
 /// Bins an image of `columns` columns; rows and columns that fill no bin are left out.

@@ -1,6 +1,7 @@
 //! A list of steps, checked once against the shape and type of the images, then run on each of them.
 
 use super::bin::{self, Bin, Totals};
+use super::packed;
 use super::pixels::{self, Background, Mask, PixelTable, Table};
 use super::place::{self, Window};
 use super::sample::Overflow;
@@ -14,8 +15,8 @@ use std::sync::Arc;
 /// transformed by itself. An image of one dimension is a single row.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// Unpack `mono12p` to `uint16`.
-    Mono12p,
+    /// Unpack pixels that do not have whole bytes: `mono4p` to `uint8`, `mono10p`, `mono12p` and `mono14p` to `uint16`.
+    Unpack,
     /// Flip and turn.
     Orient(Orientation),
     /// Cut out.
@@ -45,7 +46,7 @@ impl Step {
     /// Its name, for error texts.
     pub const fn name(&self) -> &'static str {
         match self {
-            Self::Mono12p => "mono12p",
+            Self::Unpack => "unpack",
             Self::Orient(_) => "orient",
             Self::Crop(_) => "crop",
             Self::Bin(_) => "bin",
@@ -90,7 +91,7 @@ impl Form {
         (self.rows * self.columns * self.element.bits() as usize).div_ceil(8)
     }
 
-    /// Bytes per pixel, for steps that come after `mono12p`.
+    /// Bytes per pixel, for steps that come after [`Step::Unpack`].
     fn pixel_bytes(&self) -> usize {
         self.element.bits() as usize / 8
     }
@@ -162,8 +163,10 @@ impl Compiled {
         let (rows, columns) = (if plane.len() == 2 { sizes[leading.len()] } else { 1 }, sizes[sizes.len() - 1]);
         let planes: usize = sizes[..leading.len()].iter().product();
         let mut form = Form { rows, columns, element };
-        if element == Element::Mono12p && planes > 1 && !(rows * columns).is_multiple_of(2) && !recipe.steps.is_empty() {
-            return Err(format!("planes of {rows} x {columns} pixels of mono12p do not start on byte boundaries"));
+        let starts_on_bytes = rows.checked_mul(columns).is_some_and(|n| (n % 8 * element.bits() as usize).is_multiple_of(8));
+        if planes > 1 && !starts_on_bytes && !recipe.steps.is_empty() {
+            let name = element.name();
+            return Err(format!("planes of {rows} x {columns} pixels of {name} do not start on byte boundaries"));
         }
         let mut stages: Vec<Stage> = Vec::new();
         for (index, step) in recipe.steps.iter().enumerate() {
@@ -308,7 +311,10 @@ impl Stage {
         let Form { rows, columns, element } = self.from;
         match &self.step {
             None => out.copy_from_slice(image),
-            Some(Step::Mono12p) => pixels::mono12p(isa, image, out),
+            Some(Step::Unpack) => match element {
+                Element::Packed(bits) => packed::unpack(isa, bits, image, out),
+                other => unreachable!("{} is not packed", other.name()),
+            },
             Some(Step::Orient(turn)) => place::orient(isa, self.from.pixel_bytes(), (rows, columns), image, *turn, out),
             Some(Step::Crop(window)) => place::crop(self.from.pixel_bytes(), columns, image, *window, out),
             Some(Step::Bin(how)) => bin::bin(isa, element, columns, image, how, totals, out),
@@ -330,8 +336,8 @@ impl Stage {
 /// The plane that a step makes of another, or why it cannot.
 fn after(step: &Step, from: Form) -> Result<Form, String> {
     let Form { rows, columns, element } = from;
-    if element == Element::Mono12p && !matches!(step, Step::Mono12p) {
-        return Err("the pixels are mono12p; put the step mono12p before it".into());
+    if element.is_packed() && !matches!(step, Step::Unpack) {
+        return Err(format!("the pixels are {}; put the step unpack before it", element.name()));
     }
     let same_size = |has_rows: usize, has_columns: usize, data: usize, what: &str| {
         if (has_rows, has_columns) != (rows, columns) {
@@ -343,10 +349,8 @@ fn after(step: &Step, from: Form) -> Result<Form, String> {
         Ok(from)
     };
     match step {
-        Step::Mono12p if element != Element::Mono12p => {
-            Err(format!("the pixels are {}, there is nothing to unpack", element.name()))
-        }
-        Step::Mono12p => Ok(Form { element: Element::Uint16, ..from }),
+        Step::Unpack if !element.is_packed() => Err(format!("the pixels are {}, there is nothing to unpack", element.name())),
+        Step::Unpack => Ok(Form { element: element.unpacked(), ..from }),
         Step::Orient(orientation) => {
             let (rows, columns) = place::turned(*orientation, (rows, columns));
             Ok(Form { rows, columns, element })
@@ -375,14 +379,14 @@ fn after(step: &Step, from: Form) -> Result<Form, String> {
             Ok(Form { element: Element::Int32, ..from })
         }
         Step::Mask(plane) => same_size(plane.rows, plane.columns, plane.data.pixels(), "the mask"),
-        Step::Convert { element: Element::Mono12p, .. } => Err("nothing can be converted to mono12p".into()),
+        Step::Convert { element, .. } if element.is_packed() => Err(format!("nothing can be converted to {}", element.name())),
         Step::Convert { element, .. } => Ok(Form { element: *element, ..from }),
     }
 }
 
 fn binned(how: &Bin, Form { rows, columns, element }: Form) -> Result<Form, String> {
-    if how.element == Some(Element::Mono12p) {
-        return Err("nothing can be converted to mono12p".into());
+    if let Some(element) = how.element.filter(|element| element.is_packed()) {
+        return Err(format!("nothing can be converted to {}", element.name()));
     }
     if how.rows == 0 || how.columns == 0 || how.rows > rows || how.columns > columns {
         return Err(format!("bins of {} x {} do not fit an image of {rows} x {columns} pixels", how.rows, how.columns));

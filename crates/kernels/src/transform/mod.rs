@@ -15,6 +15,7 @@ pub mod bin;
 mod compiled;
 mod dispatch;
 mod pack;
+pub mod packed;
 mod pixel_loops;
 pub mod pixels;
 pub mod place;
@@ -26,7 +27,7 @@ pub mod unpack;
 
 pub use bin::{Bin, Reduce, Totals};
 pub use compiled::{Compiled, Plane, Recipe, Scratch, Step};
-pub use pack::{PackScratch, pack};
+pub use pack::{PackScratch, compress, pack};
 pub use pixels::{Background, Entries, Mask, PixelTable, Table};
 pub use place::Window;
 pub use sample::{Overflow, masked_le_bytes, missing_le_bytes};

@@ -6,10 +6,7 @@ use crate::codec::{Framing, Packer, piece_bound};
 use crate::isa::Isa;
 use crate::lz4;
 use konkordia_core::array::{Element, Packing};
-use konkordia_core::plan::{BlockSize, Compression};
-
-/// Level of Zstd: the one with an encoder for bit-transposed blocks ([`crate::planes`]).
-const ZSTD_LEVEL: u8 = 1;
+use konkordia_core::plan::Compression;
 
 /// Buffers for packing, kept between images: the packer of the packing that was used last, and room for one of its
 /// blocks (for a whole image with `Lz4Block`).
@@ -32,12 +29,11 @@ impl Default for PackScratch {
     }
 }
 
-/// Appends the packed form of an image (its bytes, little-endian) to `out`. Bitshuffle blocks have 8 KiB with LZ4, the
-/// default of the bitshuffle library for all element sizes, and 64 KiB with Zstd.
+/// Appends the packed form of an image (its bytes, little-endian) to `out`, with the usual level and block of this
+/// packing.
 ///
 /// # Errors
-/// A text for users, if the image is not a whole number of elements, the type cannot be bit-transposed, or one LZ4
-/// block cannot hold the image.
+/// As [`compress`], or if one LZ4 block cannot hold the image.
 pub fn pack(
     packing: Packing,
     isa: Isa,
@@ -46,22 +42,41 @@ pub fn pack(
     out: &mut Vec<u8>,
     scratch: &mut PackScratch,
 ) -> Result<(), String> {
-    let compression = match packing {
-        Packing::None => {
+    match Compression::of(packing) {
+        _ if packing == Packing::Lz4Block => lz4_block(pixels, out, scratch),
+        Some(compression) => compress(compression, isa, element, pixels, out, scratch),
+        None => Err(unusual(packing)),
+    }
+}
+
+fn unusual(packing: Packing) -> String {
+    format!("images of messages are not packed with {}", packing.name())
+}
+
+/// Appends the packed form of an image (its bytes, little-endian) to `out`.
+///
+/// # Errors
+/// A text for users, if the image is not a whole number of elements, the type cannot be bit-transposed, or messages are
+/// not packed so.
+pub fn compress(
+    compression: Compression,
+    isa: Isa,
+    element: Element,
+    pixels: &[u8],
+    out: &mut Vec<u8>,
+    scratch: &mut PackScratch,
+) -> Result<(), String> {
+    match compression {
+        Compression::None => {
             out.extend_from_slice(pixels);
             return Ok(());
         }
-        Packing::Lz4Block => return lz4_block(pixels, out, scratch),
-        Packing::Lz4 => Compression::LZ4,
-        Packing::BitshuffleLz4 => Compression::BSLZ4,
-        Packing::BitshuffleZstd => Compression::Bszstd { level: ZSTD_LEVEL, block: BlockSize::KIB_64 },
-        Packing::Zstd | Packing::Gzip | Packing::Sz3 | Packing::Other => {
-            return Err(format!("images of messages are not packed with {}", packing.name()));
-        }
-    };
+        Compression::Lz4 { .. } | Compression::Bslz4 { .. } | Compression::Bszstd { .. } => {}
+        other => return Err(unusual(other.packing())),
+    }
     let size = match ElementSize::new(element.bits() as usize / 8) {
-        _ if packing == Packing::Lz4 => ElementSize::One,
-        Some(size) if element != Element::Mono12p => size,
+        _ if compression.packing() == Packing::Lz4 => ElementSize::One,
+        Some(size) if !element.is_packed() => size,
         _ => return Err(format!("pixels of type {} cannot be bit-transposed", element.name())),
     };
     if !pixels.len().is_multiple_of(size.bytes()) {

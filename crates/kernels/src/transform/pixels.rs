@@ -133,7 +133,7 @@ impl PixelTable {
 
     /// True for the types that have such tables: integers.
     pub const fn takes(element: Element) -> bool {
-        !matches!(element, Element::Float32 | Element::Float64 | Element::Mono12p)
+        !matches!(element, Element::Float32 | Element::Float64 | Element::Packed(_))
     }
 }
 
@@ -167,7 +167,7 @@ pub fn lookup_per_pixel(element: Element, table: &PixelTable, image: &[u8], out:
 /// Sets a part of an image of `columns` columns to -1, or to the value *masked* where the type has no sign.
 ///
 /// # Panics
-/// If the window lies outside of the image, or the type is `mono12p`.
+/// If the window lies outside of the image, or the type is packed.
 pub fn mask_rectangle(element: Element, columns: usize, window: Window, image: &mut [u8]) {
     fn fill<T: Sample>(columns: usize, window: Window, image: &mut [u8]) {
         let rows = image.chunks_exact_mut((columns * size_of::<T>()).max(1)).skip(window.row);
@@ -179,7 +179,7 @@ pub fn mask_rectangle(element: Element, columns: usize, window: Window, image: &
             write(&mut row[from..to], std::iter::repeat(value));
         }
     }
-    for_element!(element, fill(columns, window, image), panic!("mono12p is unpacked first"));
+    for_element!(element, fill(columns, window, image), panic!("packed pixels are unpacked first"));
 }
 
 /// What is subtracted from each pixel.
@@ -202,7 +202,7 @@ impl Background {
 
     /// True for the types from which a background can be subtracted: those that a double holds exactly.
     pub const fn takes(element: Element) -> bool {
-        !matches!(element, Element::Uint64 | Element::Int64 | Element::Float64 | Element::Mono12p)
+        !matches!(element, Element::Uint64 | Element::Int64 | Element::Float64 | Element::Packed(_))
     }
 }
 
@@ -265,7 +265,7 @@ impl Mask {
 /// Sets the pixels of no use to the value *masked* of the type, whatever they were.
 ///
 /// # Panics
-/// If the image has another number of pixels than the mask, or no such value (`mono12p`).
+/// If the image has another number of pixels than the mask, or no such value (packed types).
 pub fn mask(element: Element, mask: &Mask, image: &mut [u8]) {
     fn fill<T: Sample>(mask: &Mask, image: &mut [u8]) {
         assert_eq!(image.len(), mask.pixels * size_of::<T>(), "the mask has the size of the image");
@@ -274,46 +274,21 @@ pub fn mask(element: Element, mask: &Mask, image: &mut [u8]) {
             write(run, std::iter::repeat(T::special(MASKED)));
         }
     }
-    for_element!(element, fill(mask, image), panic!("mono12p is unpacked first"));
-}
-
-/// Unpacks two pixels of 12 bits from three bytes, low bits first (GenICam `Mono12p`), to `uint16`. If the number of
-/// pixels is odd, half of the last byte is unused.
-///
-/// # Panics
-/// If `packed` does not have the bytes for exactly the pixels of `out`.
-pub fn mono12p(isa: Isa, packed: &[u8], out: &mut [u8]) {
-    assert!(out.len().is_multiple_of(2), "pixels of the output have two bytes");
-    assert_eq!(packed.len(), (out.len() / 2 * 3).div_ceil(2), "three bytes for two pixels");
-    let done = match isa.usable() {
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 | Isa::Avx512 => super::avx2::mono12p(packed, out),
-        _ => 0,
-    };
-    let (packed, out) = (&packed[done / 2 * 3..], &mut out[done * 2..]);
-    let (twos, last) = out.as_chunks_mut::<4>();
-    let (threes, rest) = packed.as_chunks::<3>();
-    for (out, &[low, both, high]) in twos.iter_mut().zip(threes) {
-        let two = u32::from_le_bytes([low, both, high, 0]);
-        *out = (two & 0xFFF | (two & 0xFF_F000) << 4).to_le_bytes();
-    }
-    if let ([a, b], [low, high]) = (last, rest) {
-        (*a, *b) = (*low, high & 0xF);
-    }
+    for_element!(element, fill(mask, image), panic!("packed pixels are unpacked first"));
 }
 
 /// Converts an image to another type. Integers are rounded half to even, numbers above the range become what `overflow`
 /// says, and numbers below it are clamped. Special values become those of the other type.
 ///
 /// # Panics
-/// If the lengths do not fit, or a type is `mono12p`.
+/// If the lengths do not fit, or a type is packed.
 pub fn convert(isa: Isa, from: Element, image: &[u8], to: Element, overflow: Overflow, out: &mut [u8]) {
     fn outer<T: Sample>(isa: Isa, image: &[u8], to: Element, overflow: Overflow, out: &mut [u8]) {
-        for_element!(to, inner::<_, T>(isa, image, overflow, out), panic!("nothing becomes mono12p"));
+        for_element!(to, inner::<_, T>(isa, image, overflow, out), panic!("nothing becomes packed pixels"));
     }
     fn inner<U: Sample, T: Sample>(isa: Isa, image: &[u8], overflow: Overflow, out: &mut [u8]) {
         assert_eq!(image.len() / size_of::<T>(), out.len() / size_of::<U>(), "one pixel for each");
         isa_paths!(isa, convert_row < U, T > (image, overflow, out));
     }
-    for_element!(from, outer(isa, image, to, overflow, out), panic!("mono12p is unpacked first"));
+    for_element!(from, outer(isa, image, to, overflow, out), panic!("packed pixels are unpacked first"));
 }

@@ -253,7 +253,7 @@ pub fn write<T: Pod>(out: &mut [u8], pixels: impl Iterator<Item = T>) {
     }
 }
 
-/// Calls a function with the Rust type of an element as its first type argument; `Mono12p`, which has none, gives
+/// Calls a function with the Rust type of an element as its first type argument; a packed type, which has none, gives
 /// `$none`.
 macro_rules! for_element {
     ($element:expr, $($function:ident)::+ $(::<_ $(, $more:ty)*>)? ($($argument:expr),* $(,)?), $none:expr) => {
@@ -268,13 +268,13 @@ macro_rules! for_element {
             Element::Int64 => $($function)::+::<i64 $($(, $more)*)?>($($argument),*),
             Element::Float32 => $($function)::+::<f32 $($(, $more)*)?>($($argument),*),
             Element::Float64 => $($function)::+::<f64 $($(, $more)*)?>($($argument),*),
-            Element::Mono12p => $none,
+            Element::Packed(_) => $none,
         }
     };
 }
 pub(super) use for_element;
 
-/// The special value *masked* of an element, as bytes in a file; empty for `Mono12p`, which has none.
+/// The special value *masked* of an element, as bytes in a file; empty for packed types, which has none.
 pub fn masked_le_bytes(element: Element) -> Vec<u8> {
     fn of<T: Sample>() -> Vec<u8> {
         bytemuck::bytes_of(&T::special(MASKED)).to_vec()

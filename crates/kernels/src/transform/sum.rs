@@ -44,8 +44,8 @@ impl SumState {
         if !(1..=Sum::IMAGES_MAX).contains(&sum.images) {
             return Err(format!("a sum of {} images cannot be made: choose 1 to {}", sum.images, Sum::IMAGES_MAX));
         }
-        if element == Element::Mono12p || sum.element == Some(Element::Mono12p) {
-            return Err("images of type mono12p cannot be summed: unpack them first".into());
+        if element.is_packed() || sum.element.is_some_and(Element::is_packed) {
+            return Err("packed pixels cannot be summed: unpack them first".into());
         }
         let pixels = usize::try_from(shape.elements()).ok().filter(|pixels| pixels.checked_mul(Totals::bytes(1)).is_some());
         let pixels = pixels.ok_or_else(|| format!("images of shape {:?} are too large to sum", shape.dimensions()))?;

@@ -3,9 +3,9 @@
 
 use crate::bitshuffle::ElementSize;
 use crate::isa::Isa;
-use crate::transform::pixels;
+use crate::transform::packed;
 use crate::{byte_offset, chunk, codec, deflate, lz4, zstd};
-use konkordia_core::array::{Element, Packing};
+use konkordia_core::array::{Element, PackedBits, Packing};
 use konkordia_core::ports::PixelUnpacker;
 
 /// Buffers for unpacking, kept between images: at most the bytes of one image, and a Zstd decoder once it was needed.
@@ -31,7 +31,7 @@ impl UnpackScratch {
 pub fn array(packing: Packing, element: Element, data: &[u8], out: &mut [u8], scratch: &mut UnpackScratch) -> Result<(), String> {
     let UnpackScratch { isa, planes, zstd } = scratch;
     let size = || {
-        let size = ElementSize::new(element.bits() as usize / 8).filter(|_| element != Element::Mono12p);
+        let size = ElementSize::new(element.bits() as usize / 8).filter(|_| !element.is_packed());
         size.ok_or_else(|| format!("pixels of type {} cannot be bit-transposed", element.name()))
     };
     match packing {
@@ -58,7 +58,8 @@ pub fn array(packing: Packing, element: Element, data: &[u8], out: &mut [u8], sc
     }
 }
 
-/// These kernels, those of `mono12p` and those of CBF files, with their memory, for decoders and encoders of messages.
+/// These kernels, those of packed pixels and those of CBF files, with their memory, for decoders and encoders of
+/// messages.
 pub struct Unpacker {
     scratch: UnpackScratch,
 }
@@ -76,8 +77,8 @@ impl PixelUnpacker for Unpacker {
         array(packing, element, packed, out, &mut self.scratch)
     }
 
-    fn mono12p(&mut self, packed: &[u8], out: &mut [u8]) {
-        pixels::mono12p(self.scratch.isa, packed, out);
+    fn whole_bytes(&mut self, bits: PackedBits, packed: &[u8], out: &mut [u8]) {
+        packed::unpack(self.scratch.isa, bits, packed, out);
     }
 
     fn byte_offset(&mut self, packed: &[u8], out: &mut [u8]) -> Result<usize, String> {

@@ -68,6 +68,18 @@ pub struct SizeArgs {
     /// What the disk of a host takes [default: not considered]
     #[arg(long, value_name = "GB/S", value_parser = positive, help_heading = "The hosts")]
     pub host_disk_gb_per_s: Option<f64>,
+    /// Which stage runs on an FPGA, a GPU or the processor, from the bandwidths of links and memory
+    #[arg(long, help_heading = "Stages", conflicts_with_all = ["list", "model"])]
+    pub stages: bool,
+    /// Links of the machine: power9 (OpenCAPI, NVLink), pcie4 or pcie5
+    #[arg(long, value_name = "NAME", default_value = "pcie4", value_parser = ["power9", "pcie4", "pcie5"], help_heading = "Stages", requires = "stages")]
+    pub platform: String,
+    /// Words that the logic of an FPGA board takes: 64 bytes per clock at 250 MHz
+    #[arg(long, value_name = "GB/S", default_value_t = 16.0, value_parser = positive, help_heading = "Stages", requires = "stages")]
+    pub fpga_gb_per_s: f64,
+    /// Network ports of an FPGA board
+    #[arg(long, value_name = "N", default_value_t = 1.0, value_parser = positive, help_heading = "Stages", requires = "stages")]
+    pub fpga_ports: f64,
     /// Run a model of the pipeline: how full the buffers get, and what is lost
     #[arg(long, help_heading = "Model")]
     pub model: bool,

@@ -6,6 +6,7 @@ mod records;
 mod report;
 mod scale;
 pub mod sizing;
+mod stages;
 
 use crate::{console, detectors};
 use args::{SizeArgs, SizeCompression};
@@ -35,6 +36,9 @@ pub fn command(args: &SizeArgs) -> Result<Exit, Failure> {
     args.assumptions.png.as_deref().map_or(Ok(()), konkordia_picture::png_path)?;
     let records = records(args)?;
     let sizing = sizing::size(&request, &records);
+    if args.stages {
+        return staged(args, &request, &sizing, &records);
+    }
     let mut cases = Vec::new();
     if args.model {
         cases = scale::at_headrooms(&request, &sizing, &args.assumptions);
@@ -59,11 +63,36 @@ fn records(args: &SizeArgs) -> Result<Records, Failure> {
     Ok(records)
 }
 
+/// Where the stages run.
+fn staged(args: &SizeArgs, request: &Request, sizing: &Sizing, records: &Records) -> Result<Exit, Failure> {
+    let refused = |why: String, fix: &str| Failure::new(Exit::Usage, "there is no plan of the stages", why, fix);
+    if !matches!(request.detector.wire, Wire::Jungfrau { .. }) {
+        let why = format!("{} sends messages, whose images pass as they come", request.detector.name);
+        return Err(refused(why, "leave --stages out, or name a detector that sends UDP packets"));
+    }
+    if request.codec != Codec::Bslz4 {
+        let why = format!("the stages are those of bslz4, and the file is {}", request.codec.name());
+        return Err(refused(why, "leave --compression out, or give --compression bslz4"));
+    }
+    let platform = *stages::PLATFORMS.iter().find(|one| one.name == args.platform).expect("clap checks the name");
+    let hardware = stages::Hardware { platform, fpga_gb_per_s: args.fpga_gb_per_s, fpga_ports: args.fpga_ports };
+    let all = stages::placements(request, sizing, records, &hardware);
+    let answer = Answer { request, sizing, cases: &[], args: &args.assumptions };
+    if args.json {
+        console::json(&answer.stages_json(&all, &platform), false);
+    } else {
+        console::to_stdout(&answer.stages(&all, &platform, args.markdown));
+    }
+    Ok(Exit::Complete)
+}
+
 /// A summary of all detectors.
 fn all(args: &SizeArgs) -> Result<Exit, Failure> {
-    if args.model {
+    if args.model || args.stages {
         let fix = "name one detector";
-        return Err(Failure::new(Exit::Usage, "there is no model of all detectors", "each has its own pipeline", fix));
+        let what =
+            if args.model { "there is no model of all detectors" } else { "there is no plan of the stages of all detectors" };
+        return Err(Failure::new(Exit::Usage, what, "each has its own pipeline", fix));
     }
     let records = records(args)?;
     let one = |preset: &DetectorPreset| -> Result<(Request, Sizing), Failure> {

@@ -3,6 +3,7 @@
 use super::args::ModelArgs;
 use super::scale::Case;
 use super::sizing::{Line, Request, Sizing, short};
+use super::stages::{Placement, Platform, STAGES};
 use konkordia_core::text;
 use konkordia_picture::{Axis, Picture, Series, chart, stacked};
 use konkordia_sim::presets::PRESETS;
@@ -42,22 +43,8 @@ impl Answer<'_> {
 
     /// For people: the sources are numbered below the table.
     pub fn text(&self) -> String {
-        let mut sources: Vec<&str> = Vec::new();
-        let lines = &self.sizing.lines;
-        let width = |of: fn(&Line) -> String| lines.iter().map(|line| of(line).chars().count()).max().unwrap_or(0);
-        let (what, number) = (width(|line| line.what.to_string()), width(needed));
         let mut out = vec![self.title(), String::new()];
-        for line in lines {
-            let place = sources.iter().position(|source| *source == line.rests_on).unwrap_or_else(|| {
-                sources.push(&line.rests_on);
-                sources.len() - 1
-            });
-            let reference = format!("[{}]", place + 1);
-            let formula = if line.formula.is_empty() { reference } else { format!("= {} {reference}", line.formula) };
-            out.push(format!("{:<what$}  {:>number$}  {formula}", line.what, needed(line)));
-        }
-        out.push(String::new());
-        out.extend(sources.iter().zip(1..).map(|(source, n)| format!("[{n}] {source}")));
+        out.extend(numbered(&self.sizing.lines));
         if !self.cases.is_empty() {
             out.extend([String::new(), self.assumptions(), text::table(&self.case_rows())]);
         }
@@ -69,10 +56,50 @@ impl Answer<'_> {
         if !self.cases.is_empty() {
             return [self.assumptions(), String::new(), aligned(&self.case_rows(), true)].join("\n");
         }
-        let head = ["what", "needed", "formula", "rests on"].map(String::from).to_vec();
-        let row = |line: &Line| vec![line.what.into(), needed(line), line.formula.clone(), line.rests_on.clone()];
-        let rows: Vec<Vec<String>> = std::iter::once(head).chain(self.sizing.lines.iter().map(row)).collect();
-        [self.title(), String::new(), aligned(&rows, true)].join("\n")
+        [self.title(), String::new(), lines_of_page(&self.sizing.lines)].join("\n")
+    }
+
+    /// The best placement of the stages with its lines, and all of them.
+    pub fn stages(&self, all: &[Placement], platform: &Platform, as_markdown: bool) -> String {
+        let best = all.first().filter(|placement| placement.missing().next().is_none());
+        let mut out = vec![format!("{}, {}", self.title(), platform.name), String::new()];
+        match best {
+            Some(best) => {
+                let places = STAGES.iter().zip(best.places).map(|(stage, place)| format!("{stage}: {}", place.name()));
+                out.extend([format!("fewest hosts, then devices: {}", places.collect::<Vec<_>>().join(", ")), String::new()]);
+                if as_markdown { out.push(lines_of_page(&best.lines)) } else { out.extend(numbered(&best.lines)) }
+            }
+            None => out.push("no placement has all its figures: see the last column".into()),
+        }
+        let mut head: Vec<String> = STAGES.map(String::from).to_vec();
+        head.extend(["hosts", "boards", "GPUs", "cores", "memory, GB/s", "remark"].map(String::from));
+        let row = |placement: &Placement| {
+            let mut row: Vec<String> = placement.places.map(|place| place.name().to_string()).to_vec();
+            let number = |name: &str| placement.value(name).map_or("no figure".into(), short);
+            row.extend(["hosts", "boards", "gpus", "cores", "memory_traffic"].map(number));
+            row.push(placement.missing().next().map_or(String::new(), |line| line.rests_on.clone()));
+            row
+        };
+        let rows: Vec<Vec<String>> = std::iter::once(head).chain(all.iter().map(row)).collect();
+        out.extend([String::new(), aligned(&rows, as_markdown)]);
+        out.join("\n")
+    }
+
+    /// The same for programs, the best placement first.
+    pub fn stages_json(&self, all: &[Placement], platform: &Platform) -> Value {
+        let one = |placement: &Placement| {
+            let places: serde_json::Map<String, Value> =
+                STAGES.iter().zip(placement.places).map(|(stage, place)| (stage.to_string(), json!(place.name()))).collect();
+            json!({ "stages": places, "lines": placement.lines.iter().map(line_json).collect::<Vec<_>>() })
+        };
+        let mut json = self.to_json();
+        json["platform"] = json!({
+            "name": platform.name, "fpga_link_gb_per_s": platform.fpga_link_gb_per_s,
+            "gpu_link_gb_per_s": platform.gpu_link_gb_per_s, "gpu_memory_gb_per_s": platform.gpu_memory_gb_per_s,
+            "source": platform.source,
+        });
+        json["placements"] = all.iter().map(one).collect();
+        json
     }
 
     fn assumptions(&self) -> String {
@@ -123,20 +150,49 @@ impl Answer<'_> {
     /// For programs.
     pub fn to_json(&self) -> Value {
         let Request { detector, rate_hz, codec, headroom, stall_s, .. } = self.request;
-        let line = |line: &Line| {
-            json!({
-                "name": line.name, "what": line.what, "value": line.value, "unit": line.unit, "is_at_least": line.is_at_least,
-                "formula": line.formula, "rests_on": line.rests_on,
-            })
-        };
         let cases: Vec<Value> = self.cases.iter().map(case_json).collect();
         json!({
             "detector": detector.name, "rate_hz": rate_hz, "compression": codec.name(), "headroom": headroom, "stall_s": stall_s,
             "bits_per_pixel": self.sizing.bits_per_pixel,
-            "lines": self.sizing.lines.iter().map(line).collect::<Vec<_>>(),
+            "lines": self.sizing.lines.iter().map(line_json).collect::<Vec<_>>(),
             "model": if cases.is_empty() { Value::Null } else { json!({ "assumptions": self.assumptions(), "cases": cases }) },
         })
     }
+}
+
+fn line_json(line: &Line) -> Value {
+    json!({
+        "name": line.name, "what": line.what, "value": line.value, "unit": line.unit, "is_at_least": line.is_at_least,
+        "formula": line.formula, "rests_on": line.rests_on,
+    })
+}
+
+/// Lines for people, and below them on what they rest.
+fn numbered(lines: &[Line]) -> Vec<String> {
+    let mut sources: Vec<&str> = Vec::new();
+    let width = |of: fn(&Line) -> String| lines.iter().map(|line| of(line).chars().count()).max().unwrap_or(0);
+    let (what, number) = (width(|line| line.what.to_string()), width(needed));
+    let mut out = Vec::new();
+    for line in lines {
+        let place = sources.iter().position(|source| *source == line.rests_on).unwrap_or_else(|| {
+            sources.push(&line.rests_on);
+            sources.len() - 1
+        });
+        let reference = format!("[{}]", place + 1);
+        let formula = if line.formula.is_empty() { reference } else { format!("= {} {reference}", line.formula) };
+        out.push(format!("{:<what$}  {:>number$}  {formula}", line.what, needed(line)));
+    }
+    out.push(String::new());
+    out.extend(sources.iter().zip(1..).map(|(source, n)| format!("[{n}] {source}")));
+    out
+}
+
+/// Lines for pages.
+fn lines_of_page(lines: &[Line]) -> String {
+    let head = ["what", "needed", "formula", "rests on"].map(String::from).to_vec();
+    let row = |line: &Line| vec![line.what.into(), needed(line), line.formula.clone(), line.rests_on.clone()];
+    let rows: Vec<Vec<String>> = std::iter::once(head).chain(lines.iter().map(row)).collect();
+    aligned(&rows, true)
 }
 
 fn case_json(case: &Case) -> Value {

@@ -5,9 +5,9 @@ use super::records::{Figure, Pipeline, Records};
 use konkordia_sim::presets::{DetectorPreset, Wire};
 
 /// Bytes of a JUNGFRAU datagram: header and pixels.
-const DATAGRAM: (f64, f64) = (8240.0, 8192.0);
+pub const DATAGRAM: (f64, f64) = (8240.0, 8192.0);
 /// Bytes on the wire beside a datagram: UDP, IP, Ethernet with checksum, preamble and gap.
-const WIRE_BYTES: f64 = 8.0 + 20.0 + 18.0 + 20.0;
+pub const WIRE_BYTES: f64 = 8.0 + 20.0 + 18.0 + 20.0;
 /// Bytes on the wire for those of a full TCP segment at an MTU of 9000.
 const SEGMENT: (f64, f64) = (9038.0, 8948.0);
 /// Bytes of the G0 constants of a pixel, and frames for which they are fetched once (ARCHITECTURE.md, The sketch).

@@ -72,14 +72,14 @@ fn packed(element: Element, counts: &[u32]) -> Vec<u8> {
         Element::Uint64 | Element::Int64 => each(counts, |n| u64::from(n).to_le_bytes()),
         Element::Float32 => each(counts, |n| (n as f32).to_le_bytes()),
         Element::Float64 => each(counts, |n| f64::from(n).to_le_bytes()),
-        Element::Mono12p => {
-            // Two pixels in three bytes, low bits first. If the number of pixels is odd, the last one takes two bytes,
-            // and the upper half of the second stays 0.
-            let pair = |pair: &[u32]| {
-                let word = pair[0].min(4095) | pair.get(1).map_or(0, |n| n.min(&4095) << 12);
-                word.to_le_bytes().into_iter().take(if pair.len() == 2 { 3 } else { 2 })
+        Element::Packed(bits) => {
+            // Four pixels fill whole bytes. Those that the last pixels do not fill are 0 in their upper bits.
+            let (count, most) = (bits.count(), (1 << bits.count()) - 1);
+            let four = |four: &[u32]| {
+                let word = four.iter().rev().fold(0u64, |word, n| word << count | u64::from(*n.min(&most)));
+                word.to_le_bytes().into_iter().take(bits.bytes(four.len()))
             };
-            counts.chunks(2).flat_map(pair).collect()
+            counts.chunks(4).flat_map(four).collect()
         }
     }
 }
@@ -87,12 +87,13 @@ fn packed(element: Element, counts: &[u32]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use konkordia_core::array::PackedBits;
 
     #[test]
     fn every_content_fills_every_type_and_follows_from_its_seed() {
-        let shape = Shape::new(&[7, 9]).unwrap();
+        let shape = Shape::new(&[37, 41]).unwrap();
         for element in Element::ALL {
-            let bytes = (63 * element.bits() as usize).div_ceil(8);
+            let bytes = (37 * 41 * element.bits() as usize).div_ceil(8);
             for content in [ContentChoice::Constant, ContentChoice::Noise, ContentChoice::Poisson, ContentChoice::Diffraction] {
                 let made = image(content, &shape, element, 1, 0);
                 assert_eq!(made.len(), bytes, "{element:?} {content:?}");
@@ -104,7 +105,9 @@ mod tests {
 
     #[test]
     fn counts_are_cut_and_packed() {
-        assert_eq!(packed(Element::Mono12p, &[0xABC, 0x123, 5000]), [0xBC, 0x3A, 0x12, 0xFF, 0x0F]);
+        assert_eq!(packed(Element::Packed(PackedBits::Twelve), &[0xABC, 0x123, 5000]), [0xBC, 0x3A, 0x12, 0xFF, 0x0F]);
+        assert_eq!(packed(Element::Packed(PackedBits::Four), &[5, 7, 99]), [0x75, 0x0F]);
+        assert_eq!(packed(Element::Packed(PackedBits::Fourteen), &[0x3FFF, 0, 1 << 20]), [0xFF, 0x3F, 0, 0xF0, 0xFF, 0x03]);
         assert_eq!(packed(Element::Uint8, &[300, 7]), [255, 7]);
         assert_eq!(packed(Element::Float32, &[2]), 2f32.to_le_bytes());
     }

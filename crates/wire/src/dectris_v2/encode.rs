@@ -157,7 +157,7 @@ fn start_of(series: Series<'_>, start: &SeriesStart, seen: &[(Arc<str>, Array)])
     let mut said = facts(&start.facts, &start.metadata);
     said.series = series;
     said.channels = names.iter().map(String::as_str).collect();
-    said.image_element = first.map(|array| array.element).or(start.element).map(whole_bytes);
+    said.image_element = first.map(|array| array.element).or(start.element).map(Element::unpacked);
     (said.image_size_y, said.image_size_x) = (size.map(|[rows, _]| rows), size.map(|[_, columns]| columns));
     said.number_of_images = start.images_planned;
     said.pixel_mask = tables(&start.channels, &names, |channel| channel.pixel_mask.as_ref())?;
@@ -210,10 +210,6 @@ fn planes(array: &Array) -> Option<Vec<Array>> {
     let shape = Shape::new(rest)?;
     let plane = |piece: &Bytes| Array { shape, element: array.element, packing: array.packing, pieces: vec![piece.clone()] };
     Some(array.pieces.iter().map(plane).collect())
-}
-
-fn whole_bytes(element: Element) -> Element {
-    if element == Element::Mono12p { Element::Uint16 } else { element }
 }
 
 fn pixels(array: &Array) -> Result<Pixels<'_>, String> {

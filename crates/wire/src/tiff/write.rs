@@ -143,7 +143,7 @@ fn sample_format(element: Element) -> Option<u64> {
         Element::Uint8 | Element::Uint16 | Element::Uint32 | Element::Uint64 => 1,
         Element::Int8 | Element::Int16 | Element::Int32 | Element::Int64 => 2,
         Element::Float32 | Element::Float64 => 3,
-        Element::Mono12p => return None,
+        Element::Packed(_) => return None,
     })
 }
 
@@ -152,6 +152,7 @@ mod tests {
     use super::super::{Image, pages};
     use super::*;
     use crate::stream::Bounds;
+    use konkordia_core::array::PackedBits;
 
     #[test]
     fn what_is_written_is_read() {
@@ -184,6 +185,6 @@ mod tests {
     fn large_files_have_long_places() {
         let big = |pages| Writer::new([1 << 15, 1 << 15], Element::Uint16, pages, 0).unwrap().is_big();
         assert!(!big(1) && big(2));
-        assert!(Writer::new([1, 1], Element::Mono12p, 1, 0).is_none());
+        assert!(Writer::new([1, 1], Element::Packed(PackedBits::Twelve), 1, 0).is_none());
     }
 }

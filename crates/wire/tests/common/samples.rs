@@ -1,6 +1,7 @@
 //! One message of each kind in each format, made by the builders. They are the seeds of the fuzz targets
 //! (`fuzz/seeds/`), and other people's readers are tested with them.
 
+use konkordia_core::array::PackedBits;
 use konkordia_core::sls_header::SlsHeader;
 use konkordia_wire::cbor::Item;
 use konkordia_wire::stream::{Element, Packing, Pixels, Shape};
@@ -132,7 +133,10 @@ pub fn stins() -> Vec<Sample> {
         ("header", header(Some("a.h5"), "{}", None)),
         ("header_metadata", header(None, r#"{"user":"x"}"#, Some(map(r#"{"exptime":0.1,"sample":{"name":"lysozyme"}}"#)))),
         ("image_raw", image(&[2, 3], vec![pixels(&[2, 3], Element::Float32, Packing::None, &WORDS)], true)),
-        ("image_mono12p", image(&[2, 8], vec![pixels(&[2, 8], Element::Mono12p, Packing::None, &WORDS)], false)),
+        (
+            "image_mono12p",
+            image(&[2, 8], vec![pixels(&[2, 8], Element::Packed(PackedBits::Twelve), Packing::None, &WORDS)], false),
+        ),
         ("image_line", image(&[12], vec![pixels(&[12], Element::Uint16, Packing::None, &WORDS)], false)),
         ("image_three", image(&[3, 2, 8], vec![packed; 3], false)),
         ("end", Message::SeriesEnd { msg_number: 9 }),

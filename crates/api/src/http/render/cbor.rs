@@ -23,7 +23,7 @@ pub fn message(planes: &SharedPlanes, only: Option<usize>) -> Result<Vec<u8>, Pr
         names.push(if name.is_empty() || names.contains(&name) { format!("channel_{}", n + 1) } else { name });
         let array = &channel.array;
         let as_it_is = matches!(array.packing, Packing::Lz4 | Packing::BitshuffleLz4 | Packing::BitshuffleZstd)
-            && array.element != Element::Mono12p;
+            && !array.element.is_packed();
         data.push(match &array.pieces[..] {
             [piece] if as_it_is => (array.shape, array.element, array.packing, &piece[..]),
             _ => {

@@ -9,7 +9,7 @@ mod tiff;
 use super::problem::Problem;
 use axum::body::Bytes;
 use konkordia_acquire::handle::{PixelPlane, SharedPlanes};
-use konkordia_core::array::{Array, Element};
+use konkordia_core::array::{Array, Element, PackedBits};
 use konkordia_core::image::CommittedImage;
 use konkordia_picture::image;
 use pixels::plane;
@@ -150,9 +150,9 @@ fn npy(pixels: &PixelPlane<'_>) -> Vec<u8> {
 pub fn npy_file(element: Element, dimensions: &[u64], values: &[u8]) -> Vec<u8> {
     use konkordia_core::array::Element as E;
     let kind = match element {
-        E::Uint8 => "|u1",
+        E::Uint8 | E::Packed(PackedBits::Four) => "|u1",
         E::Int8 => "|i1",
-        E::Uint16 | E::Mono12p => "<u2",
+        E::Uint16 | E::Packed(_) => "<u2",
         E::Int16 => "<i2",
         E::Uint32 => "<u4",
         E::Int32 => "<i4",

@@ -2,7 +2,7 @@
 
 use crate::http::problem::Problem;
 use konkordia_acquire::handle::PixelPlane;
-use konkordia_core::array::Element;
+use konkordia_core::array::{Element, PackedBits};
 use std::io::Cursor;
 use tiff::encoder::colortype as c;
 use tiff::encoder::{TiffEncoder, TiffValue};
@@ -16,8 +16,8 @@ const BYTES_MAX: usize = u32::MAX as usize - (1 << 20);
 /// If the image is too large for TIFF.
 pub fn file(pixels: &PixelPlane<'_>) -> Result<Vec<u8>, Problem> {
     match pixels.element {
-        Element::Uint8 => write::<c::Gray8, u8, 1>(pixels, u8::from_le_bytes),
-        Element::Uint16 | Element::Mono12p => write::<c::Gray16, u16, 2>(pixels, u16::from_le_bytes),
+        Element::Uint8 | Element::Packed(PackedBits::Four) => write::<c::Gray8, u8, 1>(pixels, u8::from_le_bytes),
+        Element::Uint16 | Element::Packed(_) => write::<c::Gray16, u16, 2>(pixels, u16::from_le_bytes),
         Element::Uint32 => write::<c::Gray32, u32, 4>(pixels, u32::from_le_bytes),
         Element::Uint64 => write::<c::Gray64, u64, 8>(pixels, u64::from_le_bytes),
         Element::Int8 => write::<c::GrayI8, i8, 1>(pixels, i8::from_le_bytes),

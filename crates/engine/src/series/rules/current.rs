@@ -200,8 +200,8 @@ impl Current {
                     people([(*shape, *element)])
                 ));
             }
-            if *element == Element::Mono12p {
-                return malformed("parts of mono12p cannot be joined".into());
+            if element.is_packed() {
+                return malformed(format!("parts of {} cannot be joined", element.name()));
             }
         }
         match self.layouts.iter().flatten().next() {
@@ -219,8 +219,8 @@ impl Current {
     /// Checks that the pieces of an image have the same shape and type.
     fn check_piece(&self, part: &ImagePart) -> Result<(), Refused> {
         let own: Vec<(Shape, Element)> = part.channels.iter().map(form).collect();
-        if part.channels.iter().any(|channel| channel.array.element == Element::Mono12p || channel.array.pieces.len() != 1) {
-            return Err(Refused::Malformed("a piece must be one block of data, and mono12p is not supported".into()));
+        if part.channels.iter().any(|channel| channel.array.element.is_packed() || channel.array.pieces.len() != 1) {
+            return Err(Refused::Malformed("a piece must be one block of data, and of a type with whole bytes".into()));
         }
         match self.layouts.iter().flatten().next() {
             Some(other) if *other != own => {
