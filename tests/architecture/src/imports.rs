@@ -68,7 +68,7 @@ pub fn allowed(krate: &str) -> Option<&'static [&'static str]> {
         "archive" | "config" | "doctor" | "graph" | "join" | "kernels" | "memory" | "picture" | "wire" | "zeromq" => &["core"],
         // A reference must not share the code that it checks; it may use only the types and the special pixel values.
         "sim" => &["core"],
-        "core" | "links" => &[],
+        "core" | "gpu" | "links" => &[],
         _ => return None,
     })
 }
@@ -79,6 +79,8 @@ pub fn allowed_in_tests(krate: &str) -> &'static [&'static str] {
     match krate {
         "core" | "sim" => &[],
         "engine" => &["core", "sim", "sources", "wire"],
+        // Kernels for GPUs are held against those of the CPU.
+        "gpu" => &["core", "kernels"],
         _ => &["core", "sim", "wire"],
     }
 }

@@ -1,0 +1,15 @@
+//! Compiles the text of the kernels as C++ for the emulator.
+
+fn main() {
+    for folder in ["kernels", "shim"] {
+        println!("cargo::rerun-if-changed={folder}");
+    }
+    // Single precision with one rounding per operation, as NVRTC is told by --fmad=false.
+    cc::Build::new()
+        .cpp(true)
+        .std("c++17")
+        .opt_level(2)
+        .flag("-ffp-contract=off")
+        .file("shim/launch.cpp")
+        .compile("konkordia_gpu_shim");
+}
