@@ -18,7 +18,7 @@ CRATE = pathlib.Path(__file__).resolve().parents[2] / "crates/gpu"
 PROGRAM = (CRATE / "src/program.rs").read_text()
 FILES = re.findall(r'include_str!\("\.\./(kernels/\w+\.cu)"\)', PROGRAM)
 OPTIONS = re.findall(r'"(--[^"]+)"', PROGRAM.split("NVRTC_OPTIONS", 1)[1].split("];", 1)[0])
-ARCHITECTURES = ["sm_75", "sm_80", "sm_90", "sm_120"]
+ARCHITECTURES = ["sm_75", "sm_80", "sm_90", "sm_100", "sm_120", "sm_121"]
 
 
 @pytest.fixture(scope="module")

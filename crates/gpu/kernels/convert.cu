@@ -4,6 +4,7 @@
 // The special values and the limits of a pixel type. `low` and `high` are the valid range in single precision.
 template <typename T> struct Pixel;
 template <> struct Pixel<i16> {
+    static __device__ i16 missing() { return -32766; }
     static __device__ i16 masked() { return -32768; }
     static __device__ i16 invalid() { return -32767; }
     static __device__ i16 saturated() { return 32767; }
@@ -12,6 +13,7 @@ template <> struct Pixel<i16> {
     static __device__ float high() { return 32766.0f; }
 };
 template <> struct Pixel<u16> {
+    static __device__ u16 missing() { return 65535; }
     static __device__ u16 masked() { return 65534; }
     static __device__ u16 invalid() { return 65533; }
     static __device__ u16 saturated() { return 65532; }
@@ -20,6 +22,7 @@ template <> struct Pixel<u16> {
     static __device__ float high() { return 65531.0f; }
 };
 template <> struct Pixel<i32> {
+    static __device__ i32 missing() { return -2147483646; }
     static __device__ i32 masked() { return -2147483647 - 1; }
     static __device__ i32 invalid() { return -2147483647; }
     static __device__ i32 saturated() { return 2147483647; }
@@ -28,6 +31,7 @@ template <> struct Pixel<i32> {
     static __device__ float high() { return 2147483392.0f; }
 };
 template <> struct Pixel<u32> {
+    static __device__ u32 missing() { return 4294967295u; }
     static __device__ u32 masked() { return 4294967294u; }
     static __device__ u32 invalid() { return 4294967293u; }
     static __device__ u32 saturated() { return 4294967292u; }
@@ -36,6 +40,7 @@ template <> struct Pixel<u32> {
     static __device__ float high() { return 2147483392.0f; }
 };
 template <> struct Pixel<float> {
+    static __device__ float missing() { return __uint_as_float(0xFF800000u); }
     static __device__ float masked() { return __uint_as_float(0x7FC00000u); }
     static __device__ float invalid() { return __uint_as_float(0xFF7FFFFFu); }
     static __device__ float saturated() { return __uint_as_float(0x7F800000u); }
@@ -171,3 +176,55 @@ extern "C" __global__ void track_only(PTR(const u16) words, PTR(float) tracked, 
         tracked[at] = pedestal;
     }
 }
+
+// Instead of the number of an image: the frame makes none.
+#define NO_IMAGE 0xFFFFFFFFu
+
+// Dark and signal frames in any order: frame n makes the image images_of[n], or none, and moves the pedestals after
+// that if moves[n] is not 0. A thread takes all frames of its pixels, one after the other.
+template <typename T>
+static __device__ void convert_series(PTR(const u16) words, PTR(const float) pedestal, PTR(const float) factor,
+                                      PTR(float) tracked, PTR(const float) gate, float weight, u32 high_gain,
+                                      PTR(const u32) images_of, PTR(const u8) moves, PTR(T) out, u32 pixels, u32 frames)
+{
+    for (u32 at = blockIdx.x * blockDim.x + threadIdx.x; at < pixels; at += gridDim.x * blockDim.x) {
+        Constants constants;
+        for (u32 stage = 0; stage < 3; stage++) {
+            constants.pedestal[stage] = pedestal[(u64)stage * pixels + at];
+            constants.factor[stage] = factor[(u64)stage * pixels + at];
+        }
+        constants.pedestal[0] = tracked[at];
+        for (u32 frame = 0; frame < frames; frame++) {
+            const u32 word = words[(u64)frame * pixels + at];
+            const u32 image = images_of[frame];
+            if (image != NO_IMAGE) {
+                T pixel = pixel_of<T>(word, constants);
+                if (high_gain != 0 && word == 0x3FFF && is_number(pixel)) {
+                    pixel = Pixel<T>::saturated();
+                }
+                out[(u64)image * pixels + at] = pixel;
+            }
+            if (moves[frame] != 0) {
+                constants.pedestal[0] = moved(word, constants.pedestal[0], gate[at], weight);
+            }
+        }
+        tracked[at] = constants.pedestal[0];
+    }
+}
+
+#define CONVERT_SERIES(T, name)                                                                                        \
+    extern "C" __global__ void convert_series_##name(PTR(const u16) words, PTR(const float) pedestal,                  \
+                                                     PTR(const float) factor, PTR(float) tracked,                      \
+                                                     PTR(const float) gate, float weight, u32 high_gain,               \
+                                                     PTR(const u32) images_of, PTR(const u8) moves, PTR(T) out,        \
+                                                     u32 pixels, u32 frames)                                           \
+    {                                                                                                                  \
+        convert_series<T>(words, pedestal, factor, tracked, gate, weight, high_gain, images_of, moves, out, pixels,    \
+                          frames);                                                                                     \
+    }
+
+CONVERT_SERIES(i16, int16)
+CONVERT_SERIES(u16, uint16)
+CONVERT_SERIES(i32, int32)
+CONVERT_SERIES(u32, uint32)
+CONVERT_SERIES(float, float32)

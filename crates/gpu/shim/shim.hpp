@@ -188,4 +188,16 @@ inline float __uint_as_float(unsigned bits)
     std::memcpy(&value, &bits, sizeof value);
     return value;
 }
+inline double __longlong_as_double(long long bits)
+{
+    double value;
+    std::memcpy(&value, &bits, sizeof value);
+    return value;
+}
+inline long long __double_as_longlong(double value)
+{
+    long long bits;
+    std::memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
 inline unsigned atomicAdd(shim::Place<unsigned> place, unsigned more) { return shim::atomic_add(place, more); }
