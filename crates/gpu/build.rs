@@ -1,6 +1,13 @@
-//! Compiles the text of the kernels as C++ for the emulator.
+//! Compiles the text of the kernels as C++ for the emulator; without it there is nothing to do.
 
 fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    #[cfg(feature = "emulator")]
+    compile();
+}
+
+#[cfg(feature = "emulator")]
+fn compile() {
     for folder in ["kernels", "shim"] {
         println!("cargo::rerun-if-changed={folder}");
     }

@@ -2,6 +2,8 @@
 //! the host ([`emulator`]). The crate never looks for a GPU and loads no library; the program does not need it. Read
 //! [`program::text`] first, then [`emulator::launch`].
 
+#[cfg(feature = "emulator")]
 pub mod emulator;
 pub mod program;
+#[cfg(feature = "emulator")]
 mod sys;
