@@ -4,6 +4,7 @@
 
 #[cfg(feature = "emulator")]
 pub mod emulator;
+pub mod layout;
 pub mod program;
 #[cfg(feature = "emulator")]
 mod sys;
