@@ -18,5 +18,6 @@ fn compile() {
         .opt_level(2)
         .flag("-ffp-contract=off")
         .file("shim/launch.cpp")
+        .file("shim/threads.cpp")
         .compile("konkordia_gpu_shim");
 }

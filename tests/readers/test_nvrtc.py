@@ -57,7 +57,8 @@ def test_all_kernels_compile_without_a_warning(nvrtc: ctypes.CDLL, architecture:
     assert (result, log) == (0, ""), log
     for name in re.findall(r"__global__ void (\w+)\(", text):
         assert name.encode() in code, name
-    for name in ("convert_float32", "convert_tracking_int16", "count_above_uint32"):
+    typed = ("convert_float32", "convert_tracking_int16", "count_above_uint32", "convert_series_uint16", "gather_counts_int32")
+    for name in (*typed, "share_out_float32", "stats_within_int16", "group_spots_float32", "integrate_split_uint32"):
         assert name.encode() in code, name
 
 
@@ -73,7 +74,7 @@ def test_no_kernel_has_a_fused_multiply_add(nvrtc: ctypes.CDLL) -> None:
         assert nvrtc.nvrtcGetPTXSize(program, ctypes.byref(size)) == 0
         ptx = ctypes.create_string_buffer(size.value)
         assert nvrtc.nvrtcGetPTX(program, ptx) == 0
-        assert (b"fma.rn.f32" in ptx.raw) == is_fused, options
+        assert (b"fma.rn.f32" in ptx.raw, b"fma.rn.f64" in ptx.raw) == (is_fused, is_fused), options
 
 
 def test_an_error_is_found(nvrtc: ctypes.CDLL) -> None:

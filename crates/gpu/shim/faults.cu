@@ -30,3 +30,10 @@ extern "C" __global__ void fault_blocks(PTR(u32) out)
 {
     out[threadIdx.x] = blockIdx.x;
 }
+
+// The result is what shared memory held before the kernel wrote it.
+extern "C" __global__ void fault_old_memory(PTR(u32) out)
+{
+    SHARED(u32, numbers, THREADS);
+    out[blockIdx.x * blockDim.x + threadIdx.x] = numbers[threadIdx.x];
+}

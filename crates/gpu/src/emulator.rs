@@ -17,6 +17,9 @@ pub enum Order {
     Down,
     /// Mixed anew at each barrier, by this seed.
     Mixed(u64),
+    /// Upwards, and then once more in the second target: with plain pointers, as a GPU has them, and blocks in parallel
+    /// on so many threads of the host. It is an error if both do not write the same bits.
+    Parallel(u32),
 }
 
 /// Number of blocks in both directions; each has [`BLOCK_THREADS`] threads.
@@ -67,11 +70,13 @@ pub fn launch(kernel: &str, grid: Grid, order: Order, arguments: &[Argument<'_>]
         return Err(format!("{kernel}: a grid of {} x {} blocks; both are at least 1", grid.x, grid.y));
     }
     let name = CString::new(kernel).map_err(|_| format!("'{kernel}' is not the name of a kernel"))?;
-    let order = match order {
-        Order::Up => 0,
-        Order::Down => 1,
-        Order::Mixed(seed) => seed.saturating_add(2),
-    };
     let raw: Vec<sys::Argument> = arguments.iter().map(|argument| argument.raw).collect();
-    sys::launch(&name, (grid.x, grid.y), BLOCK_THREADS, order, &raw).map_err(|why| format!("{kernel}: {why}"))
+    let checked = |order: u64| sys::launch(&name, (grid.x, grid.y), BLOCK_THREADS, order, &raw);
+    let result = match order {
+        Order::Up => checked(0),
+        Order::Down => checked(1),
+        Order::Mixed(seed) => checked(seed.saturating_add(2)),
+        Order::Parallel(workers) => sys::launch_both(&name, (grid.x, grid.y), BLOCK_THREADS, workers, &raw),
+    };
+    result.map_err(|why| format!("{kernel}: {why}"))
 }

@@ -26,7 +26,9 @@ impl Numbers {
 fn check<P: OutputPixel + Value>(name: &str) {
     let mut numbers = Numbers(0xAB0E_0000_1234_5679);
     for (pixels, images, grid) in [(1usize, 1usize, 1), (255, 3, 1), (257, 2, 2), (4099, 5, 3)] {
-        for (level, order) in [(390.0, Order::Up), (100.0, Order::Down), (-1.0, Order::Mixed(4)), (f32::NAN, Order::Up)] {
+        for (level, order) in
+            [(390.0, Order::Parallel(2)), (100.0, Order::Down), (-1.0, Order::Mixed(4)), (f32::NAN, Order::Parallel(2))]
+        {
             let level = P::from_photons(level);
             let all: Vec<P> = (0..pixels * images).map(|_| numbers.pixel()).collect();
             let usable: Vec<bool> = (0..pixels).map(|n| n % 11 != 3).collect();
@@ -54,7 +56,7 @@ fn check_keep(counts: &[u32]) {
     let mut keep = vec![9u8; counts.len()];
     let arguments =
         [Argument::read(counts), Argument::write(&mut keep), Argument::number(least), Argument::number(counts.len() as u32)];
-    launch("keep_images", Grid { x: 1, y: 1 }, Order::Up, &arguments).expect("no fault");
+    launch("keep_images", Grid { x: 1, y: 1 }, Order::Parallel(2), &arguments).expect("no fault");
     assert!(keep.iter().zip(counts).all(|(keep, count)| (*keep == 1) == (*count >= least) && *keep <= 1));
 }
 
@@ -128,10 +130,10 @@ fn check_sparse<P: OutputPixel + Value>((rows, columns, images): (usize, usize, 
 }
 
 fn check_sparse_sizes<P: OutputPixel + Value>() {
-    check_sparse::<P>((1, 1, 1), -1.0, Order::Up);
+    check_sparse::<P>((1, 1, 1), -1.0, Order::Parallel(2));
     check_sparse::<P>((3, 255, 2), 350.0, Order::Mixed(8));
     check_sparse::<P>((2, 256, 1), 100.0, Order::Down);
-    check_sparse::<P>((2, 600, 2), 100.0, Order::Up);
+    check_sparse::<P>((2, 600, 2), 100.0, Order::Parallel(2));
 }
 
 #[test]

@@ -106,7 +106,7 @@ fn difference<P: OutputPixel>(words: &[u16], ours: &[P], theirs: &[P]) -> Option
 fn check<P: OutputPixel>(name: &str) {
     let mut numbers = Numbers(0x5EED_0000_1234_5679);
     for (pixels, frames, grid) in [(1, 1, 1), (7, 3, 1), (255, 1, 2), (256, 2, 1), (1025, 5, 3), (4099, 1, 4), (20_001, 1, 9)] {
-        for (order, high_gain) in [(Order::Up, false), (Order::Down, true), (Order::Mixed(9), false)] {
+        for (order, high_gain) in [(Order::Parallel(2), false), (Order::Down, true), (Order::Mixed(9), false)] {
             let planes = Planes::new(pixels, &mut numbers);
             let words: Vec<u16> = (0..pixels * frames).map(|_| numbers.word()).collect();
             let grid = Grid { x: grid, y: 1 };
@@ -253,7 +253,7 @@ fn check_ends<P: OutputPixel>() {
         Argument::number(pixels as u32),
         Argument::number(1u32),
     ];
-    launch(&format!("convert_{}", P::TYPE.name()), Grid { x: 3, y: 1 }, Order::Up, &arguments).expect("no fault");
+    launch(&format!("convert_{}", P::TYPE.name()), Grid { x: 3, y: 1 }, Order::Parallel(2), &arguments).expect("no fault");
     let (theirs, _) = expected::<P>(&words, &planes, None, false);
     assert_eq!(difference(&words, &out, &theirs), None, "{:?}", P::TYPE);
     assert!(out.contains(&P::VALID_MIN) && out.contains(&P::SATURATED), "{:?}: both ends", P::TYPE);

@@ -75,3 +75,18 @@ fn other_arguments_and_names_are_refused_and_the_next_launch_is_whole() {
     assert!(why.contains("at least 1"), "{why}");
     assert_eq!(run("fault_race", ONE, Order::Up, 256, Some(1)).map(|out| out[255]), Ok(0));
 }
+
+/// The second target must give the bits of the checked one; what a kernel takes from memory that it did not write, it
+/// does not.
+#[test]
+fn another_result_of_the_second_target_ends_the_launch() {
+    for threads in [1, 2, 5] {
+        let grid = Grid { x: 9, y: 1 };
+        assert_eq!(
+            run("fault_outside", ONE, Order::Parallel(threads), 256, Some(0)),
+            Err("fault_outside: the second target has no kernel of this name".into())
+        );
+        refused(run("fault_old_memory", grid, Order::Parallel(threads), 9 * 256, None), "differs between the checked target");
+        refused(run("fault_blocks", grid, Order::Parallel(threads), 256, None), "two threads write one element");
+    }
+}

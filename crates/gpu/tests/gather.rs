@@ -29,7 +29,12 @@ fn arrived(packets: u32, numbers: &mut Numbers) -> Vec<u8> {
 
 /// Visits the pixels of the image with tile and tile pixel if all packets came; `Err(true)` in gaps, `Err(false)` where
 /// a packet is missing.
-fn each_pixel(geometry: &ImageGeometry, gather: &Gather, arrived: &[u8], mut visit: impl FnMut(usize, Result<(usize, usize), bool>)) {
+fn each_pixel(
+    geometry: &ImageGeometry,
+    gather: &Gather,
+    arrived: &[u8],
+    mut visit: impl FnMut(usize, Result<(usize, usize), bool>),
+) {
     let packets = geometry.format().packets() as usize;
     for block in 0..gather.blocks() {
         for segment in gather.segments(block) {
@@ -156,7 +161,7 @@ fn words_of_jungfrau_become_the_images_of_the_cpu() {
     for (n, orientation) in Orientation::all().enumerate() {
         for (m, mode) in DoublePixels::ALL.into_iter().enumerate() {
             let geometry = two_tiles(small[(n + m) % 2], mode, orientation);
-            let order = [Order::Up, Order::Down, Order::Mixed(3)][(n + m) % 3];
+            let order = [Order::Parallel(2), Order::Down, Order::Mixed(3)][(n + m) % 3];
             match (n + m) % 5 {
                 0 => check_words::<i16>(&geometry, order, &mut numbers),
                 1 => check_words::<u16>(&geometry, order, &mut numbers),
@@ -166,8 +171,7 @@ fn words_of_jungfrau_become_the_images_of_the_cpu() {
             }
         }
     }
-    check_words::<i32>(&two_tiles(formats[1], DoublePixels::Split, Orientation::UPRIGHT), Order::Up, &mut numbers);
-    check_words::<i16>(&two_tiles(formats[0], DoublePixels::Gap, Orientation::UPRIGHT), Order::Up, &mut numbers);
+    check_words::<i32>(&two_tiles(formats[1], DoublePixels::Split, Orientation::UPRIGHT), Order::Parallel(2), &mut numbers);
 }
 
 /// Counts of EIGER to images: every depth, also pixels that lie in two packets.
@@ -224,10 +228,10 @@ fn counts_of_eiger_become_the_images_of_the_cpu() {
     for bits in [4, 8, 12, 16, 32] {
         let format = TileFormat::eiger(bits).expect("a depth");
         let format = (8..=256).step_by(8).find_map(|rows| format.with_rows(rows)).expect("rows that fill packets");
-        check_counts::<i16>(format, DoublePixels::Split, Order::Up, &mut numbers);
+        check_counts::<i16>(format, DoublePixels::Split, Order::Parallel(2), &mut numbers);
         check_counts::<u16>(format, DoublePixels::Keep, Order::Down, &mut numbers);
         check_counts::<i32>(format, DoublePixels::Gap, Order::Mixed(2), &mut numbers);
-        check_counts::<u32>(format, DoublePixels::Split, Order::Up, &mut numbers);
+        check_counts::<u32>(format, DoublePixels::Split, Order::Parallel(2), &mut numbers);
         check_counts::<f32>(format, DoublePixels::Mask, Order::Down, &mut numbers);
     }
 }
@@ -244,7 +248,7 @@ fn a_pixel_in_two_packets_needs_both() {
         let mut arrived = vec![1u8; 2 * places.packets as usize];
         arrived[missing] = 0;
         let mut images = vec![3i32; 2 * geometry.pixels()];
-        mark_absent(&places, &arrived, &mut images, Order::Up);
+        mark_absent(&places, &arrived, &mut images, Order::Parallel(2));
         assert_eq!((images[split], images[geometry.pixels() + split]), (i32::MISSING, 3));
     }
 }

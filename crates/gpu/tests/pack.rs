@@ -6,7 +6,7 @@ use konkordia_gpu::program::{BLOCK_BYTES, SLOT_BYTES};
 use konkordia_kernels::planes::Lz4Encoder;
 use konkordia_kernels::{ElementSize, Isa, bitshuffle, chunk, codec, lz4};
 
-const ORDERS: [Order; 3] = [Order::Up, Order::Down, Order::Mixed(5)];
+const ORDERS: [Order; 3] = [Order::Parallel(2), Order::Down, Order::Mixed(5)];
 
 struct Numbers(u64);
 
@@ -144,7 +144,7 @@ fn lengths_at_their_edges_are_those_of_the_cpu() {
         for run in [4, 5, 18, 19, 20, 273, 274, 275, 600] {
             let one: Vec<u8> = (0..literals).map(|n| (n * 37 % 251) as u8).chain(std::iter::repeat_n(252, 1 + run)).collect();
             let block: Vec<u8> = one.iter().copied().cycle().take(BLOCK_BYTES).collect();
-            check_blocks(ElementSize::Two, &block, Order::Up);
+            check_blocks(ElementSize::Two, &block, Order::Parallel(2));
         }
     }
     let mut numbers = Numbers(77);
@@ -152,7 +152,7 @@ fn lengths_at_their_edges_are_those_of_the_cpu() {
     check_blocks(ElementSize::Two, &noise, Order::Mixed(2));
     check_blocks(ElementSize::Four, &[0; BLOCK_BYTES], Order::Down);
     let period_4: Vec<u8> = (0..BLOCK_BYTES).map(|at| (at / 5 * 7) as u8).collect();
-    check_blocks(ElementSize::One, &period_4, Order::Up);
+    check_blocks(ElementSize::One, &period_4, Order::Parallel(2));
 }
 
 /// Chunks of images of `bytes` bytes each, made by all kernels one after the other.
@@ -219,5 +219,5 @@ fn chunks_are_those_of_the_cpu() {
 fn a_chunk_of_more_blocks_than_threads_is_that_of_the_cpu() {
     let mut numbers = Numbers(0xC4C4_0000_1234_567B);
     let bytes = 259 * BLOCK_BYTES + 24;
-    check_chunks(&numbers.runs(bytes, 900), bytes, ElementSize::Four, Order::Up);
+    check_chunks(&numbers.runs(bytes, 900), bytes, ElementSize::Four, Order::Parallel(2));
 }

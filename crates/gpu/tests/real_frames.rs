@@ -44,7 +44,7 @@ fn photons(words: &[u16], pedestal: &[f32], factor: &[f32]) -> Vec<i16> {
         Argument::number(PIXELS as u32),
         Argument::number(1u32),
     ];
-    launch("convert_int16", Grid { x: 64, y: 1 }, Order::Up, &arguments).expect("no fault");
+    launch("convert_int16", Grid { x: 64, y: 1 }, Order::Parallel(2), &arguments).expect("no fault");
     out
 }
 
@@ -62,7 +62,7 @@ fn packed(image: &[u8]) -> Vec<u8> {
         Argument::write(&mut slots),
         Argument::write(&mut sizes),
     ];
-    launch("bslz4_blocks", grid, Order::Up, &blocks).expect("no fault");
+    launch("bslz4_blocks", grid, Order::Parallel(2), &blocks).expect("no fault");
     let header = [
         Argument::read(&sizes),
         Argument::number(BLOCKS as u32),
@@ -74,7 +74,7 @@ fn packed(image: &[u8]) -> Vec<u8> {
         Argument::number(bound as u64),
         Argument::write(&mut length),
     ];
-    launch("chunk_places", ONE, Order::Up, &header).expect("no fault");
+    launch("chunk_places", ONE, Order::Parallel(2), &header).expect("no fault");
     let gather = [
         Argument::read(image),
         Argument::number(bytes),
@@ -87,7 +87,7 @@ fn packed(image: &[u8]) -> Vec<u8> {
         Argument::number(bound as u64),
         Argument::read(&length),
     ];
-    launch("chunk_gather", grid, Order::Up, &gather).expect("no fault");
+    launch("chunk_gather", grid, Order::Parallel(2), &gather).expect("no fault");
     out.truncate(length[0] as usize);
     out
 }
@@ -103,7 +103,7 @@ fn above_level(image: &[i16], level: i16) -> u32 {
         Argument::write(&mut counts),
         Argument::number(PIXELS as u32),
     ];
-    launch("count_above_int16", Grid { x: 16, y: 1 }, Order::Up, &arguments).expect("no fault");
+    launch("count_above_int16", Grid { x: 16, y: 1 }, Order::Parallel(2), &arguments).expect("no fault");
     counts[0]
 }
 

@@ -3,7 +3,6 @@
 mod common;
 
 use common::Numbers;
-use konkordia_core::pixel::Pixel;
 use konkordia_gpu::emulator::{Argument, Grid, Order, launch};
 use konkordia_kernels::Isa;
 use konkordia_kernels::stats::{self, Measured, PixelStats, STATS_NUMBERS};
@@ -38,12 +37,8 @@ fn found<P: Measured>(images: &[P], pixels: usize, strip: usize, within: Option<
     arguments.extend([Argument::write(&mut numbers), Argument::number(pixels as u32), Argument::number(strip as u32)]);
     let kernel = format!("stats{}_{}", if within.is_some() { "_within" } else { "" }, P::TYPE.name());
     launch(&kernel, Grid { x: strips as u32, y: count as u32 }, order, &arguments).expect("no fault");
-    let arguments = [
-        Argument::read(&numbers),
-        Argument::write(&mut merged),
-        Argument::number(strips as u32),
-        Argument::number(count as u32),
-    ];
+    let arguments =
+        [Argument::read(&numbers), Argument::write(&mut merged), Argument::number(strips as u32), Argument::number(count as u32)];
     let kind = if P::TYPE.is_float() { "floats" } else { "integers" };
     launch(&format!("merge_stats_{kind}"), Grid { x: 1, y: 1 }, order, &arguments).expect("no fault");
     let of_image = numbers.chunks(STATS_NUMBERS * strips).zip(merged.as_chunks::<STATS_NUMBERS>().0);
@@ -52,8 +47,10 @@ fn found<P: Measured>(images: &[P], pixels: usize, strip: usize, within: Option<
 
 fn check<P: Measured>() {
     let mut numbers = Numbers(0x57A7_0000_1234_5679);
-    let orders = [Order::Up, Order::Down, Order::Mixed(7)];
-    for (n, (pixels, strip)) in [(1, 256), (255, 256), (300, 256), (4096, 4096), (4099, 4096), (9001, 5120)].into_iter().enumerate() {
+    let orders = [Order::Parallel(2), Order::Down, Order::Mixed(7)];
+    for (n, (pixels, strip)) in
+        [(1, 256), (255, 256), (300, 256), (4096, 4096), (4099, 4096), (9001, 5120)].into_iter().enumerate()
+    {
         for rarity in [1, 2, 50, 100_000] {
             let mut images: Vec<P> = numbers.pixels(2 * pixels, rarity);
             if n % 2 == 0 {

@@ -29,18 +29,14 @@ fn float_edges(numbers: &mut Numbers) -> f32 {
 }
 
 fn check_sums<A: Accumulator + bytemuck::Pod>(mut pixel: impl FnMut() -> A) {
-    for (pixels, frames, order) in [(1, 1, Order::Up), (257, 3, Order::Down), (3000, 5, Order::Mixed(8))] {
+    for (pixels, frames, order) in [(1, 1, Order::Parallel(2)), (257, 3, Order::Down), (3000, 5, Order::Mixed(8))] {
         let first: Vec<A> = (0..pixels).map(|_| pixel()).collect();
         let added: Vec<A> = (0..pixels * frames).map(|_| pixel()).collect();
         let mut expected = first.clone();
         added.chunks(pixels).for_each(|frame| accumulate(&mut expected, frame));
         let mut sum = first;
-        let arguments = [
-            Argument::write(&mut sum),
-            Argument::read(&added),
-            Argument::number(pixels as u32),
-            Argument::number(frames as u32),
-        ];
+        let arguments =
+            [Argument::write(&mut sum), Argument::read(&added), Argument::number(pixels as u32), Argument::number(frames as u32)];
         launch(&format!("accumulate_{}", A::TYPE.name()), Grid { x: 3, y: 1 }, order, &arguments).expect("no fault");
         assert_eq!(difference(&sum, &expected), None, "{pixels} pixels, {frames} frames");
     }
@@ -54,7 +50,7 @@ fn sums_of_frames_are_those_of_the_cpu() {
 }
 
 fn check_narrow<P: Narrow + bytemuck::Pod>(numbers: &mut Numbers) {
-    for (pixels, order) in [(1, Order::Up), (255, Order::Down), (5000, Order::Mixed(2))] {
+    for (pixels, order) in [(1, Order::Parallel(2)), (255, Order::Down), (5000, Order::Mixed(2))] {
         let sums: Vec<i32> = (0..pixels).map(|_| edges(numbers)).collect();
         let (mut out, mut expected) = (vec![P::default(); pixels], vec![P::default(); pixels]);
         narrow(&sums, &mut expected);
@@ -74,7 +70,9 @@ fn sums_as_pixels_of_the_file_are_those_of_the_cpu() {
 }
 
 fn check_negatives<P: OutputPixel + Signed>(numbers: &mut Numbers) {
-    for (policy, is_offset, offset) in [(Negative::Clamp, 0u32, 0), (Negative::Offset(150), 1, 150), (Negative::Offset(-7), 1, -7)] {
+    for (policy, is_offset, offset) in
+        [(Negative::Clamp, 0u32, 0), (Negative::Offset(150), 1, 150), (Negative::Offset(-7), 1, -7)]
+    {
         let images: Vec<P> = numbers.pixels(4000, 6);
         let (mut ours, mut expected) = (images.clone(), images);
         negatives(policy, &mut expected);
