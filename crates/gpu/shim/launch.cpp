@@ -21,8 +21,7 @@ constexpr std::size_t STACK_BYTES = 64 * 1024;
 void fail(const char *what, long long detail)
 {
     std::snprintf(launch.error, sizeof launch.error, "block (%u, %u): %s %lld", block_index.x, block_index.y, what, detail);
-    setcontext(&launch.scheduler);
-    std::abort();
+    _longjmp(launch.scheduler, 1);
 }
 
 void barrier(int line)
@@ -30,14 +29,16 @@ void barrier(int line)
     Fibre *own = launch.current;
     own->state = Fibre::WAITING;
     own->barrier_line = line;
-    swapcontext(&own->context, &launch.scheduler);
+    if (_setjmp(own->jump) == 0) {
+        _longjmp(launch.scheduler, 1);
+    }
 }
 
 static void enter()
 {
     launch.body(launch.arguments);
     launch.current->state = Fibre::ENDED;
-    setcontext(&launch.scheduler);
+    _longjmp(launch.scheduler, 1);
 }
 
 // Numbers 0 .. count in the order that a launch asks for: 0 upwards, 1 downwards, otherwise mixed by this seed.
@@ -63,8 +64,14 @@ static void resume(unsigned number)
     launch.current = fibre;
     launch.thread = (launch.block - 1) * launch.threads + number + 1;
     thread_index = fibre->thread;
+    const bool is_new = fibre->state == Fibre::NEW;
     fibre->state = Fibre::READY;
-    swapcontext(&launch.scheduler, &fibre->context);
+    if (_setjmp(launch.scheduler) == 0) {
+        if (is_new) {
+            setcontext(&fibre->context);
+        }
+        _longjmp(fibre->jump, 1);
+    }
 }
 
 // Runs the threads of a block from barrier to barrier until all have ended. False if the launch has failed.
@@ -77,6 +84,7 @@ static bool run_block(std::uint64_t order)
         fibre.context.uc_stack.ss_sp = fibre.stack.data();
         fibre.context.uc_stack.ss_size = fibre.stack.size();
         fibre.context.uc_link = nullptr;
+        fibre.state = Fibre::NEW;
         makecontext(&fibre.context, enter, 0);
     }
     for (std::uint64_t round = 0;; round++, launch.moment++) {

@@ -9,6 +9,7 @@
 // Shared memory begins with bytes 0xA5 in every block. Threads run in the order that the launch asks for.
 #pragma once
 #include <cmath>
+#include <csetjmp>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -36,8 +37,10 @@ struct Access {
 };
 
 struct Fibre {
-    enum State { READY, WAITING, ENDED } state = READY;
+    enum State { NEW, READY, WAITING, ENDED } state = READY;
+    // Where it begins, and where it goes on: a jump costs no system call.
     ucontext_t context{};
+    std::jmp_buf jump;
     std::vector<char> stack;
     int barrier_line = 0;
     Index thread;
@@ -45,7 +48,7 @@ struct Fibre {
 
 // What one thread of the host knows of the launch that it runs.
 struct Launch {
-    ucontext_t scheduler{};
+    std::jmp_buf scheduler;
     std::vector<std::unique_ptr<Fibre>> fibres;
     Fibre *current = nullptr;
     void (*body)(const void *) = nullptr;

@@ -6,6 +6,7 @@
 // holds what the block before left in it.
 #include <atomic>
 #include <cmath>
+#include <csetjmp>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -27,10 +28,36 @@ struct Index {
 };
 
 static thread_local Index thread_index, block_index, block_size, grid_size;
-static thread_local ucontext_t scheduler;
-static thread_local ucontext_t *current = nullptr;
 
-static void barrier() { swapcontext(current, &scheduler); }
+// A thread of a block: where it begins, and where it goes on. A jump costs no system call.
+struct Fibre {
+    ucontext_t context{};
+    std::jmp_buf jump;
+    std::vector<char> stack;
+    bool is_new = true;
+};
+static thread_local std::jmp_buf scheduler;
+static thread_local Fibre *current = nullptr;
+
+static void barrier()
+{
+    if (_setjmp(current->jump) == 0) {
+        _longjmp(scheduler, 1);
+    }
+}
+
+static void resume(Fibre &fibre)
+{
+    const bool is_new = fibre.is_new;
+    fibre.is_new = false;
+    current = &fibre;
+    if (_setjmp(scheduler) == 0) {
+        if (is_new) {
+            setcontext(&fibre.context);
+        }
+        _longjmp(fibre.jump, 1);
+    }
+}
 
 } // namespace plain
 
@@ -111,25 +138,25 @@ static void enter()
 {
     body(call_of_body);
     has_ended = true;
-    setcontext(&scheduler);
+    _longjmp(scheduler, 1);
 }
 
 // All threads of a block, from barrier to barrier.
-static void run_block(std::vector<ucontext_t> &fibres, std::vector<std::vector<char>> &stacks)
+static void run_block(std::vector<Fibre> &fibres)
 {
-    for (std::size_t n = 0; n < fibres.size(); n++) {
-        getcontext(&fibres[n]);
-        fibres[n].uc_stack.ss_sp = stacks[n].data();
-        fibres[n].uc_stack.ss_size = stacks[n].size();
-        fibres[n].uc_link = nullptr;
-        makecontext(&fibres[n], enter, 0);
+    for (Fibre &fibre : fibres) {
+        getcontext(&fibre.context);
+        fibre.context.uc_stack.ss_sp = fibre.stack.data();
+        fibre.context.uc_stack.ss_size = fibre.stack.size();
+        fibre.context.uc_link = nullptr;
+        makecontext(&fibre.context, enter, 0);
+        fibre.is_new = true;
     }
     // All threads end in the same round: the checked target made sure of that.
     for (has_ended = false; !has_ended;) {
         for (std::size_t n = 0; n < fibres.size(); n++) {
-            current = &fibres[n];
             thread_index.x = (unsigned)n;
-            swapcontext(&scheduler, &fibres[n]);
+            resume(fibres[n]);
         }
     }
 }
@@ -141,8 +168,10 @@ static void run_kernel(void (*kernel)(A...), std::index_sequence<N...>, const Ar
     const Call<A...> call{kernel, {Take<A>::take(given[N])...}};
     std::atomic<unsigned> next{0};
     const auto work = [&] {
-        std::vector<ucontext_t> fibres(threads);
-        std::vector<std::vector<char>> stacks(threads, std::vector<char>(STACK_BYTES));
+        std::vector<Fibre> fibres(threads);
+        for (Fibre &fibre : fibres) {
+            fibre.stack.resize(STACK_BYTES);
+        }
         block_size = {threads, 1, 1};
         grid_size = grid;
         call_of_body = &call;
@@ -152,7 +181,7 @@ static void run_kernel(void (*kernel)(A...), std::index_sequence<N...>, const Ar
         };
         for (unsigned block; (block = next++) < grid.x * grid.y;) {
             block_index = {block % grid.x, block / grid.x, 0};
-            run_block(fibres, stacks);
+            run_block(fibres);
         }
     };
     std::vector<std::thread> all;
