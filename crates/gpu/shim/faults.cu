@@ -1,4 +1,20 @@
-// Kernels with faults, each of which the shim has to find. They are no part of the kernels for GPUs.
+// Kernels with faults, each of which the shim has to find, and one that shows what the arithmetic of 128 bits gives. They
+// are no part of the kernels for GPUs.
+
+// Of each three numbers a, b and c: a b + c and a b - c as 128 bits and as double precision.
+extern "C" __global__ void probe_big(PTR(const u64) numbers, PTR(u64) out, u32 count)
+{
+    for (u32 n = threadIdx.x; n < count; n += blockDim.x) {
+        const Big of_two = product(numbers[3 * n], numbers[3 * n + 1]), third = {0, numbers[3 * n + 2]};
+        const Big sum = plus(of_two, third), difference = minus(of_two, third);
+        out[6 * n] = sum.high;
+        out[6 * n + 1] = sum.low;
+        out[6 * n + 2] = (u64)__double_as_longlong(to_double(sum));
+        out[6 * n + 3] = difference.high;
+        out[6 * n + 4] = difference.low;
+        out[6 * n + 5] = (u64)__double_as_longlong(to_double(difference));
+    }
+}
 
 extern "C" __global__ void fault_outside(PTR(u32) out, u32 at)
 {

@@ -189,6 +189,7 @@ struct Entry {
 #define ENTRY(name) {#name, Runner<name>::run}
 static const Entry ENTRIES[] = {
     KERNELS, ENTRY(fault_outside), ENTRY(fault_barrier), ENTRY(fault_race), ENTRY(fault_blocks), ENTRY(fault_old_memory),
+    ENTRY(probe_big),
 };
 
 } // namespace shim

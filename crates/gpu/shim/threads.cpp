@@ -208,7 +208,7 @@ struct Entry {
 };
 
 #define ENTRY(name) {#name, Runner<name>::run}
-static const Entry ENTRIES[] = {KERNELS, ENTRY(fault_old_memory)};
+static const Entry ENTRIES[] = {KERNELS, ENTRY(fault_old_memory), ENTRY(probe_big)};
 
 } // namespace plain
 

@@ -254,7 +254,7 @@ fn spots_of_one_panel_are_those_of_the_cpu() {
 fn spots_of_several_panels_are_those_of_the_cpu() {
     let mut numbers = Numbers(0x9EA2_0000_1234_5679);
     let panel = |x_px, y_px, columns, rows| Panel { x_px, y_px, columns, rows };
-    let panels = [panel(0, 0, 20, 30), panel(20, 0, 17, 14), panel(22, 16, 15, 14), panel(3, 31, 30, 2), panel(39, 5, 1, 20)];
+    let panels = [panel(0, 0, 20, 30), panel(20, 0, 17, 14), panel(22, 14, 15, 16), panel(3, 31, 30, 2), panel(39, 5, 1, 20)];
     let settings =
         Settings { radius_min_px: 2.0, radius_max_px: 25.0, pixels_min: 1, local_background_radius_px: 1, ..settings() };
     let scene = Scene::new((33, 41), &panels, settings, &mut numbers);
@@ -270,6 +270,69 @@ fn limits_of_spots_are_those_of_the_cpu() {
     assert!(check::<u16>(&scene, (20, 90), Order::Parallel(2), &mut numbers) > 0);
     assert!(check::<f32>(&scene, (20, 90), Order::Parallel(2), &mut numbers) > 0);
     assert!(check::<i32>(&scene, (-30, 60), Order::Parallel(3), &mut numbers) > 0);
+}
+
+/// Pixels below and above zero put the weighted position outside of the panel, along one axis only.
+#[test]
+fn spots_outside_of_their_panel_are_left_out_as_on_the_cpu() {
+    let mut numbers = Numbers(0x9EA6_0000_1234_5679);
+    let settings = Settings { pixels_min: 2, threshold: -100.0, snr_min: 4.0, ..settings() };
+    let scene = Scene::new((30, 34), &[Panel::whole(30, 34)], settings, &mut numbers);
+    for (first, step) in [((28, 10), (1, 0)), ((4, 10), (1, 0)), ((12, 26), (0, 1)), ((12, 3), (0, 1)), ((15, 12), (1, 1))] {
+        for values in [[-11, 12], [12, -11], [40, 30]] {
+            let mut image: Vec<i32> = (0..30 * 34).map(|_| -40 + numbers.below(4) as i32).collect();
+            for (n, value) in values.into_iter().enumerate() {
+                image[(first.1 + n * step.1) * 34 + first.0 + n * step.0] = value;
+            }
+            let range = (i32::VALID_MIN, i32::VALID_MAX);
+            let (spots, _, _) = found(&scene, &image, range, 300, Order::Parallel(2)).remove(0);
+            assert_eq!(spots, scene.expected(&image, range.0, range.1).0, "{first:?}, {values:?}");
+        }
+    }
+}
+
+/// A group in whose surroundings no pixel is usable has the mean of its ring as background.
+#[test]
+fn a_spot_without_surroundings_is_that_of_the_cpu() {
+    let mut numbers = Numbers(0x9EA7_0000_1234_5679);
+    let settings = Settings { pixels_min: 1, local_background_radius_px: 1, ..settings() };
+    let mut scene = Scene::new((30, 34), &[Panel::whole(30, 34)], settings, &mut numbers);
+    let mut image: Vec<f32> = scene.image(20, 0, &mut numbers);
+    for (x, y) in (8..16).flat_map(|x| (8..16).map(move |y| (x, y))) {
+        scene.usable[y * 34 + x] = (11..13).contains(&x) && y == 12;
+        image[y * 34 + x] = 150.0;
+    }
+    let range = (f32::VALID_MIN, f32::VALID_MAX);
+    let (spots, _, _) = found(&scene, &image, range, 300, Order::Parallel(2)).remove(0);
+    let expected = scene.expected(&image, range.0, range.1).0;
+    let alone = expected.iter().find(|spot| spot.rectangle == Rectangle { first_px: [11, 12], last_px: [12, 12] });
+    assert!(alone.expect("the pixels in the hole").background > 20.0);
+    assert_eq!(bits_of(&spots), bits_of(&expected));
+}
+
+/// The arithmetic of 128 bits, at carries, borrows and ties.
+#[test]
+fn whole_numbers_of_128_bits_are_exact() {
+    let mut numbers = Numbers(0x9EA8_0000_1234_5679);
+    let mut cases: Vec<[u64; 3]> =
+        vec![[u64::MAX, u64::MAX, u64::MAX], [1 << 63, 2, 1], [1 << 32, 1 << 32, 0], [0, 0, 0], [1, 5, 5]];
+    // 2^64 x (2^53 + 1) is half way between two numbers of double precision; one more or less decides.
+    for half in [(1u64 << 53) + 1, (1 << 53) + 3, (1 << 54) + 2, (1 << 54) + 6] {
+        cases.extend([0, 1, u64::MAX].map(|more| [half << 8, 1 << 60, more]));
+    }
+    let mut any = || numbers.next() << 11 ^ numbers.next();
+    cases.extend((0..2000).map(|n| [any() >> (n % 50), any() >> (n % 37), any() >> (n % 20)]));
+    // None is below 0.
+    cases.retain(|[a, b, c]| u128::from(*a) * u128::from(*b) >= u128::from(*c));
+    let mut out = vec![0u64; 6 * cases.len()];
+    let arguments = [Argument::read(cases.as_flattened()), Argument::write(&mut out), Argument::number(cases.len() as u32)];
+    launch("probe_big", Grid { x: 1, y: 1 }, Order::Parallel(2), &arguments).expect("no fault");
+    for ([a, b, c], out) in cases.iter().zip(out.chunks(6)) {
+        let product = u128::from(*a) * u128::from(*b);
+        let of = |number: u128| [(number >> 64) as u64, number as u64, (number as f64).to_bits()];
+        let sum = product.wrapping_add(u128::from(*c));
+        assert_eq!(out, [of(sum), of(product - u128::from(*c))].concat(), "{a} {b} {c}");
+    }
 }
 
 /// Values near the ends of 32 bits: sums of squares beyond 64 bits.

@@ -72,6 +72,25 @@ fn check<P: Measured>() {
     }
 }
 
+/// Sums of floats of very different sizes, of which every order gives another one, and zeros of both signs, of which the
+/// first is the lowest and the highest.
+#[test]
+fn sums_of_floats_are_made_in_the_order_of_the_cpu() {
+    let mut numbers = Numbers(0x57A8_0000_1234_5679);
+    let (pixels, strip) = (3 * 4096 + 700, 4096 + 256);
+    let wide = |numbers: &mut Numbers| (numbers.below(2000) as f32 - 999.5) * 10f32.powi(numbers.below(24) as i32 - 6);
+    let zero = |numbers: &mut Numbers| if numbers.below(2) == 0 { 0.0 } else { -0.0 };
+    let mut image: Vec<f32> = (0..pixels).map(|_| wide(&mut numbers)).collect();
+    image.extend((0..pixels).map(|_| zero(&mut numbers)));
+    let backwards: f64 = image[..pixels].iter().rev().map(|value| f64::from(*value)).sum();
+    for order in [Order::Parallel(2), Order::Mixed(3)] {
+        let ours = found(&image, pixels, strip, None, order);
+        let theirs: Vec<Found> = image.chunks(pixels).map(|image| expected(image, strip, None)).collect();
+        assert_eq!(ours, theirs);
+        assert_ne!(ours[0].1[5], backwards.to_bits(), "the order matters");
+    }
+}
+
 #[test]
 fn statistics_are_those_of_the_cpu() {
     check::<i16>();

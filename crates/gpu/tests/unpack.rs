@@ -197,7 +197,7 @@ fn cut_chunks_are_refused_as_on_the_cpu() {
     let whole = stock_chunk(form, &runs(&mut numbers, form.image_bytes, 5));
     let mut chunks: Vec<Vec<u8>> = (0..whole.len()).map(|length| whole[..length].to_vec()).collect();
     chunks.push([&whole[..], &[1, 2, 3]].concat());
-    for (at, byte) in [(7, 1), (0, 1), (8, 1), (11, 0), (11, 3), (8, 0x7F), (8, 0xFF)] {
+    for (at, byte) in [(7, 1), (0, 1), (8, 1), (10, 0), (11, 3), (8, 0x7F), (8, 0xFF)] {
         let mut chunk = whole.clone();
         chunk[at] = byte;
         let stated = u32::from_be_bytes([chunk[8], chunk[9], chunk[10], chunk[11]]);
@@ -236,6 +236,21 @@ fn damaged_chunks_are_as_on_the_cpu() {
     assert!(counts[0] > 100 && counts[1] > 100, "refused and taken: {counts:?}");
 }
 
+/// Of several wrong blocks the first is named, whichever thread finds it.
+#[test]
+fn the_first_wrong_block_is_named() {
+    let form = Form { element: ElementSize::Two, image_bytes: 600 * 16, block_bytes: 16 };
+    let whole = stock_chunk(form, &vec![5; form.image_bytes]);
+    let block_at = |block: usize| 12 + (whole.len() - 12) / 600 * block + 4;
+    for wrong in [[3, 259, 515], [299, 300, 43 + 256], [599, 255, 511], [256, 512, 0]] {
+        let mut chunk = whole.clone();
+        wrong.iter().for_each(|block| chunk[block_at(*block)] = 0xFF);
+        assert_eq!(check(form, std::slice::from_ref(&chunk), Order::Mixed(7)), 1);
+        let (_, verdicts) = unpack(form, &[chunk], Order::Down);
+        assert_eq!(verdicts[..2], [4, wrong.into_iter().min().expect("blocks") as u64]);
+    }
+}
+
 /// Blocks that are made by hand to read or write where they must not.
 #[test]
 fn hostile_blocks_are_refused() {
@@ -261,6 +276,10 @@ fn hostile_blocks_are_refused() {
         [&[0xF0, 64 - 15][..], &[9; 65]].concat(),
         [&[0xF0, 65 - 15][..], &[9; 65]].concat(),
         [&[0xF0, 63 - 15][..], &[9; 63]].concat(),
+        // Behind 60 bytes: 10 literals, and a match of 12; in a block that ends, 5 literals.
+        [&[0x1F, 7, 1, 0, 40, 0xA0][..], &[9; 10]].concat(),
+        vec![0x1F, 7, 1, 0, 40, 0x08, 1, 0, 0x00],
+        vec![0x50, 1, 2],
     ];
     let chunk_of = |block: &Vec<u8>| {
         let mut chunk = vec![0; 12];
@@ -272,6 +291,10 @@ fn hostile_blocks_are_refused() {
     let chunks: Vec<Vec<u8>> = blocks.iter().map(chunk_of).collect();
     let refused = check(form, &chunks, Order::Parallel(2));
     assert_eq!(refused, chunks.len() - 2);
+    // Alone, each is followed by nothing that could be read.
+    for chunk in &chunks {
+        check(form, std::slice::from_ref(chunk), Order::Down);
+    }
     // The pixels of a wrong block are not touched.
     let (images, _) = unpack(form, &chunks[..1], Order::Parallel(2));
     assert!(images[0].iter().all(|byte| *byte == 0x77));
