@@ -259,6 +259,10 @@ fn spots_of_several_panels_are_those_of_the_cpu() {
         Settings { radius_min_px: 2.0, radius_max_px: 25.0, pixels_min: 1, local_background_radius_px: 1, ..settings() };
     let scene = Scene::new((33, 41), &panels, settings, &mut numbers);
     assert!(check_all(&scene, (0, 60), Order::Down, 0xC0FF_EE01_1234_5679) > 40);
+    // Four that touch.
+    let panels = [panel(0, 0, 14, 13), panel(14, 0, 16, 13), panel(0, 13, 14, 13), panel(14, 13, 16, 13)];
+    let scene = Scene::new((26, 30), &panels, settings, &mut numbers);
+    assert!(check::<i16>(&scene, (0, 120), Order::Parallel(2), &mut numbers) > 20);
 }
 
 /// Groups that are too large, groups with several seeds, pixels that are too high, and a background far from zero.

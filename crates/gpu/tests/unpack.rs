@@ -295,6 +295,14 @@ fn hostile_blocks_are_refused() {
     for chunk in &chunks {
         check(form, std::slice::from_ref(chunk), Order::Down);
     }
+    // The same at the end of the memory for a block: 8190 bytes, then 10 literals or a match of 12.
+    let full = Form { element: ElementSize::Two, image_bytes: BLOCK_BYTES, block_bytes: BLOCK_BYTES };
+    let first = [&[0x1F, 7, 1, 0][..], &[255; 32], &[10]].concat();
+    for rest in [[&[0xA0][..], &[9; 10]].concat(), vec![0x08, 1, 0, 0x00]] {
+        let mut chunk = chunk_of(&[&first[..], &rest].concat());
+        chunk::write_header(&mut chunk, BLOCK_BYTES as u64, BLOCK_BYTES as u32);
+        assert_eq!(check(full, &[chunk], Order::Parallel(2)), 1);
+    }
     // The pixels of a wrong block are not touched.
     let (images, _) = unpack(form, &chunks[..1], Order::Parallel(2));
     assert!(images[0].iter().all(|byte| *byte == 0x77));
