@@ -65,7 +65,9 @@ pub fn allowed(krate: &str) -> Option<&'static [&'static str]> {
         "fabric" => &["core", "kernels", "wire"],
         "sinks" => &["core", "zeromq"],
         "sources" => &["core", "links", "zeromq"],
-        "archive" | "config" | "doctor" | "graph" | "join" | "kernels" | "memory" | "picture" | "wire" | "zeromq" => &["core"],
+        "archive" | "config" | "doctor" | "gpu" | "graph" | "join" | "kernels" | "memory" | "picture" | "wire" | "zeromq" => {
+            &["core"]
+        }
         // A reference must not share the code that it checks; it may use only the types and the special pixel values.
         "sim" => &["core"],
         "core" | "links" => &[],
@@ -79,6 +81,8 @@ pub fn allowed_in_tests(krate: &str) -> &'static [&'static str] {
     match krate {
         "core" | "sim" => &[],
         "engine" => &["core", "sim", "sources", "wire"],
+        // Kernels for GPUs are held against those of the CPU.
+        "gpu" => &["analysis", "core", "kernels"],
         _ => &["core", "sim", "wire"],
     }
 }

@@ -59,6 +59,11 @@ impl Integrator {
         &self.grid.settings
     }
 
+    /// Its matrix.
+    pub(super) fn matrix(&self) -> &Matrix {
+        &self.matrix
+    }
+
     /// A profile with its axes and room for results.
     pub fn profile(&self) -> Profile {
         Profile::new(self.grid.radial_axis(), self.grid.azimuth_axis_deg(), self.grid.settings.variance)

@@ -3,6 +3,7 @@
 //! allocating.
 
 mod build;
+mod elements;
 mod grid;
 mod integrator;
 mod polygon;
@@ -11,6 +12,7 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
+pub use elements::Element;
 pub use integrator::Integrator;
 pub use konkordia_kernels::azimuthal::Summed;
 pub use profile::Profile;
