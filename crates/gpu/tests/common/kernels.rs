@@ -1,7 +1,6 @@
 // The kernels of pipelines with `int16` pixels, made of the code of the CPU. They allocate nothing, and take a thousandth
 // of the time of the text of the kernels, which `tests/pipeline.rs` runs too.
 
-use konkordia_core::pixel::Pixel;
 use konkordia_gpu::device::emulated::{Executor, Value};
 use konkordia_gpu::program::{BLOCK_BYTES, SLOT_BYTES};
 use konkordia_kernels::convert::{jungfrau, saturate_high_gain};
@@ -204,6 +203,3 @@ impl Executor for CpuExecutor {
         Ok(())
     }
 }
-
-/// Valid `int16` pixels end here.
-pub const HIGH: i16 = i16::VALID_MAX;

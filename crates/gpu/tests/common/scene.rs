@@ -1,6 +1,6 @@
 // Frames with constants, and what the CPU makes of them.
 
-use super::kernels::HIGH;
+use konkordia_core::pixel::Pixel;
 use konkordia_core::plan::Compression;
 use konkordia_gpu::device::Number;
 use konkordia_gpu::pipeline::{Above, LaunchBy, Outcome, Output, PixelKind, Spec, Tables};
@@ -22,6 +22,9 @@ impl Numbers {
         (self.0 >> 11) % end
     }
 }
+
+/// Valid `int16` pixels end here.
+const HIGH: i16 = i16::VALID_MAX;
 
 /// Photons above which a pixel counts.
 const LEVEL: i16 = 4;
