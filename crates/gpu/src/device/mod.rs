@@ -3,7 +3,7 @@
 //! Two things are devices: a GPU of NVIDIA ([`cuda`]), and an emulated one ([`emulated`]) whose streams a scheduler runs
 //! from a seed. Everything that takes memory comes before [`Device::seal`], everything else after it as well.
 
-//CUDA
+pub mod cuda;
 pub mod emulated;
 mod error;
 
