@@ -136,11 +136,17 @@ fn checked(result: cu::CUresult, what: &str, place: &str) -> Result<()> {
     }
 }
 
+/// Opens a library under one of its names, and leaves it open: NVRTC does not survive being closed and opened again, which
+/// the binding would do to see whether it is there.
+fn is_opened(names: &[&CStr]) -> bool {
+    // SAFETY: the names end with 0. Opening a library runs its constructors; those of NVIDIA are meant to be opened so.
+    names.iter().any(|name| !unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) }.is_null())
+}
+
 /// Is the driver there, and new enough? Its version.
 pub fn driver_version() -> Result<i32> {
     let place = "libcuda.so.1";
-    // SAFETY: opening a library runs its constructors. That of NVIDIA's driver is meant to be opened so.
-    if !unsafe { cu::is_culib_present() } {
+    if !is_opened(&[c"libcuda.so.1", c"libcuda.so"]) {
         let why = "the library of the driver cannot be opened";
         return Err(DeviceError::new(Cause::NoDriver, "opening the driver of NVIDIA", place, why));
     }
@@ -550,8 +556,7 @@ impl Chain<'_> {
 pub fn compile(text: &str, architecture: &str) -> Result<Vec<u8>> {
     let (what, place) = ("compiling the kernels", "libnvrtc.so.12");
     let failed = |why: String| DeviceError::new(Cause::NoCompiler, what, place, why);
-    // SAFETY: opening a library runs its constructors, as that of the driver.
-    if !unsafe { nvrtc::is_culib_present() } {
+    if !is_opened(&[c"libnvrtc.so.12", c"libnvrtc.so"]) {
         return Err(failed("the library of the compiler cannot be opened".into()));
     }
     let options = crate::program::NVRTC_OPTIONS.map(str::to_owned).into_iter();
