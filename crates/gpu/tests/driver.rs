@@ -209,7 +209,7 @@ fn the_calls_of_the_driver_make_the_images_of_the_cpu() {
 fn a_device_that_fails_in_the_run_hands_its_batches_back() {
     let libraries = [driver(), no_compiler()];
     for launch in ["plain", "wait-value", "graph"] {
-        for (fake, cause) in [("launch=11:214", "Uncorrectable"), ("launch=17:700", "Operation"), ("memory=3000", "OutOfMemory")]
+        for (fake, cause) in [("launch=11:214", "Uncorrectable"), ("launch=17:700", "Operation"), ("memory=2500", "OutOfMemory")]
         {
             let said = in_child(&format!("{launch} pixels"), &libraries, fake);
             assert!(said[0].starts_with(&format!("{cause}: ")), "{launch} {fake}: {said:?}");
