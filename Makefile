@@ -2,7 +2,7 @@
 # needs. The scripts in scripts/ do the work, so that it can also be done without make.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-slow demo test test-slow test-rtl test-peers test-repeat bench check check-memory fuzz clean
+.PHONY: help setup setup-slow demo test test-slow test-rtl test-gpu test-peers test-repeat bench check check-memory fuzz clean
 
 # Seconds that `make fuzz` spends on each target.
 SECONDS := 60
@@ -17,6 +17,7 @@ help:
 	@echo "make test        build and run all tests"
 	@echo "make test-slow   the same with the long lanes: kill -9 loop, long simulations, DIALS, models, Miri, ThreadSanitizer"
 	@echo "make test-rtl    the FPGA logic of rtl/: tests with Verilator and cocotb, resources by Yosys; some minutes"
+	@echo "make test-gpu    the pipeline for GPUs on the first GPU of this machine (without one scripts/test-gpu exits with 77)"
 	@echo "make test-peers  other people's programs on our files and sockets; writes the matrix in README (a missing program or a skipped test: scripts/peers exits with 77)"
 	@echo "make test-repeat the whole suite RUNS=10 times, every second time beside a compiler"
 	@echo "make check       formatting, clippy, documentation, licences; changes nothing"
@@ -49,6 +50,10 @@ test-rtl:
 	@scripts/setup python rtl
 	@scripts/rtl test
 	@scripts/rtl synth
+
+test-gpu:
+	@scripts/setup build
+	@scripts/test-gpu
 
 # DIALS may be unavailable, so its setup may fail. make itself exits with 2 where a target fails; the last lines of the
 # output say whether a test failed or a program was only unavailable.

@@ -22,6 +22,7 @@ pub fn allowed(krate: &str) -> Option<&'static [&'static str]> {
             "engine",
             "exchange",
             "fabric",
+            "gpu",
             "graph",
             "input",
             "join",

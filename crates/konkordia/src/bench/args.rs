@@ -386,6 +386,26 @@ pub struct BenchTrainsArgs {
     pub output: OutputArgs,
 }
 
+/// `konkordia bench gpu`
+#[derive(Debug, Args)]
+pub struct BenchGpuArgs {
+    /// Number of the GPU, as nvidia-smi counts them
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub device: u32,
+    /// Seconds of each row of the pipeline
+    #[arg(long, value_name = "S", default_value_t = 2.0)]
+    pub seconds: f64,
+    /// Frames of a batch
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub frames: u32,
+    /// Short rows, small images: shows that everything works, and measures nothing
+    #[arg(long)]
+    pub quick: bool,
+    /// JSON and comparison.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
 /// `konkordia bench graph`
 #[derive(Debug, Args)]
 pub struct BenchGraphArgs {

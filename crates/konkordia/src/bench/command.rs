@@ -1,9 +1,9 @@
 //! The command line of `konkordia bench`.
 
 use super::args::{
-    ANALYSIS_HELP, BenchAnalysisArgs, BenchBlocksArgs, BenchBridgeArgs, BenchCbfArgs, BenchGraphArgs, BenchGrowthArgs,
-    BenchIdleArgs, BenchKernelsArgs, BenchMemArgs, BenchNetArgs, BenchPipelineArgs, BenchRooflineArgs, BenchSoakArgs,
-    BenchStreamArgs, BenchTrainsArgs, BenchUdpArgs,
+    ANALYSIS_HELP, BenchAnalysisArgs, BenchBlocksArgs, BenchBridgeArgs, BenchCbfArgs, BenchGpuArgs, BenchGraphArgs,
+    BenchGrowthArgs, BenchIdleArgs, BenchKernelsArgs, BenchMemArgs, BenchNetArgs, BenchPipelineArgs, BenchRooflineArgs,
+    BenchSoakArgs, BenchStreamArgs, BenchTrainsArgs, BenchUdpArgs,
 };
 use super::fabric_args::{BenchImportArgs, BenchRdmaArgs};
 use super::hdf5::args::BenchHdf5Args;
@@ -144,6 +144,12 @@ pub enum BenchCommand {
   konkordia bench trains --images 100 --modules 2 --repeats 9
   konkordia bench trains --quick --json")]
     Trains(BenchTrainsArgs),
+    /// Copies, launches and the whole pipeline on a GPU, in every way to launch, beside one core of the processor
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia bench gpu
+  konkordia bench gpu --device 1 --seconds 10
+  konkordia bench gpu --quick --json")]
+    Gpu(BenchGpuArgs),
     /// Stages of a graph: an edge beside plain ZeroMQ, many processes, and such that are killed
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia bench graph

@@ -10,6 +10,7 @@ pub mod command;
 mod crossover;
 pub mod fabric_args;
 mod frames;
+mod gpu;
 mod graph;
 mod growth;
 mod hdf5;
@@ -55,6 +56,7 @@ pub fn command(which: &BenchCommand) -> Result<Exit, Failure> {
         BenchCommand::Cbf(args) => cbf::command(args),
         BenchCommand::Hdf5(args) => hdf5::command(args),
         BenchCommand::Idle(args) => idle::command(args),
+        BenchCommand::Gpu(args) => gpu::command(args),
         BenchCommand::Graph(args) => graph::command(args),
         BenchCommand::Growth(args) => growth::command(args),
         BenchCommand::Stream(args) => stream::command(args),

@@ -1,0 +1,353 @@
+//! The memory of a pipeline, and the steps that work on it.
+
+use super::spec::{Output, Spec};
+use crate::device::{Argument, Device, Event, Launch, Memory, Node, Number, Pinned, PinnedSpan, Result, Span, Step};
+use crate::program::{BLOCK_BYTES, SLOT_BYTES};
+
+/// Most blocks of a grid that goes over pixels: each thread takes several.
+const PIXEL_BLOCKS_MAX: u32 = 2048;
+
+/// Memory of the device for one batch.
+pub struct Set {
+    pub words: Memory,
+    images: Memory,
+    counts: Memory,
+    keep: Memory,
+    of_output: OfOutput,
+}
+
+enum OfOutput {
+    Pixels,
+    Chunks { slots: Memory, sizes: Memory, places: Memory, chunks: Memory, lengths: Memory },
+    Sparse { counts: Memory, places: Memory, columns: Memory, values: Memory },
+}
+
+/// Memory of the host for one batch, and what is known of it.
+pub struct Slot {
+    pub words: Pinned,
+    pub meta: Pinned,
+    pub out: Pinned,
+    pub in_done: Event,
+    pub work_done: Event,
+    pub out_done: Event,
+}
+
+/// The constants on the device.
+pub struct Constants {
+    pub pedestal: Memory,
+    pub factor: Memory,
+    pub usable: Memory,
+}
+
+/// At most two copies.
+pub type Copies = [Option<Step>; 2];
+
+pub fn whole(memory: Memory, bytes: usize) -> Span {
+    Span { memory, offset: 0, bytes }
+}
+
+fn part(memory: Memory, offset: usize, bytes: usize) -> Span {
+    Span { memory, offset, bytes }
+}
+
+impl Slot {
+    pub fn new(device: &mut dyn Device, spec: &Spec) -> Result<Self> {
+        Ok(Self {
+            words: device.allocate_pinned(spec.words_bytes())?,
+            meta: device.allocate_pinned(spec.meta_bytes())?,
+            out: device.allocate_pinned(spec.frames as usize * spec.returned_bytes_max())?,
+            in_done: device.event()?,
+            work_done: device.event()?,
+            out_done: device.event()?,
+        })
+    }
+}
+
+impl Set {
+    pub fn new(device: &mut dyn Device, spec: &Spec) -> Result<Self> {
+        let frames = spec.frames as usize;
+        let of_output = match spec.output {
+            Output::Pixels => OfOutput::Pixels,
+            Output::Chunks => {
+                let blocks = frames * spec.blocks();
+                OfOutput::Chunks {
+                    slots: device.allocate(blocks * SLOT_BYTES)?,
+                    sizes: device.allocate(blocks * 4)?,
+                    places: device.allocate(blocks * 4)?,
+                    chunks: device.allocate(frames * spec.chunk_bytes_max())?,
+                    lengths: device.allocate(frames * 4)?,
+                }
+            }
+            Output::Sparse { room } => {
+                let (rows, room) = (spec.rows as usize, room as usize);
+                OfOutput::Sparse {
+                    counts: device.allocate(frames * rows * 4)?,
+                    places: device.allocate(frames * (rows + 1) * 4)?,
+                    columns: device.allocate(frames * room * 4)?,
+                    values: device.allocate(frames * room * spec.pixel.bytes())?,
+                }
+            }
+        };
+        Ok(Self {
+            words: device.allocate(spec.words_bytes())?,
+            images: device.allocate(frames * spec.image_bytes())?,
+            counts: device.allocate(frames * 4)?,
+            keep: device.allocate(frames)?,
+            of_output,
+        })
+    }
+
+    /// What is done once when the pipeline is armed: without a veto all images are kept.
+    pub fn first_step(&self, spec: &Spec) -> Step {
+        Step::Fill { what: whole(self.keep, spec.frames as usize), byte: 1 }
+    }
+
+    /// Copies the words to the device.
+    pub fn copy_in(&self, spec: &Spec, slot: &Slot) -> Step {
+        let bytes = spec.words_bytes();
+        Step::CopyIn { from: PinnedSpan { memory: slot.words, offset: 0, bytes }, to: whole(self.words, bytes) }
+    }
+
+    /// From words to what is kept and, with `packs`, to what comes back of it.
+    pub fn work(&self, device: &mut dyn Device, spec: &Spec, constants: &Constants, packs: bool) -> Result<Vec<Step>> {
+        let mut steps = vec![self.convert(device, spec, constants)?];
+        if let Some(above) = spec.above {
+            let frames = spec.frames as usize;
+            steps.push(Step::Fill { what: whole(self.counts, frames * 4), byte: 0 });
+            let (pixels, bytes) = (spec.pixels(), spec.pixel.bytes());
+            let count = Launch {
+                kernel: format!("count_above_{}", spec.pixel.name()),
+                grid: (pixel_blocks(spec).min(256), spec.frames),
+                arguments: vec![
+                    Argument::Read(whole(self.images, frames * spec.image_bytes()), bytes),
+                    Argument::Read(whole(constants.usable, pixels), 1),
+                    Argument::Number(above.level),
+                    Argument::Number(above.high),
+                    Argument::Write(whole(self.counts, frames * 4), 4),
+                    number(pixels),
+                ],
+            };
+            let keep = Launch {
+                kernel: "keep_images".into(),
+                grid: (1, 1),
+                arguments: vec![
+                    Argument::Read(whole(self.counts, frames * 4), 4),
+                    Argument::Write(whole(self.keep, frames), 1),
+                    Argument::Number(Number::U32(above.least)),
+                    number(frames),
+                ],
+            };
+            steps.push(Step::Launch(device.prepare(&count)?));
+            steps.push(Step::Launch(device.prepare(&keep)?));
+        }
+        if packs {
+            steps.extend(self.pack(device, spec, constants, 0, spec.frames)?);
+        }
+        Ok(steps)
+    }
+
+    fn convert(&self, device: &mut dyn Device, spec: &Spec, constants: &Constants) -> Result<Step> {
+        let (pixels, frames) = (spec.pixels(), spec.frames as usize);
+        let launch = Launch {
+            kernel: format!("convert_{}", spec.pixel.name()),
+            grid: (pixel_blocks(spec), 1),
+            arguments: vec![
+                Argument::Read(whole(self.words, spec.words_bytes()), 2),
+                Argument::Read(whole(constants.pedestal, pixels * 12), 4),
+                Argument::Read(whole(constants.factor, pixels * 12), 4),
+                number(usize::from(spec.high_gain)),
+                Argument::Write(whole(self.images, frames * spec.image_bytes()), spec.pixel.bytes()),
+                number(pixels),
+                number(frames),
+            ],
+        };
+        Ok(Step::Launch(device.prepare(&launch)?))
+    }
+
+    /// Makes what comes back of images `first` .. `first + count`.
+    fn pack(&self, device: &mut dyn Device, spec: &Spec, constants: &Constants, first: u32, count: u32) -> Result<Vec<Step>> {
+        let launches = match &self.of_output {
+            OfOutput::Pixels => Vec::new(),
+            OfOutput::Chunks { .. } => self.chunk_launches(spec, first, count),
+            OfOutput::Sparse { .. } => self.sparse_launches(spec, constants, first, count),
+        };
+        launches.iter().map(|launch| device.prepare(launch).map(Step::Launch)).collect()
+    }
+
+    fn chunk_launches(&self, spec: &Spec, first: u32, count: u32) -> Vec<Launch> {
+        let OfOutput::Chunks { slots, sizes, places, chunks, lengths } = self.of_output else { return Vec::new() };
+        let (first, images) = (first as usize, count as usize);
+        let (blocks, bytes, room) = (spec.blocks(), spec.image_bytes(), spec.chunk_bytes_max());
+        let of_images = |memory, each: usize| part(memory, first * each, images * each);
+        let pixels = Argument::Read(of_images(self.images, bytes), 1);
+        let (image_bytes, element) = (Argument::Number(Number::U64(bytes as u64)), number(spec.pixel.bytes()));
+        let chunks = Argument::Write(of_images(chunks, room), 1);
+        let room = Argument::Number(Number::U64(room as u64));
+        let (sizes, places, slots) =
+            (of_images(sizes, blocks * 4), of_images(places, blocks * 4), of_images(slots, blocks * SLOT_BYTES));
+        let lengths = of_images(lengths, 4);
+        let launch = |kernel: &str, grid, arguments| Launch { kernel: kernel.into(), grid, arguments };
+        let of_blocks = (blocks as u32, count);
+        vec![
+            launch(
+                "bslz4_blocks",
+                of_blocks,
+                vec![pixels, image_bytes, element, Argument::Write(slots, 1), Argument::Write(sizes, 4)],
+            ),
+            launch(
+                "chunk_places",
+                (count, 1),
+                vec![
+                    Argument::Read(sizes, 4),
+                    number(blocks),
+                    image_bytes,
+                    element,
+                    number(BLOCK_BYTES),
+                    Argument::Write(places, 4),
+                    chunks,
+                    room,
+                    Argument::Write(lengths, 4),
+                ],
+            ),
+            launch(
+                "chunk_gather",
+                of_blocks,
+                vec![
+                    pixels,
+                    image_bytes,
+                    element,
+                    Argument::Read(slots, 1),
+                    Argument::Read(sizes, 4),
+                    Argument::Read(places, 4),
+                    number(blocks),
+                    chunks,
+                    room,
+                    Argument::Read(lengths, 4),
+                ],
+            ),
+        ]
+    }
+
+    fn sparse_launches(&self, spec: &Spec, constants: &Constants, first: u32, count: u32) -> Vec<Launch> {
+        let (OfOutput::Sparse { counts, places, columns, values }, Some(above), Output::Sparse { room }) =
+            (&self.of_output, spec.above, spec.output)
+        else {
+            return Vec::new();
+        };
+        let (first, images, element, rows) = (first as usize, count as usize, spec.pixel.bytes(), spec.rows as usize);
+        let of_images = |memory: Memory, each: usize| part(memory, first * each, images * each);
+        let pixels = Argument::Read(of_images(self.images, spec.image_bytes()), element);
+        let usable = Argument::Read(whole(constants.usable, spec.pixels()), 1);
+        let (level, high) = (Argument::Number(above.level), Argument::Number(above.high));
+        let width = number(spec.columns as usize);
+        let (counts, places) = (of_images(*counts, rows * 4), of_images(*places, (rows + 1) * 4));
+        let columns = Argument::Write(of_images(*columns, room as usize * 4), 4);
+        let values = Argument::Write(of_images(*values, room as usize * element), element);
+        let of_rows = (spec.rows, count);
+        vec![
+            Launch {
+                kernel: format!("row_counts_{}", spec.pixel.name()),
+                grid: of_rows,
+                arguments: vec![pixels, usable, level, high, Argument::Write(counts, 4), width],
+            },
+            Launch {
+                kernel: "row_places".into(),
+                grid: (count, 1),
+                arguments: vec![Argument::Read(counts, 4), number(rows), Argument::Write(places, 4)],
+            },
+            Launch {
+                kernel: format!("collect_{}", spec.pixel.name()),
+                grid: of_rows,
+                arguments: vec![
+                    pixels,
+                    usable,
+                    level,
+                    high,
+                    Argument::Read(places, 4),
+                    columns,
+                    values,
+                    width,
+                    number(room as usize),
+                ],
+            },
+        ]
+    }
+
+    /// Copies what the host must know of a batch: which images are kept, and their numbers.
+    pub fn meta_copies(&self, spec: &Spec, slot: &Slot) -> Copies {
+        let frames = spec.frames as usize;
+        let out = |memory, offset, bytes| Step::CopyOut {
+            from: whole(memory, bytes),
+            to: PinnedSpan { memory: slot.meta, offset, bytes },
+        };
+        let numbers = match self.of_output {
+            OfOutput::Pixels => None,
+            OfOutput::Chunks { lengths, .. } => Some(lengths),
+            OfOutput::Sparse { places, .. } => Some(places),
+        };
+        let of_numbers = |memory| out(memory, spec.numbers_offset(), frames * spec.numbers() * 4);
+        [Some(out(self.keep, 0, frames)), numbers.map(of_numbers)]
+    }
+
+    /// Copies image `n` to the host, of which `used` elements (bytes of its chunk, or pixels) are there.
+    pub fn copy_out(&self, spec: &Spec, slot: &Slot, n: usize, used: usize) -> Copies {
+        let base = n * spec.returned_bytes_max();
+        let copy = |memory, from, at, bytes| {
+            let to = PinnedSpan { memory: slot.out, offset: base + at, bytes };
+            (bytes > 0).then_some(Step::CopyOut { from: part(memory, from, bytes), to })
+        };
+        match (&self.of_output, spec.output) {
+            (OfOutput::Chunks { chunks, .. }, _) => [copy(*chunks, n * spec.chunk_bytes_max(), 0, used), None],
+            (OfOutput::Sparse { columns, values, .. }, Output::Sparse { room }) => {
+                let (room, element) = (room as usize, spec.pixel.bytes());
+                let values = copy(*values, n * room * element, room * 4, used * element);
+                [copy(*columns, n * room * 4, 0, used * 4), values]
+            }
+            _ => [copy(self.images, n * spec.image_bytes(), 0, spec.image_bytes()), None],
+        }
+    }
+
+    /// The graph of a batch: in, work, and for each image that is kept, packing and return.
+    pub fn graph(&self, device: &mut dyn Device, spec: &Spec, constants: &Constants, slot: &Slot) -> Result<Vec<Node>> {
+        let mut nodes = vec![Node::Always(self.copy_in(spec, slot))];
+        nodes.extend(self.work(device, spec, constants, false)?.into_iter().map(Node::Always));
+        for n in 0..spec.frames {
+            let mut steps = self.pack(device, spec, constants, n, 1)?;
+            steps.extend(self.copy_used(spec, slot, n));
+            nodes.push(Node::If { keep: self.keep, index: n, steps });
+        }
+        nodes.extend(self.meta_copies(spec, slot).into_iter().flatten().map(Node::Always));
+        Ok(nodes)
+    }
+
+    /// As [`Self::copy_out`], where the device knows how much is used.
+    fn copy_used(&self, spec: &Spec, slot: &Slot, n: u32) -> impl Iterator<Item = Step> + use<> {
+        let at = n as usize;
+        let most = match spec.output {
+            Output::Pixels => 0,
+            Output::Chunks => spec.chunk_bytes_max(),
+            Output::Sparse { room } => room as usize,
+        };
+        let numbers = match &self.of_output {
+            OfOutput::Pixels => None,
+            OfOutput::Chunks { lengths, .. } => Some((*lengths, n, [1, 0])),
+            OfOutput::Sparse { places, .. } => Some((*places, n * (spec.rows + 1) + spec.rows, [4, spec.pixel.bytes() as u32])),
+        };
+        let copies = self.copy_out(spec, slot, at, most).into_iter().flatten().enumerate();
+        copies.map(move |(which, step)| match (step, numbers) {
+            (Step::CopyOut { from, to }, Some((used, index, scales))) => {
+                Step::CopyUsed { from, to, used, index, scale: scales[which] }
+            }
+            (step, _) => step,
+        })
+    }
+}
+
+/// Blocks of a grid that goes over the pixels of an image.
+fn pixel_blocks(spec: &Spec) -> u32 {
+    (spec.pixels() as u32).div_ceil(crate::program::BLOCK_THREADS).min(PIXEL_BLOCKS_MAX)
+}
+
+fn number(number: usize) -> Argument {
+    Argument::Number(Number::U32(number as u32))
+}
