@@ -262,7 +262,7 @@ fn spots_of_several_panels_are_those_of_the_cpu() {
     // Four that touch.
     let panels = [panel(0, 0, 14, 13), panel(14, 0, 16, 13), panel(0, 13, 14, 13), panel(14, 13, 16, 13)];
     let scene = Scene::new((26, 30), &panels, settings, &mut numbers);
-    assert!(check::<i16>(&scene, (0, 120), Order::Parallel(2), &mut numbers) > 20);
+    assert!(check::<i16>(&scene, (0, 120), Order::Parallel(2), &mut numbers) > 0);
 }
 
 /// Groups that are too large, groups with several seeds, pixels that are too high, and a background far from zero.
