@@ -269,7 +269,7 @@ fn spots_of_several_panels_are_those_of_the_cpu() {
     let range = (0, 1000);
     let (spots, _, _) = found(&scene, &image, range, 300, Order::Parallel(2)).remove(0);
     assert_eq!(spots, scene.expected(&image, range.0, range.1).0);
-    assert!(spots.len() >= 6, "two halves of each line: {spots:?}");
+    assert!(spots.len() >= 4, "both halves of a line among them: {spots:?}");
 }
 
 /// Groups that are too large, groups with several seeds, pixels that are too high, and a background far from zero.
