@@ -259,10 +259,17 @@ fn spots_of_several_panels_are_those_of_the_cpu() {
         Settings { radius_min_px: 2.0, radius_max_px: 25.0, pixels_min: 1, local_background_radius_px: 1, ..settings() };
     let scene = Scene::new((33, 41), &panels, settings, &mut numbers);
     assert!(check_all(&scene, (0, 60), Order::Down, 0xC0FF_EE01_1234_5679) > 40);
-    // Four that touch.
+    // Four that touch, with a line of pixels across each border.
     let panels = [panel(0, 0, 14, 13), panel(14, 0, 16, 13), panel(0, 13, 14, 13), panel(14, 13, 16, 13)];
-    let scene = Scene::new((26, 30), &panels, settings, &mut numbers);
-    assert!(check::<i16>(&scene, (0, 120), Order::Parallel(2), &mut numbers) > 20);
+    let scene = Scene::new((26, 30), &panels, Settings { pixels_min: 1, ..self::settings() }, &mut numbers);
+    let mut image: Vec<i32> = scene.image(0, 0, &mut numbers);
+    for (first, step) in [((5, 11), (0, 1)), ((21, 11), (0, 1)), ((12, 6), (1, 0)), ((12, 20), (1, 0))] {
+        (0..4).for_each(|n| image[(first.1 + n * step.1) * 30 + first.0 + n * step.0] = 60 + n as i32);
+    }
+    let range = (0, 1000);
+    let (spots, _, _) = found(&scene, &image, range, 300, Order::Parallel(2)).remove(0);
+    assert_eq!(spots, scene.expected(&image, range.0, range.1).0);
+    assert!(spots.len() >= 4, "both halves of a line among them: {spots:?}");
 }
 
 /// Groups that are too large, groups with several seeds, pixels that are too high, and a background far from zero.
