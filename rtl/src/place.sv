@@ -54,6 +54,8 @@ module place #(
     output wire         e_last,
     // The oldest finished frame gives its slot back.
     input  wire         release_valid,
+    // The run ends: frames that wait for packets are finished as they are.
+    input  wire         flush,
     // One verdict for each packet.
     output reg          v_valid,
     output reg  [3:0]   v_code,
@@ -280,7 +282,7 @@ module place #(
     );
 
     wire is_refused_by_form = !port_found || !length_right || !required_right || !tile_found || !packet_in_tile;
-    wire close_one = low < newest_end && (low + WINDOW < newest_end || (filling_is_low && filling[13:0] == cfg_frame_packets));
+    wire close_one = low < newest_end && (flush || low + WINDOW < newest_end || (filling_is_low && filling[13:0] == cfg_frame_packets));
     assign header_taken = state == IDLE && header_valid;
     always @* begin
         entry_read_at = state == MASK_READ || state == MASK_OUT ? {closing_tile, low[3:0]} : {tile, image[3:0]};
@@ -339,7 +341,11 @@ module place #(
                     clear_at <= clear_at + 8'd1;
                     if (clear_at == 8'd255) state <= IDLE;
                 end
-                IDLE: if (header_valid) state <= KEYS;
+                IDLE: begin
+                    closing_before <= 1'b0;
+                    if (header_valid) state <= KEYS;
+                    else if (flush && low < newest_end) state <= CLOSE;
+                end
                 KEYS: state <= MASKS;
                 MASKS: state <= FORM;
                 FORM: begin

@@ -46,6 +46,7 @@ module receiver (
     output wire [13:0]  e_missing,
     output wire         e_last,
     input  wire         release_valid,
+    input  wire         flush,
     output wire [287:0] frame_counters,
     output wire [319:0] packet_counters
 );
@@ -72,6 +73,6 @@ module receiver (
         .s_valid(valid), .s_ready(ready), .s_data(data), .s_last(last), .s_stream(stream), .s_payload_bytes(payload_bytes),
         .m_valid(m_valid), .m_ready(m_ready), .m_data(m_data), .m_address(m_address), .m_first(m_first), .m_last(m_last),
         .e_valid(e_valid), .e_ready(e_ready), .e_mask(e_mask), .e_image(e_image), .e_slot(e_slot), .e_missing(e_missing),
-        .e_last(e_last), .release_valid(release_valid), .v_valid(), .v_code(), .counters(packet_counters)
+        .e_last(e_last), .release_valid(release_valid), .flush(flush), .v_valid(), .v_code(), .counters(packet_counters)
     );
 endmodule

@@ -15,6 +15,8 @@ BLOCKS: dict[str, tuple[str, ...]] = {
     "bitshuffle": (),
     "roce_insert": ("small_fifo", "icrc"),
     "loss_detector": ("small_fifo",),
+    "four_receivers": ("packet_buffer", "small_fifo", "udp_front", "place", "receiver", "by_turns"),
+    "card": ("packet_buffer", "small_fifo", "udp_front", "place", "receiver", "pixel_lane", "pixel_sum_lane", "pixel_pipeline", "bitshuffle", "frame_out"),
 }
 
 
