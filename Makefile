@@ -46,8 +46,10 @@ test-slow:
 	@KONKORDIA_SLOW=1 scripts/test
 
 test-rtl:
-	@scripts/setup python rtl
+	@scripts/setup build python rtl
 	@scripts/rtl test
+	@scripts/build
+	@scripts/rtl run
 	@scripts/rtl synth
 
 # DIALS may be unavailable, so its setup may fail. make itself exits with 2 where a target fails; the last lines of the

@@ -171,7 +171,7 @@ public:
             if (host_.load(STOP) != 0) {
                 // What is on the line when the run is over is not received.
                 if (at_ == 0) frame_ = frames.size();
-                if (frame_ == frames.size() && logic_.flush == 0) {
+                if (frame_ == frames.size() && quiet_ > QUIET_CLOCKS && !is_waiting_for_host() && logic_.flush == 0) {
                     logic_.flush = 1;
                     quiet_ = 0;
                 }

@@ -9,22 +9,9 @@ module card (
     input  wire [127:0] cfg_address_v6,
     input  wire [15:0]  cfg_port_first,
     input  wire [4:0]   cfg_streams,
+`include "place_config.svh"
     input  wire         cfg_write,
-    input  wire [2:0]   cfg_select,
-    input  wire [10:0]  cfg_address,
-    input  wire [63:0]  cfg_data,
-    input  wire [5:0]   cfg_frame_offset, cfg_packet_offset, cfg_module_offset,
-    input  wire         cfg_frame_big, cfg_packet_big, cfg_module_big,
-    input  wire [63:0]  cfg_frame_mask, cfg_packet_mask, cfg_module_mask,
-    input  wire [5:0]   cfg_frame_shift, cfg_packet_shift, cfg_module_shift,
-    input  wire [63:0]  cfg_frame_bits, cfg_first_frame, cfg_first_packet,
-    input  wire [9:0]   cfg_packets,
-    input  wire [13:0]  cfg_frame_packets,
-    input  wire [15:0]  cfg_datagram_bytes,
-    input  wire [1:0]   cfg_header_sixteenths,
-    input  wire [4:0]   cfg_tiles,
     input  wire [47:0]  cfg_base,
-    input  wire [27:0]  cfg_slot_bytes,
     // Of pixel_pipeline and frame_out; the owners of frame_out are table 6 of the port cfg_write.
     input  wire         cfg_high_gain,
     input  wire [17:0]  cfg_shifts,
@@ -75,24 +62,7 @@ module card (
     wire [39:0]  e_image;
     wire [5:0]   e_slot;
     wire [13:0]  e_missing;
-    receiver receive (
-        .clk(clk), .rst(rst),
-        .cfg_v4(cfg_v4), .cfg_v6(cfg_v6), .cfg_address_v4(cfg_address_v4), .cfg_address_v6(cfg_address_v6),
-        .cfg_port_first(cfg_port_first), .cfg_streams(cfg_streams),
-        .cfg_write(cfg_write && cfg_select != TABLE_OWNERS), .cfg_select(cfg_select), .cfg_address(cfg_address),
-        .cfg_data(cfg_data), .cfg_frame_offset(cfg_frame_offset), .cfg_packet_offset(cfg_packet_offset),
-        .cfg_module_offset(cfg_module_offset), .cfg_frame_big(cfg_frame_big), .cfg_packet_big(cfg_packet_big),
-        .cfg_module_big(cfg_module_big), .cfg_frame_mask(cfg_frame_mask), .cfg_packet_mask(cfg_packet_mask),
-        .cfg_module_mask(cfg_module_mask), .cfg_frame_shift(cfg_frame_shift), .cfg_packet_shift(cfg_packet_shift),
-        .cfg_module_shift(cfg_module_shift), .cfg_frame_bits(cfg_frame_bits), .cfg_first_frame(cfg_first_frame),
-        .cfg_first_packet(cfg_first_packet), .cfg_packets(cfg_packets), .cfg_frame_packets(cfg_frame_packets),
-        .cfg_datagram_bytes(cfg_datagram_bytes), .cfg_header_sixteenths(cfg_header_sixteenths), .cfg_tiles(cfg_tiles),
-        .cfg_base(cfg_base), .cfg_slot_bytes(cfg_slot_bytes),
-        .s_valid(s_valid), .s_data(s_data), .s_keep(s_keep), .s_last(s_last), .s_error(s_error),
-        .m_valid(m_valid), .m_ready(m_ready), .m_data(m_data), .m_address(m_address), .m_first(m_first), .m_last(m_last),
-        .e_valid(e_valid), .e_ready(e_ready), .e_mask(e_mask), .e_image(e_image), .e_slot(e_slot), .e_missing(e_missing),
-        .e_last(e_last), .release_valid(release_valid), .flush(flush), .frame_counters(frame_counters), .packet_counters(packet_counters)
-    );
+    receiver receive (.cfg_write(cfg_write && cfg_select != TABLE_OWNERS), .*);
 
     wire         q_valid, q_ready, x_valid, x_ready, y_valid, y_ready;
     wire [511:0] q_data, x_data, y_data;
@@ -107,17 +77,5 @@ module card (
         .clk(clk), .rst(rst), .s_valid(x_valid), .s_ready(x_ready), .s_data(x_data),
         .m_valid(y_valid), .m_ready(y_ready), .m_data(y_data), .m_last()
     );
-    frame_out out (
-        .clk(clk), .rst(rst),
-        .cfg_write(cfg_write && cfg_select == TABLE_OWNERS), .cfg_address(cfg_address), .cfg_data(cfg_data[12:0]),
-        .cfg_unit_log2(cfg_unit_log2), .cfg_beats(cfg_beats), .cfg_tiles(cfg_tiles), .cfg_base(cfg_base),
-        .cfg_slot_bytes(cfg_slot_bytes), .cfg_unsigned(cfg_unsigned), .cfg_host_pixels(cfg_host_pixels),
-        .cfg_host_ring(cfg_host_ring), .cfg_host_slot_bytes(cfg_host_slot_bytes), .cfg_host_slots(cfg_host_slots),
-        .host_released(host_released),
-        .e_valid(e_valid), .e_ready(e_ready), .e_mask(e_mask), .e_image(e_image), .e_slot(e_slot), .e_missing(e_missing),
-        .e_last(e_last), .release_valid(release_valid), .r_valid(r_valid), .r_ready(r_ready), .r_address(r_address),
-        .q_valid(q_valid), .q_ready(q_ready), .q_data(q_data), .x_valid(x_valid), .x_ready(x_ready), .x_data(x_data),
-        .y_valid(y_valid), .y_ready(y_ready), .y_data(y_data), .h_valid(h_valid), .h_ready(h_ready),
-        .h_address(h_address), .h_data(h_data), .h_record(h_record), .frames(frames)
-    );
+    frame_out out (.cfg_write(cfg_write && cfg_select == TABLE_OWNERS), .cfg_data(cfg_data[12:0]), .*);
 endmodule

@@ -11,21 +11,8 @@ module four_receivers (
     input  wire [127:0] cfg_address_v6,
     input  wire [15:0]  cfg_port_first,
     input  wire [4:0]   cfg_streams,
+`include "place_config.svh"
     input  wire [3:0]   cfg_write,           // a bit for each pipeline: tables are those of the pipeline
-    input  wire [2:0]   cfg_select,
-    input  wire [10:0]  cfg_address,
-    input  wire [63:0]  cfg_data,
-    input  wire [5:0]   cfg_frame_offset, cfg_packet_offset, cfg_module_offset,
-    input  wire         cfg_frame_big, cfg_packet_big, cfg_module_big,
-    input  wire [63:0]  cfg_frame_mask, cfg_packet_mask, cfg_module_mask,
-    input  wire [5:0]   cfg_frame_shift, cfg_packet_shift, cfg_module_shift,
-    input  wire [63:0]  cfg_frame_bits, cfg_first_frame, cfg_first_packet,
-    input  wire [9:0]   cfg_packets,
-    input  wire [13:0]  cfg_frame_packets,
-    input  wire [15:0]  cfg_datagram_bytes,
-    input  wire [1:0]   cfg_header_sixteenths,
-    input  wire [4:0]   cfg_tiles,
-    input  wire [27:0]  cfg_slot_bytes,
     input  wire [191:0] cfg_bases,           // 48 bits for each pipeline
     // Lines.
     input  wire         s0_valid,
@@ -83,27 +70,15 @@ module four_receivers (
     generate
         for (n = 0; n < 4; n = n + 1) begin : pipeline
             receiver receive (
-                .clk(clk), .rst(rst),
-                .cfg_v4(cfg_v4), .cfg_v6(cfg_v6), .cfg_address_v4(cfg_address_v4), .cfg_address_v6(cfg_address_v6),
-                .cfg_port_first(cfg_port_first), .cfg_streams(cfg_streams), .cfg_write(cfg_write[n]),
-                .cfg_select(cfg_select), .cfg_address(cfg_address), .cfg_data(cfg_data),
-                .cfg_frame_offset(cfg_frame_offset), .cfg_packet_offset(cfg_packet_offset),
-                .cfg_module_offset(cfg_module_offset), .cfg_frame_big(cfg_frame_big), .cfg_packet_big(cfg_packet_big),
-                .cfg_module_big(cfg_module_big), .cfg_frame_mask(cfg_frame_mask), .cfg_packet_mask(cfg_packet_mask),
-                .cfg_module_mask(cfg_module_mask), .cfg_frame_shift(cfg_frame_shift),
-                .cfg_packet_shift(cfg_packet_shift), .cfg_module_shift(cfg_module_shift),
-                .cfg_frame_bits(cfg_frame_bits), .cfg_first_frame(cfg_first_frame),
-                .cfg_first_packet(cfg_first_packet), .cfg_packets(cfg_packets), .cfg_frame_packets(cfg_frame_packets),
-                .cfg_datagram_bytes(cfg_datagram_bytes), .cfg_header_sixteenths(cfg_header_sixteenths),
-                .cfg_tiles(cfg_tiles), .cfg_base(cfg_bases[48*n +: 48]), .cfg_slot_bytes(cfg_slot_bytes),
+                .cfg_write(cfg_write[n]), .cfg_base(cfg_bases[48*n +: 48]),
                 .s_valid(line_valid[n]), .s_data(line_data[512*n +: 512]), .s_keep(line_keep[64*n +: 64]),
                 .s_last(line_last[n]), .s_error(line_error[n]),
                 .m_valid(w_valid[n]), .m_ready(w_ready[n]), .m_data(w_data[WRITE*n +: 512]),
                 .m_address(w_data[WRITE*n + 512 +: 48]), .m_first(w_data[WRITE*n + 560]), .m_last(w_last[n]),
                 .e_valid(v_valid[n]), .e_ready(v_ready[n]), .e_mask(v_data[EVENT*n +: 512]),
                 .e_image(v_data[EVENT*n + 512 +: 40]), .e_slot(v_data[EVENT*n + 552 +: 6]),
-                .e_missing(v_data[EVENT*n + 558 +: 14]), .e_last(v_last[n]), .release_valid(release_valid[n]), .flush(flush),
-                .frame_counters(frame_counters[288*n +: 288]), .packet_counters(packet_counters[320*n +: 320])
+                .e_missing(v_data[EVENT*n + 558 +: 14]), .e_last(v_last[n]), .release_valid(release_valid[n]),
+                .frame_counters(frame_counters[288*n +: 288]), .packet_counters(packet_counters[320*n +: 320]), .*
             );
         end
     endgenerate

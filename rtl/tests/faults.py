@@ -55,8 +55,8 @@ FAULTS: list[tuple[str, str, str, str]] = [
     ("loss_detector", "loss_detector", "count_lost <= count_lost + (far_to[39:0] - tested[39:0]);", "count_lost <= count_lost;"),
     ("loss_detector", "loss_detector", "cfg_bits24 ? {{18{distance[23]}}, distance[23:0]} :", ""),
     ("loss_detector", "loss_detector", "position <= newest - 42'sd1024) v_code", "position < newest - 42'sd1024) v_code"),
-    ("place", "place", "closing_before <= 1'b0;\n                    if (header_valid)", "if (header_valid)"),
-    ("place", "place", "(flush || low + WINDOW", "(low + WINDOW"),
+    ("place", "place", "closing_before <= 1'b0;\n                    flushing", "flushing"),
+    ("place", "place", "flushing <= flush && !header_valid;", "flushing <= 1'b0;"),
     ("card", "frame_out", "wire       has_credit = in_hands < {28'd0, cfg_host_slots};", "wire       has_credit = in_hands <= {28'd0, cfg_host_slots};"),
     ("card", "frame_out", ".s_data(!b_mask[b_packet])", ".s_data(!a_valid)"),
     ("card", "frame_out", "if (a_valid && b_goes) begin", "if (a_valid) begin"),
@@ -87,7 +87,7 @@ def found(number: int) -> bool:
     with tempfile.TemporaryDirectory() as folder:
         copies = pathlib.Path(folder) / "src"
         copies.mkdir()
-        for path in sources(block):
+        for path in (*sources(block), *(RTL / "src").glob("*.svh")):
             shutil.copy(path, copies)
         path = copies / f"{file}.sv"
         source = path.read_text()

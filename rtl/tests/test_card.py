@@ -214,7 +214,7 @@ async def a_host_that_gives_nothing_back(dut: Any) -> None:
 async def a_reset_in_mid_frame(dut: Any) -> None:
     """A reset while words, pixels, masks or the entry of a frame are on their way: the next run is whole."""
     reset_model()
-    for clock in (300, 700, 900, 1110, 1230, 1244):
+    for clock in (700, 1110, 1244):
         card = Card(dut)
         await card.start()
         for datagram in packets(70):
@@ -226,9 +226,9 @@ async def a_reset_in_mid_frame(dut: Any) -> None:
         for datagram in packets(90, ((0, 1),)) + packets(91):
             again.send(datagram)
         again.model.flush()
-        dut.flush.value = 1
-        for _ in range(600):
+        for _ in range(700):
             await again.clock()
+        dut.flush.value = 1
         await again.until(2)
         dut.flush.value = 0
         again.check()

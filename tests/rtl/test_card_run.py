@@ -38,7 +38,7 @@ def simulator():
     """The program of the simulated card."""
     main = ROOT / "rtl/card/main.cpp"
     command = ["verilator", "--cc", "--exe", "--build", "-O3", "-CFLAGS", "-O2 -std=c++17 -Wall -Wextra -Werror=return-type", "-Wno-fatal"]
-    command += ["--top-module", "card", "-Mdir", str(BUILD), *map(str, sources("card")), str(main), "-o", "card"]
+    command += [f"-I{ROOT}/rtl/src", "--top-module", "card", "-Mdir", str(BUILD), *map(str, sources("card")), str(main), "-o", "card"]
     BUILD.parent.mkdir(parents=True, exist_ok=True)
     done = subprocess.run(command, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr[-3000:]
