@@ -162,5 +162,6 @@ class Program:
 
 
 def shipped() -> dict[str, Program]:
-    """The programs of the repository."""
-    return {path.stem: Program(path.read_text()) for path in sorted(PROGRAMS.glob("*.toml"))}
+    """The programs of the repository, and that of an EIGER at 12 bit."""
+    paths = [*sorted(PROGRAMS.glob("*.toml")), PROGRAMS.parents[2] / "rtl/vectors/eiger-12bit.toml"]
+    return {path.stem: Program(path.read_text()) for path in paths}

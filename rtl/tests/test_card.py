@@ -200,7 +200,7 @@ async def a_host_that_gives_nothing_back(dut: Any) -> None:
     await card.until(3)
     for _ in range(1500):
         await card.clock()
-    assert sum(record for _, _, record in card.host.beats) == 3 and not card.host.beats[-1][2] is None
+    assert sum(record for _, _, record in card.host.beats) == 3
     writes = len(card.host.beats)
     dut.host_released.value = 1
     await card.until(4)
