@@ -190,7 +190,9 @@ public:
         host_.store(CLOCKS, clocks_);
         host_.store(STATE, ENDED);
         std::cout << "{\"clocks\": " << clocks_ << ", \"line_clocks\": " << line_clocks_ << ", \"line_bytes\": " << line_bytes_
-                  << ", \"frames\": " << uint64_t{logic_.frames} << ", \"dma_bytes\": " << dma_bytes_ << "}\n";
+                  << ", \"frames\": " << uint64_t{logic_.frames} << ", \"dma_bytes\": " << dma_bytes_ << ", \"entries_at\": [";
+        for (std::size_t n = 0; n < entries_at_.size(); ++n) std::cout << (n == 0 ? "" : ", ") << entries_at_[n];
+        std::cout << "]}\n";
     }
 
 private:
@@ -320,6 +322,7 @@ private:
                 uint64_t sequence = 0;
                 std::memcpy(&sequence, beat, 8);
                 host_.store(ring_, sequence);
+                entries_at_.push_back(clocks_);
             }
             moves = true;
         }
@@ -339,6 +342,7 @@ private:
     Vcard logic_;
     std::vector<uint8_t> memory_;
     std::deque<uint64_t> answers_;
+    std::vector<uint64_t> entries_at_;
     const std::vector<std::vector<uint8_t>>* frames_ = nullptr;
     std::size_t frame_ = 0, at_ = 0, constant_ = 0, ring_ = 0;
     uint64_t clocks_ = 0, quiet_ = 0, line_clocks_ = 0, line_bytes_ = 0, dma_bytes_ = 0, line_pause_ = 0;

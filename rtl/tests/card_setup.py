@@ -17,6 +17,14 @@ FRACTION_BITS, PEDESTAL_BITS = (8, 2, 2), (22, 16, 16)
 WIDTHS = (22, 16, 16, 16, 16, 16)
 
 
+def factors_of(pedestals: npt.NDArray[np.float32], gains: npt.NDArray[np.float32], energy_kev: float) -> npt.NDArray[np.float32]:
+    """Photons per ADU of the three stages, NaN where the program calls a pixel unusable (crates/calibration): a pedestal
+    at an end of the ADC, a gain of the wrong sign. A pixel that is unusable in G0 is so in all stages."""
+    signs = np.array([1, -1, -1], np.float32)[:, None]
+    bad = ~((pedestals > 0) & (pedestals < 16383)) | ~(np.isfinite(gains) & (gains * signs > 0))
+    return np.where(bad | bad[0], np.float32(np.nan), np.float32(1) / (gains * np.float32(energy_kev)))
+
+
 def quantise(pedestals: npt.NDArray[np.float32], factors: npt.NDArray[np.float32]) -> tuple[list[npt.NDArray[np.int64]], tuple[int, int, int]]:
     """The three pedestals and factors of each pixel as integers, and the shifts: docs/formats/fixed-point.md, "From
     calibration to integers". `factors` are photons per ADU with their sign."""
