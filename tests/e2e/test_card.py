@@ -9,6 +9,7 @@ import re
 import signal
 import struct
 import subprocess
+import time
 
 import h5py
 import numpy as np
@@ -26,6 +27,14 @@ def shuffled(pixels):
     """Bitshuffle of blocks of 4096 numbers of 16 bits: one bit of all of them behind another."""
     bits = np.unpackbits(pixels.astype("<i2").view(np.uint8).reshape(-1, 4096, 2), axis=2, bitorder="little")
     return np.packbits(bits.transpose(0, 2, 1), axis=2, bitorder="little").tobytes()
+
+
+def wait(is_so, seconds=30):
+    """Waits until something is so."""
+    end = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < end, "konkordia does not move"
+        time.sleep(0.001)
 
 
 class Card:
@@ -54,8 +63,7 @@ class Card:
 
     def frame(self, image, pixels, came, **wrong):
         """A frame and its entry; `came` are masks of the tiles; `wrong` changes a field of the entry."""
-        while self.written - self.word(RELEASED) >= self.slots:
-            pass
+        wait(lambda: self.written - self.word(RELEASED) < self.slots)
         slot = self.start + self.written % self.slots * self.slot_bytes
         block = shuffled(pixels) + b"".join(mask.to_bytes(64, "little") for mask in came)
         self.memory[HEAD + slot : HEAD + slot + len(block)] = block
@@ -70,8 +78,7 @@ class Card:
 
     def end(self, **counts):
         """Waits until konkordia says that the run is over, and ends."""
-        while self.word(STOP) == 0:
-            pass
+        wait(lambda: self.word(STOP) == 1)
         counts = {"taken": self.placed, "placed": self.placed} | counts
         self.set(LINE, counts["taken"])
         self.set(PACKETS, counts["placed"])
@@ -240,8 +247,7 @@ def test_silence_and_a_signal_end_a_run(run, tmp_path):
     assert one.finish() == 0 and one.account["images"]["complete"] == 3
     one = run("--overwrite", "--silence", 60)
     one.card.frame(0, pixels(0), (3, 3))
-    while one.card.word(RELEASED) == 0:
-        pass
+    wait(lambda: one.card.word(RELEASED) == 1)
     one.process.send_signal(signal.SIGINT)
     one.card.end()
     assert one.finish() == 130 and stored(tmp_path).shape[0] == 1

@@ -70,7 +70,7 @@ pub fn command(args: &CardArgs) -> Result<Exit, Failure> {
         mask: None,
         metadata: Metadata { energy_kev: args.energy_kev, ..Metadata::default() },
     };
-    let note = ("pixels".to_owned(), "placed, converted and bitshuffled by a card (konkordia card)".to_owned());
+    let note = ("card".to_owned(), "placed, converted and bitshuffled by a card (konkordia card)".to_owned());
     let writer = ImageWriter::open_with(files, Beside { notes: vec![note], ..Beside::default() })?;
     if args.json {
         console::json(&json!({ "event": "card-memory", "address": memory.address() }), true);
