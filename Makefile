@@ -47,8 +47,10 @@ test-slow:
 	@KONKORDIA_SLOW=1 scripts/test
 
 test-rtl:
-	@scripts/setup python rtl
+	@scripts/setup build python rtl
 	@scripts/rtl test
+	@scripts/build
+	@scripts/rtl run
 	@scripts/rtl synth
 
 test-gpu:

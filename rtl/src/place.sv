@@ -10,26 +10,9 @@ module place #(
 ) (
     input  wire         clk,
     input  wire         rst,
-    // Tables, written before the first packet: see the localparams below.
+`include "place_config.svh"
     input  wire         cfg_write,
-    input  wire [2:0]   cfg_select,
-    input  wire [10:0]  cfg_address,
-    input  wire [63:0]  cfg_data,
-    // Keys: 8 bytes from an offset, of either order, then mask and shift.
-    input  wire [5:0]   cfg_frame_offset, cfg_packet_offset, cfg_module_offset,
-    input  wire         cfg_frame_big, cfg_packet_big, cfg_module_big,
-    input  wire [63:0]  cfg_frame_mask, cfg_packet_mask, cfg_module_mask,
-    input  wire [5:0]   cfg_frame_shift, cfg_packet_shift, cfg_module_shift,
-    input  wire [63:0]  cfg_frame_bits,       // ones in as many bits as the number of a frame has
-    input  wire [63:0]  cfg_first_frame,
-    input  wire [63:0]  cfg_first_packet,
-    input  wire [9:0]   cfg_packets,          // of a tile, 1 to 512
-    input  wire [13:0]  cfg_frame_packets,    // of a frame
-    input  wire [15:0]  cfg_datagram_bytes,
-    input  wire [1:0]   cfg_header_sixteenths, // bytes of the header / 16; 0 = 64 bytes
-    input  wire [4:0]   cfg_tiles,
     input  wire [47:0]  cfg_base,
-    input  wire [27:0]  cfg_slot_bytes,
     // Datagrams, as udp_front gives them.
     input  wire         s_valid,
     output wire         s_ready,
@@ -54,6 +37,9 @@ module place #(
     output wire         e_last,
     // The oldest finished frame gives its slot back.
     input  wire         release_valid,
+    // The run ends: frames that wait for packets are finished as they are whenever no packet is there. It is set when
+    // the last packet has come; what comes later of these frames is late.
+    input  wire         flush,
     // One verdict for each packet.
     output reg          v_valid,
     output reg  [3:0]   v_code,
@@ -150,6 +136,7 @@ module place #(
                OUT = 4'd8, CLOSE = 4'd9, MASK_READ = 4'd10, MASK_OUT = 4'd11;
     reg [3:0]  state;
     reg        closing_before;     // frames are closed before the packet is judged, not after
+    reg        flushing;
     reg [7:0]  clear_at;
     reg [3:0]  stream;
     reg        single, length_right, required_right;
@@ -280,7 +267,7 @@ module place #(
     );
 
     wire is_refused_by_form = !port_found || !length_right || !required_right || !tile_found || !packet_in_tile;
-    wire close_one = low < newest_end && (low + WINDOW < newest_end || (filling_is_low && filling[13:0] == cfg_frame_packets));
+    wire close_one = low < newest_end && (flushing || low + WINDOW < newest_end || (filling_is_low && filling[13:0] == cfg_frame_packets));
     assign header_taken = state == IDLE && header_valid;
     always @* begin
         entry_read_at = state == MASK_READ || state == MASK_OUT ? {closing_tile, low[3:0]} : {tile, image[3:0]};
@@ -339,7 +326,12 @@ module place #(
                     clear_at <= clear_at + 8'd1;
                     if (clear_at == 8'd255) state <= IDLE;
                 end
-                IDLE: if (header_valid) state <= KEYS;
+                IDLE: begin
+                    closing_before <= 1'b0;
+                    flushing <= flush && !header_valid;
+                    if (header_valid) state <= KEYS;
+                    else if (flush && low < newest_end) state <= CLOSE;
+                end
                 KEYS: state <= MASKS;
                 MASKS: state <= FORM;
                 FORM: begin

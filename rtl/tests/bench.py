@@ -164,6 +164,25 @@ class Bench:
         raise AssertionError(f"not done after {clocks_max} clocks")
 
 
+async def write_tables(bench: Bench, registers: dict[str, int], tables: Iterable[tuple[int, int, int]], write: int = 1) -> None:
+    """Registers, a reset, tables through the port cfg_write, and the clocks in which the block clears its memories: the
+    next clock is number 0."""
+    dut = bench.dut
+    for name in ("cfg_write", "release_valid", "flush"):
+        if hasattr(dut, name):
+            getattr(dut, name).value = 0
+    for name, value in registers.items():
+        getattr(dut, f"cfg_{name}").value = value
+    await bench.reset()
+    dut.cfg_write.value = write
+    for select, row, value in tables:
+        dut.cfg_select.value, dut.cfg_address.value, dut.cfg_data.value = select, row, value
+        await bench.clock()
+    dut.cfg_write.value = 0
+    await bench.clock(260)
+    bench.now = 0
+
+
 def note(block: str, **facts: Any) -> None:
     """Notes measured facts of a block for the summary of scripts/rtl."""
     path = pathlib.Path(os.environ.get("RTL_NOTES", "notes.jsonl"))

@@ -15,9 +15,13 @@ BLOCKS: dict[str, tuple[str, ...]] = {
     "bitshuffle": (),
     "roce_insert": ("small_fifo", "icrc"),
     "loss_detector": ("small_fifo",),
+    "four_receivers": ("packet_buffer", "small_fifo", "udp_front", "place", "receiver", "by_turns"),
+    "card": ("packet_buffer", "small_fifo", "udp_front", "place", "receiver", "pixel_lane", "pixel_sum_lane", "pixel_pipeline", "bitshuffle", "frame_out"),
 }
+# Parts of blocks without tests of their own, of which the resources are asked.
+PARTS: dict[str, tuple[str, ...]] = {"frame_out": ("small_fifo",), "by_turns": ()}
 
 
 def sources(block: str, folder: pathlib.Path = RTL / "src") -> list[pathlib.Path]:
-    """The files of a block."""
-    return [folder / f"{name}.sv" for name in (*BLOCKS[block], block)]
+    """The files of a block, or of a part."""
+    return [folder / f"{name}.sv" for name in (*(BLOCKS | PARTS)[block], block)]

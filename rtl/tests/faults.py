@@ -1,17 +1,23 @@
 """Puts faults into the sources, one at a time, and runs the tests of the block; each fault must make a test fail.
 
-python rtl/tests/faults.py [BLOCK...]. A fault is one replacement in one file. A fault that no test finds is reported,
-and so is one whose text is no longer in the source.
+python rtl/tests/faults.py [--jobs N] [BLOCK or NUMBER or FIRST-LAST ...]. A fault is one replacement in one file; its
+number is its place in the list below, from 0. The first test that fails ends the simulation. A fault that no test finds
+is reported, and so is one whose text is no longer in the source.
 """
 
 from __future__ import annotations
 
+import argparse
+import concurrent.futures
 import os
 import pathlib
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 from blocks import BLOCKS, RTL, sources
 
@@ -49,15 +55,39 @@ FAULTS: list[tuple[str, str, str, str]] = [
     ("loss_detector", "loss_detector", "count_lost <= count_lost + (far_to[39:0] - tested[39:0]);", "count_lost <= count_lost;"),
     ("loss_detector", "loss_detector", "cfg_bits24 ? {{18{distance[23]}}, distance[23:0]} :", ""),
     ("loss_detector", "loss_detector", "position <= newest - 42'sd1024) v_code", "position < newest - 42'sd1024) v_code"),
+    ("place", "place", "closing_before <= 1'b0;\n                    flushing", "flushing"),
+    ("place", "place", "flushing <= flush && !header_valid;", "flushing <= 1'b0;"),
+    ("card", "frame_out", "wire       has_credit = in_hands < {28'd0, cfg_host_slots};", "wire       has_credit = in_hands <= {28'd0, cfg_host_slots};"),
+    ("card", "frame_out", ".s_data(!b_mask[b_packet])", ".s_data(!a_valid)"),
+    ("card", "frame_out", "if (a_valid && b_goes) begin", "if (a_valid) begin"),
+    ("card", "frame_out", "assign x_valid = q_valid && flag_valid;", "assign x_valid = q_valid;"),
+    ("card", "frame_out", "assign e_ready = state == COLLECT;", "assign e_ready = 1'b1;"),
+    ("card", "frame_out", "host_slot + 12'd1 == cfg_host_slots ? 12'd0 : host_slot + 12'd1", "host_slot + 12'd1"),
+    ("card", "frame_out", "release_valid <= 1'b1;", "release_valid <= 1'b0;"),
 ]
 
 
-def found(block: str, file: str, text: str, instead: str) -> bool:
+def fails(command: list[str], env: dict[str, str], mark: pathlib.Path) -> tuple[str, str]:
+    """Runs tests until one fails; its name, or nothing, and all that was printed."""
+    text = []
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True) as tests:
+        assert tests.stdout is not None
+        for line in tests.stdout:
+            text.append(line)
+            if failed := re.search(r"cocotb\.regression +(\w+) failed", line):
+                os.killpg(tests.pid, signal.SIGKILL)
+                return failed[1], "".join(text)
+    return "a test without end" if mark.exists() else "", "".join(text)
+
+
+def found(number: int) -> bool:
     """Whether the tests fail with this fault."""
+    block, file, text, instead = FAULTS[number]
+    began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         copies = pathlib.Path(folder) / "src"
         copies.mkdir()
-        for path in sources(block):
+        for path in (*sources(block), *(RTL / "src").glob("*.svh")):
             shutil.copy(path, copies)
         path = copies / f"{file}.sv"
         source = path.read_text()
@@ -65,22 +95,41 @@ def found(block: str, file: str, text: str, instead: str) -> bool:
             raise SystemExit(f"rtl: {file}.sv has this text {source.count(text)} times, not once: {text}")
         path.write_text(source.replace(text, instead))
         env = os.environ | {"RTL_SOURCES": str(copies), "RTL_BUILD": f"{folder}/build", "RTL_FAULT": f"{folder}/mark"}
-        done = subprocess.run([sys.executable, RTL / "tests/run.py", block], env=env, capture_output=True, text=True)
-        failed = [line.split()[-1] for line in done.stdout.splitlines() if line.startswith("rtl: FAILED")]
-        if pathlib.Path(f"{folder}/mark").exists():
-            failed = ["a test without end"]
-        if not failed and "passed, 0 failed" not in done.stdout:
-            raise SystemExit(f"rtl: the fault does not build: {text} -> {instead}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
-        print(f"rtl: {block}: {text[:60]} -> {instead[:60] or 'nothing'}: {'found by ' + failed[0] if failed else 'NOT FOUND'}", flush=True)
+        failed, printed = fails([sys.executable, str(RTL / "tests/run.py"), block], env, pathlib.Path(f"{folder}/mark"))
+        if not failed and "passed, 0 failed" not in printed:
+            raise SystemExit(f"rtl: the fault does not build: {text} -> {instead}\n{printed[-3000:]}")
+        verdict = f"found by {failed}" if failed else "NOT FOUND"
+        short = " ".join(text.split())[:60]
+        print(f"rtl: {number} {block}: {short} -> {instead[:60] or 'nothing'}: {verdict} ({time.monotonic() - began:.0f} s)", flush=True)
         return bool(failed)
 
 
+def chosen(words: list[str]) -> list[int]:
+    """The numbers of the faults that are named."""
+    numbers: set[int] = set()
+    for word in words or list(BLOCKS):
+        if word in BLOCKS:
+            numbers |= {n for n, fault in enumerate(FAULTS) if fault[0] == word}
+        elif match := re.fullmatch(r"(\d+)(?:-(\d+))?", word):
+            numbers |= set(range(int(match[1]), int(match[2] or match[1]) + 1))
+        else:
+            raise SystemExit(f"rtl: '{word}' is neither a block nor a number; blocks are {', '.join(BLOCKS)}")
+    if numbers - set(range(len(FAULTS))):
+        raise SystemExit(f"rtl: there are faults 0 to {len(FAULTS) - 1}")
+    return sorted(numbers)
+
+
 def main() -> int:
-    """All faults, or those of the blocks that are named."""
-    blocks = sys.argv[1:] or list(BLOCKS)
-    chosen = [fault for fault in FAULTS if fault[0] in blocks]
-    missed = sum(not found(*fault) for fault in chosen)
-    print(f"{len(chosen) - missed} passed, {missed} failed in 0.0s (faults of rtl)")
+    """All faults, or those that are named."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("which", nargs="*")
+    args = parser.parse_args()
+    numbers = chosen(args.which)
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        results = list(pool.map(found, numbers))
+    missed = [number for number, result in zip(numbers, results, strict=True) if not result]
+    print(f"{len(numbers) - len(missed)} passed, {len(missed)} failed in 0.0s (faults of rtl)")
     return 1 if missed else 0
 
 

@@ -120,12 +120,16 @@ class Model:
         self.filling[slot] = (image, 0)
         return True
 
-    def _close(self) -> None:
+    def flush(self) -> None:
+        """The run ends: frames that wait for packets are finished as they are."""
+        self._close(ends=True)
+
+    def _close(self, ends: bool = False) -> None:
         total = self.program.packets * len(self.program.tiles)
         while self.low < self.newest_end:
             slot = self.slot(self.low)
             known, arrived = self.filling.get(slot, (-1, 0))
-            if self.low >= self.newest_end - WINDOW and not (known == self.low and arrived == total):
+            if not ends and self.low >= self.newest_end - WINDOW and not (known == self.low and arrived == total):
                 break
             if known == self.low:
                 tiles = [self.tiles.get((tile, self.low % (2 * WINDOW)), (-1, False, 0)) for tile in range(len(self.program.tiles))]

@@ -125,6 +125,24 @@ class Program:
             rows += [(4, number, word), (5, number, tile["offset"])]
         return rows
 
+    def owners(self) -> tuple[int, list[tuple[int, int, int]]]:
+        """Which packet brings each unit of a slot: the logarithm of the beats of a unit, and rows of table 6 (frame_out)."""
+        found: dict[int, int] = {}
+        for tile in range(len(self.tiles)):
+            for packet in range(self.packets):
+                for _, start, count in self.segments(tile, packet):
+                    found |= {beat: tile << 9 | packet for beat in range(start // 64, (start + count) // 64)}
+        beats = self.toml["slot_bytes"] // 64
+        if sorted(found) != list(range(beats)) or beats % 128:
+            raise NotForLogic("each beat of a slot belongs to one packet, and a slot has whole blocks of 8192 bytes")
+        for log2 in range(10, -1, -1):
+            unit = 1 << log2
+            if beats % unit == 0 and all(found[beat] == found[beat // unit * unit] for beat in range(beats)):
+                if beats // unit > 2048:
+                    raise NotForLogic(f"the logic has 2048 units, and a slot has {beats // unit}")
+                return log2, [(6, n, found[n * unit]) for n in range(beats // unit)]
+        raise AssertionError("a unit may be one beat")
+
     def registers(self) -> dict[str, int]:
         """Values of the other configuration inputs."""
         values: dict[str, int] = {}
@@ -144,5 +162,6 @@ class Program:
 
 
 def shipped() -> dict[str, Program]:
-    """The programs of the repository."""
-    return {path.stem: Program(path.read_text()) for path in sorted(PROGRAMS.glob("*.toml"))}
+    """The programs of the repository, and that of an EIGER at 12 bit."""
+    paths = [*sorted(PROGRAMS.glob("*.toml")), PROGRAMS.parents[2] / "rtl/vectors/eiger-12bit.toml"]
+    return {path.stem: Program(path.read_text()) for path in paths}

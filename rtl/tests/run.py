@@ -39,7 +39,7 @@ def simulate(block: str) -> tuple[int, int]:
     folder.mkdir(parents=True, exist_ok=True)
     notes.unlink(missing_ok=True)
     runner = get_runner("verilator")
-    runner.build(verilog_sources=sources(block, SOURCES), hdl_toplevel=block, build_dir=folder, build_args=VERILATOR, always=True)
+    runner.build(verilog_sources=sources(block, SOURCES), includes=[SOURCES], hdl_toplevel=block, build_dir=folder, build_args=VERILATOR, always=True)
     results = runner.test(
         hdl_toplevel=block,
         test_module=f"test_{block}",

@@ -12,7 +12,7 @@ import re
 import subprocess
 import sys
 
-from blocks import BLOCKS, RTL, sources
+from blocks import BLOCKS, PARTS, RTL, sources
 
 BUILD = pathlib.Path(os.environ.get("RTL_BUILD", RTL / "build"))
 # What an XCVU33P has (Xilinx DS890): LUTs, flip-flops, block RAMs of 36 Kbit, DSP slices.
@@ -33,7 +33,7 @@ def cells(block: str) -> dict[str, int]:
     report = folder / f"{block}.txt"
     files = " ".join(str(path) for path in sources(block))
     flatten = "" if block in IN_PARTS else "-flatten"
-    script = f"read_verilog -sv {files}; synth_xilinx -family xcup {flatten} -noiopad -noclkbuf -top {block}; tee -o {report} stat"
+    script = f"read_verilog -sv -I {RTL / 'src'} {files}; synth_xilinx -family xcup {flatten} -noiopad -noclkbuf -top {block}; tee -o {report} stat"
     subprocess.run(["yosys", "-q", "-p", script], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     # The sum over all modules is the last part of the report.
     text = report.read_text().rpartition("=== ")[2]
@@ -53,8 +53,8 @@ def resources(found: dict[str, int]) -> dict[str, float]:
 
 def main() -> int:
     """All blocks, or those that are named."""
-    # receiver is udp_front and place.
-    blocks = sys.argv[1:] or [block for block in BLOCKS if block != "receiver"]
+    # receiver is udp_front and place; four_receivers and card are several of the others and a part.
+    blocks = sys.argv[1:] or [block for block in (*BLOCKS, *PARTS) if block not in ("receiver", "four_receivers", "card")]
     version = subprocess.run(["yosys", "-V"], capture_output=True, text=True, check=True).stdout.split(" (")[0]
     print(f"rtl: {version}, synth_xilinx -family xcup; shares are those of an XCVU33P")
     print("| block | LUT | FF | BRAM36 | DSP |\n|---|---:|---:|---:|---:|")

@@ -9,7 +9,7 @@ from typing import Any
 import cocotb
 import model_place
 import model_udp
-from bench import Bench, Sink, Source, Stall, beats_of, data, never, note, number, randomly
+from bench import Bench, Sink, Source, Stall, beats_of, data, never, note, number, randomly, write_tables
 from model_place import Closed, Datagram, Model, traffic
 from model_udp import ADDRESS_V4, ADDRESS_V6, Frame, judge, random_frame
 from program import Program, shipped
@@ -34,19 +34,8 @@ class Receiver:
 
     async def start(self) -> None:
         """Tables and registers."""
-        dut = self.dut
-        dut.cfg_write.value = dut.release_valid.value = 0
         own = {"v4": 1, "v6": 1, "address_v4": int(ADDRESS_V4), "address_v6": int(ADDRESS_V6), "port_first": self.program.port_first, "streams": 4}
-        for name, value in (self.program.registers() | own | {"first_frame": self.model.first}).items():
-            getattr(dut, f"cfg_{name}").value = value
-        await self.bench.reset()
-        dut.cfg_write.value = 1
-        for select, row, value in self.program.tables():
-            dut.cfg_select.value, dut.cfg_address.value, dut.cfg_data.value = select, row, value
-            await self.bench.clock()
-        dut.cfg_write.value = 0
-        await self.bench.clock(260)
-        self.bench.now = 0
+        await write_tables(self.bench, self.program.registers() | own | {"first_frame": self.model.first}, self.program.tables())
 
     def send(self, frame: bytes, damaged: bool = False) -> None:
         """Sends a frame, and asks the models what it writes."""

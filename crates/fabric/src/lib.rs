@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bridge;
+pub mod card;
 pub mod loss;
 pub mod rashpa;
 pub mod rdma_udp;

@@ -281,6 +281,12 @@ pub enum Command {
   konkordia bridge show eiger-16bit
   konkordia bridge run jungfrau-1 --store /dev/shm/frames --frames 100")]
     Bridge(crate::bridge::args::BridgeCommand),
+    /// Takes frames that a card (FPGA) writes into memory of this host, compresses them and writes a file.
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia card -o out/run01 --images 1000
+  konkordia card -o out/run02 --rows 1024 --tiles 2 --pixel uint16 --slots 64
+  konkordia card -o out/run03 --first-frame 4711 --silence 5 --json")]
+    Card(crate::card::args::CardArgs),
     /// Modules that write into the memory of receivers, as in ESRF's RASHPA, and the manager that sets them up.
     #[command(subcommand, help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia rashpa receiver --id 0 --listen 127.0.0.1:7200 --check 1

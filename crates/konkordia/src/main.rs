@@ -6,6 +6,7 @@ mod archive_verb;
 mod bench;
 mod bridge;
 mod calibration_verbs;
+mod card;
 mod choice;
 mod cli;
 mod coincide;
@@ -133,6 +134,7 @@ fn dispatch(command: &Command) -> Result<Exit, Failure> {
         Command::Token(which) => token_verb::command(which),
         Command::Config(args) => config_verb::command(args),
         Command::Bridge(which) => bridge::command(which),
+        Command::Card(args) => card::command(args),
         Command::Rashpa(which) => rashpa::command(which),
         Command::Bench(which) => bench::command(which),
         Command::Doctor(args) => doctor::command(args),

@@ -128,6 +128,16 @@ impl Memory {
         offset_bytes.checked_add(HEAD_BYTES).is_some_and(|at| self.shared.clear(at, bytes))
     }
 
+    /// The number at a multiple of 8; what its writer wrote before is seen after it. `None` if it does not lie in it.
+    pub fn load(&self, offset_bytes: usize) -> Option<u64> {
+        Some(self.word(offset_bytes)?.load(Ordering::Acquire))
+    }
+
+    /// Writes a number at a multiple of 8, behind all that was written before; `false` if it does not lie there.
+    pub fn store(&self, offset_bytes: usize, value: u64) -> bool {
+        self.word(offset_bytes).map(|word| word.store(value, Ordering::Release)).is_some()
+    }
+
     /// A word, by a multiple of 8; `None` if it does not lie in it.
     pub(super) fn word(&self, offset_bytes: usize) -> Option<&AtomicU64> {
         self.shared.word(offset_bytes.checked_add(HEAD_BYTES)?)
@@ -171,6 +181,8 @@ mod tests {
         assert!(there.write(99, &[7]) && !there.write(100, &[7]) && there.length_bytes() == 100);
         let mut byte = [0];
         assert!(here.read(99, &mut byte) && byte == [7] && !here.read(usize::MAX, &mut byte));
+        assert!(there.store(88, 5) && !there.store(100, 5) && !there.store(4, 5) && !there.store(usize::MAX - 7, 5));
+        assert_eq!((here.load(88), here.load(96), here.load(usize::MAX - 7)), (Some(5), None, None));
         let says = |address: &str, part: &str| {
             let why = Memory::open(address).err().expect("refused").to_string();
             assert!(why.contains(part), "{why}");

@@ -1,0 +1,271 @@
+"""`konkordia card` with frames that a program of these tests writes in the place of a card: docs/fpga.md, "A card"."""
+
+import fcntl
+import json
+import mmap
+import os
+import pathlib
+import re
+import signal
+import struct
+import subprocess
+import time
+
+import h5py
+import numpy as np
+import pytest
+
+from driving import BINARY, program
+
+HEAD, REGISTERS, RELEASED, STOP, STATE, CLOCKS, LINE, PACKETS = 4096, 64, 128, 136, 256, 264, 320, 400
+F_OFD_SETLK = 37
+ROWS, COLUMNS, TILES, TILE_PACKETS = 16, 1024, 2, 2  # four blocks of 4096 pixels, one for each packet
+MISSING = -32766
+
+
+def shuffled(pixels):
+    """Bitshuffle of blocks of 4096 numbers of 16 bits: one bit of all of them behind another."""
+    bits = np.unpackbits(pixels.astype("<i2").view(np.uint8).reshape(-1, 4096, 2), axis=2, bitorder="little")
+    return np.packbits(bits.transpose(0, 2, 1), axis=2, bitorder="little").tobytes()
+
+
+def wait(is_so, seconds=30):
+    """Waits until something is so."""
+    end = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < end, "konkordia does not move"
+        time.sleep(0.001)
+
+
+class Card:
+    """What a card does with the memory."""
+
+    def __init__(self, address):
+        process, file, _ = address.split("/")
+        self.file = os.open(f"/proc/{process}/fd/{file}", os.O_RDWR)
+        self.memory = mmap.mmap(self.file, os.fstat(self.file).st_size)
+        assert self.memory[:8] == b"KONKSHM1"
+        version, is_unsigned, self.first, self.slots, self.slot_bytes, self.start, self.ring, self.image_bytes, packets, tiles = struct.unpack_from(
+            "<IIQQQQQQII", self.memory, HEAD
+        )
+        assert (version, packets, tiles) == (1, TILE_PACKETS, TILES)
+        self.is_unsigned = is_unsigned == 1
+        fcntl.fcntl(self.file, F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, HEAD + self.ring, 1, 0))
+        assert self.word(self.ring + 72) == 1, "konkordia takes frames"
+        self.written, self.line, self.placed = 0, 0, 0
+        self.set(STATE, 1)
+
+    def word(self, at):
+        return struct.unpack_from("<Q", self.memory, HEAD + at)[0]
+
+    def set(self, at, value):
+        struct.pack_into("<Q", self.memory, HEAD + at, value)
+
+    def frame(self, image, pixels, came, **wrong):
+        """A frame and its entry; `came` are masks of the tiles; `wrong` changes a field of the entry."""
+        wait(lambda: self.written - self.word(RELEASED) < self.slots)
+        slot = self.start + self.written % self.slots * self.slot_bytes
+        block = shuffled(pixels) + b"".join(mask.to_bytes(64, "little") for mask in came)
+        self.memory[HEAD + slot : HEAD + slot + len(block)] = block
+        missing = TILES * TILE_PACKETS - sum(mask.bit_count() for mask in came)
+        fields = {"sequence": self.written + 1, "image": image, "slot": slot, "bytes": self.image_bytes, "missing": missing, "tiles": TILES, "version": 1}
+        entry = struct.pack("<QQQIHBB", *(fields | wrong).values())
+        at = HEAD + self.ring + 128 + self.written % self.slots * 32
+        self.memory[at : at + 32] = entry
+        self.written += 1
+        self.placed += sum(mask.bit_count() for mask in came)
+        self.set(self.ring, self.written)
+
+    def end(self, **counts):
+        """Waits until konkordia says that the run is over, and ends."""
+        wait(lambda: self.word(STOP) == 1)
+        counts = {"taken": self.placed, "placed": self.placed} | counts
+        self.set(LINE, counts["taken"])
+        self.set(PACKETS, counts["placed"])
+        self.set(CLOCKS, 12345)
+        self.set(STATE, 2)
+
+    def close(self):
+        self.memory.close()
+        os.close(self.file)
+
+
+class Run:
+    """`konkordia card` and the card beside it."""
+
+    def __init__(self, folder, *options):
+        self.folder = folder
+        command = [BINARY, "card", "-o", folder / "run", "--rows", ROWS, "--columns", COLUMNS, "--tiles", TILES, "--tile-packets", TILE_PACKETS]
+        command += ["--silence", 1, "--json", *options]
+        self.process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.address = json.loads(self.process.stdout.readline())["address"]
+        self.card = Card(self.address)
+
+    def finish(self):
+        out, self.errors = self.process.communicate(timeout=60)
+        self.card.close()
+        assert "panicked" not in self.errors
+        lines = [json.loads(line) for line in out.splitlines()]
+        self.account = next((line for line in lines if line["event"] == "card"), None)
+        return self.process.returncode
+
+
+@pytest.fixture
+def run(tmp_path):
+    runs = []
+
+    def begin(*options):
+        runs.append(Run(tmp_path, *options))
+        return runs[-1]
+
+    yield begin
+    for one in runs:
+        one.process.kill()
+        one.process.communicate()
+
+
+def pixels(image, dtype="<i2"):
+    return np.random.default_rng(image).poisson(3, ROWS * COLUMNS).astype(dtype)
+
+
+def stored(folder):
+    with h5py.File(folder / "run_master.h5") as file:
+        data = file["/entry/data"]
+        return data[data.attrs["signal"]][()]
+
+
+@pytest.mark.parametrize("kind", ["int16", "uint16"])
+def test_frames_become_a_file(run, tmp_path, kind):
+    one = run("--images", 20, "--slots", 3, "--first-frame", 7, "--pixel", kind, "--energy-kev", 12.4)
+    assert one.card.first == 7 and one.card.slots == 3 and one.card.is_unsigned == (kind == "uint16")
+    for image in range(20):
+        one.card.frame(image, pixels(image), (3, 3))
+    one.card.end()
+    assert one.finish() == 0, one.errors
+    images = stored(tmp_path)
+    assert images.dtype == kind and images.shape == (20, ROWS, COLUMNS)
+    for image in range(20):
+        assert np.array_equal(images[image].ravel(), pixels(image)), image
+    account = one.account
+    assert account["balances"] and account["images"]["complete"] == 20 and account["clocks"] == 12345
+    program("check", tmp_path / "run_master.h5", check=0)
+    with h5py.File(tmp_path / "run_master.h5") as file:
+        assert file["/entry/instrument/beam/incident_energy"][()] == pytest.approx(12400)
+
+
+def test_missing_packets_and_lost_frames_are_in_the_account(run, tmp_path):
+    """A frame with missing packets is partial, one without an entry is lost, also behind the last one that came."""
+    one = run("--images", 6)
+    for image, came in ((0, (3, 3)), (1, (1, 3)), (3, (0, 2))):
+        frame = pixels(image)
+        for packet in range(4):
+            if not came[packet // 2] >> packet % 2 & 1:
+                frame[packet * 4096 : (packet + 1) * 4096] = MISSING
+        one.card.frame(image, frame, came)
+    one.card.end()
+    assert one.finish() == 1, one.errors
+    account = one.account
+    assert account["images"] == {"complete": 1, "partial": 2, "lost": 3, "beyond": 0, "packets_missing": 4}
+    assert account["missing"] == [[1, 1], [3, 3]] and account["balances"]
+    images = stored(tmp_path)
+    assert (images[2] == MISSING).all() and (images[1].ravel()[4096:8192] == MISSING).all() and (images[1].ravel()[:4096] >= 0).all()
+    ledger = json.loads(program("inspect", tmp_path / "run_master.h5", "--json").stdout)["ledger"]
+    assert "lost" in json.dumps(ledger)
+
+
+def test_counters_that_contradict_the_frames_are_told(run):
+    one = run("--images", 2)
+    one.card.frame(0, pixels(0), (3, 3))
+    one.card.frame(1, pixels(1), (3, 3))
+    one.card.end(placed=9)
+    assert one.finish() == 1 and one.account["balances"] is False
+    assert one.account["images"]["complete"] == 2
+
+
+def test_frames_behind_the_last_image_are_counted(run, tmp_path):
+    one = run("--images", 2)
+    for image in range(3):
+        one.card.frame(image, pixels(image), (3, 3))
+    one.card.end()
+    assert one.finish() == 0, one.errors
+    assert one.account["images"]["beyond"] == 1 and stored(tmp_path).shape[0] == 2
+
+
+@pytest.mark.parametrize(
+    "wrong, says",
+    [
+        ({"sequence": 9}, "number 9, and number 2 comes next"),
+        ({"image": 0}, "frame 0 does not come behind frame 0"),
+        ({"slot": 1 << 50}, "the offset of the slot"),
+        ({"slot": 0}, "the offset of the slot"),
+        ({"bytes": 64}, "the bytes of the pixels"),
+        ({"tiles": 16}, "the number of tiles"),
+        ({"version": 2}, "version 2"),
+        ({"missing": 77}, "77 packets are missing in a frame of 4"),
+        ({"missing": 1}, "the masks say that 0 packets are missing"),
+        ({"image": 1 << 60}, "is more than 64 frames ahead"),
+    ],
+)
+def test_what_cannot_be_is_refused(run, tmp_path, wrong, says):
+    """The file has the frames before, and nothing of the wrong one."""
+    one = run("--images", 5)
+    one.card.frame(0, pixels(0), (3, 3))
+    one.card.frame(1, pixels(1), (3, 3), **wrong)
+    assert one.finish() == 6, one.errors
+    assert says in one.errors.replace("\n", " "), one.errors
+    assert one.account["images"]["complete"] == 1 and np.array_equal(stored(tmp_path)[0].ravel(), pixels(0))
+
+
+def test_masks_of_packets_that_do_not_exist_are_refused(run):
+    one = run("--images", 5)
+    one.card.frame(0, pixels(0), (3, 1 << 300), missing=1)
+    assert one.finish() == 6 and "names packet 300" in one.errors
+
+
+def test_a_ring_that_says_too_much_is_refused(run):
+    one = run("--images", 5, "--slots", 4)
+    one.card.frame(0, pixels(0), (3, 3))
+    one.card.set(one.card.ring, 1000)
+    assert one.finish() == 6 and re.search(r"1000 entries; [01] were read, and the queue has 4 places", one.errors)
+
+
+def test_a_card_that_goes_is_noticed(run, tmp_path):
+    one = run("--images", 5)
+    one.card.frame(0, pixels(0), (3, 3))
+    one.card.memory.close()
+    os.close(one.card.file)
+    one.card.close = lambda: None
+    assert one.finish() == 6 and "has gone in the midst" in one.errors
+    assert stored(tmp_path).shape[0] >= 1
+
+
+def test_silence_and_a_signal_end_a_run(run, tmp_path):
+    one = run("--overwrite")
+    for image in range(3):
+        one.card.frame(image, pixels(image), (3, 3))
+    one.card.end()
+    assert one.finish() == 0 and one.account["images"]["complete"] == 3
+    one = run("--overwrite", "--silence", 60)
+    one.card.frame(0, pixels(0), (3, 3))
+    wait(lambda: one.card.word(RELEASED) == 1)
+    one.process.send_signal(signal.SIGINT)
+    one.card.end()
+    assert one.finish() == 130 and stored(tmp_path).shape[0] == 1
+
+
+def test_without_a_card_there_is_an_end(tmp_path):
+    done = program("card", "-o", tmp_path / "none", "--timeout", 0.5, check=6)
+    assert "no card has begun within 0.5 s" in done.stderr
+
+
+def test_what_the_card_cannot_do(tmp_path):
+    for options, says in (
+        (("--rows", 3), "whole blocks"),
+        (("--tiles", 17), "at most 16"),
+        (("--tile-packets", 600), "at most 512"),
+        (("--slots", 5000), "at most 2048"),
+        (("--images", 0), "at least one image"),
+    ):
+        done = program("card", "-o", tmp_path / "none", *options, check=2)
+        assert says in done.stderr, done.stderr
+    assert list(pathlib.Path(tmp_path).iterdir()) == []
