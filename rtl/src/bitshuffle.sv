@@ -44,7 +44,6 @@ module bitshuffle (
     generate
         for (n = 0; n < 16; n = n + 1) begin : bank
             wire [3:0] plane_in = n[3:0] - write_row;
-            wire [3:0] row_out = n[3:0] - read_plane;
             reg [31:0] memory [0:255];
             reg [31:0] word;
             // Address: half, column, plane.

@@ -44,7 +44,7 @@ FAULTS: list[tuple[str, str, str, str]] = [
     ("pixel_pipeline", "pixel_sum_lane", "number > 32'sd65531", "number > 32'sd65532"),
     ("pixel_pipeline", "pixel_pipeline", "wire         has_room = !inside_count[QUEUE_LOG2];", "wire         has_room = 1'b1;"),
     ("bitshuffle", "bitshuffle", "assign s_ready = !full[write_half];", "assign s_ready = 1'b1;"),
-    ("bitshuffle", "bitshuffle", "wire [3:0] row_out = n[3:0] - read_plane;", "wire [3:0] row_out = n[3:0];"),
+    ("bitshuffle", "bitshuffle", "{rows, rows} >> (32 * one_plane)", "{rows, rows} >> (32 * read_plane)"),
     ("bitshuffle", "bitshuffle", "assign out_free = !one_valid || two_free;", "assign out_free = 1'b1;"),
     ("roce_insert", "icrc", "32'hAF4C_9D16", "32'hFFFF_FFFF"),
     ("roce_insert", "icrc", "rest <= z_covered && z_place == 4'd15;", "rest <= 1'b0;"),

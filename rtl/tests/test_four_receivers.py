@@ -130,7 +130,7 @@ async def four_bad_lines(dut: Any) -> None:
         await four.start()
         dice = random.Random(seed)
         for line in range(LINES):
-            for datagram in traffic("eiger-4bit", four.program, 10 * seed + line, 9, 500):
+            for datagram in traffic("eiger-4bit", four.program, 10 * seed + line, 3, 500):
                 if dice.random() < 0.1:
                     four.send(line, random_frame(dice), damaged=dice.random() < 0.2)
                 four.send(line, four.frame_of(datagram).bytes(), damaged=dice.random() < 0.02)

@@ -61,7 +61,7 @@ class Card:
     def set(self, at, value):
         struct.pack_into("<Q", self.memory, HEAD + at, value)
 
-    def frame(self, image, pixels, came, **wrong):
+    def frame(self, image, pixels, came, /, **wrong):
         """A frame and its entry; `came` are masks of the tiles; `wrong` changes a field of the entry."""
         wait(lambda: self.written - self.word(RELEASED) < self.slots)
         slot = self.start + self.written % self.slots * self.slot_bytes
@@ -96,7 +96,7 @@ class Run:
     def __init__(self, folder, *options):
         self.folder = folder
         command = [BINARY, "card", "-o", folder / "run", "--rows", ROWS, "--columns", COLUMNS, "--tiles", TILES, "--tile-packets", TILE_PACKETS]
-        command += ["--silence", 1, "--json", *options]
+        command += ["--json", *(() if "--silence" in options else ("--silence", 1)), *options]
         self.process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.address = json.loads(self.process.stdout.readline())["address"]
         self.card = Card(self.address)
@@ -106,6 +106,8 @@ class Run:
         self.card.close()
         assert "panicked" not in self.errors
         lines = [json.loads(line) for line in out.splitlines()]
+        # A failure is reported as JSON too.
+        self.errors += "".join(" ".join(map(str, line["error"].values())) for line in lines if line["event"] == "error")
         self.account = next((line for line in lines if line["event"] == "card"), None)
         return self.process.returncode
 

@@ -121,8 +121,10 @@ def run_of_card(folder, simulator, calibration, frames, *options, seed="", image
         out, errors = taker.communicate(timeout=600)
         said, complaint = card.communicate(timeout=60)
     assert kill or card.returncode == 0, complaint
-    accounts = [json.loads(text) for text in out.splitlines()]
-    return accounts[0], taker.returncode, json.loads(said) if said else None, errors
+    lines = [json.loads(text) for text in out.splitlines()]
+    errors += "".join(str(line["error"]) for line in lines if line["event"] == "error")
+    account = next(line for line in lines if line["event"] == "card")
+    return account, taker.returncode, json.loads(said) if said else None, errors
 
 
 def number(datagram):

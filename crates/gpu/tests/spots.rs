@@ -69,6 +69,17 @@ impl Scene {
         (rings, count)
     }
 
+    /// First column, first row, columns and rows of each panel.
+    fn panel_numbers(&self) -> Vec<u32> {
+        self.panels.iter().flat_map(|p| [p.x_px, p.y_px, p.columns, p.rows].map(|number| number as u32)).collect()
+    }
+
+    /// Half the width of each row of the circle around a spot, in which pixels are background.
+    fn half_widths(&self) -> Vec<u32> {
+        let reach = 2 * self.settings.local_background_radius_px;
+        (0..2 * reach).map(|row| (reach.pow(2) - row.abs_diff(reach).pow(2)).isqrt()).collect()
+    }
+
     fn expected<P: Measured>(&self, image: &[P], low: P, high: P) -> (Vec<Spot>, Option<f64>) {
         let mut finder = Peakfinder8::new(self.settings, &self.radius_px, &self.usable, self.rows, self.columns, &self.panels)
             .expect("a finder");
@@ -129,14 +140,10 @@ fn found<P: Measured>(
     ];
     run(&format!("stands_out_{name}"), grid(2), of_image().into_iter().chain(rest).collect());
 
-    let panels: Vec<u32> =
-        scene.panels.iter().flat_map(|p| [p.x_px, p.y_px, p.columns, p.rows].map(|number| number as u32)).collect();
+    let (panels, half_widths) = (scene.panel_numbers(), scene.half_widths());
     let (seed_places, seed_columns) = seeds(scene, &marked, &panels, (count, room), order);
-    let reach = 2 * local_background_radius_px;
-    let half_width = |row: u32| (reach.pow(2) - row.abs_diff(reach).pow(2)).isqrt();
-    let half_widths: Vec<u32> = (0..2 * reach).map(half_width).collect();
     let shape = [scene.rows, scene.columns, rings, scene.panels.len()].map(|number| number as u32);
-    let shape = [&shape[..], &[reach, pixels_min, pixels_max, room as u32]].concat();
+    let shape = [&shape[..], &[2 * local_background_radius_px, pixels_min, pixels_max, room as u32]].concat();
     let levels = [snr_min, pixel_max];
     let mut groups = vec![0u32; count * room * pixels_max as usize];
     let (mut numbers, mut places) = (vec![0.0f64; 6 * count * room], vec![7u32; 5 * count * room]);

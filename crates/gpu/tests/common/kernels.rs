@@ -47,12 +47,10 @@ fn number(value: &Value<'_>) -> usize {
     number.bits() as usize
 }
 
-impl Executor for CpuExecutor {
-    fn run(&mut self, kernel: &str, grid: (u32, u32), values: &mut [Value<'_>]) -> Result<(), String> {
-        match (kernel, values) {
-            (
-                "convert_int16",
-                [
+/// Each returns false if the arguments are not those of the kernel.
+impl CpuExecutor {
+    fn convert(values: &mut [Value<'_>]) -> bool {
+        let [
                     Value::Read(words, 2),
                     Value::Read(pedestal, 4),
                     Value::Read(factor, 4),
@@ -60,51 +58,57 @@ impl Executor for CpuExecutor {
                     Value::Write(out, 2),
                     count,
                     frames,
-                ],
-            ) => {
-                let (count, words) = (number(count), two(words));
-                let planes = |bytes| {
-                    let all: &[f32] = bytemuck::cast_slice(bytes);
-                    [&all[..count], &all[count..2 * count], &all[2 * count..]]
-                };
-                let constants = Constants { pedestal: planes(pedestal), factor: planes(factor) };
-                let out: &mut [i16] = bytemuck::cast_slice_mut(out);
-                assert_eq!(out.len(), number(frames) * count);
-                for (words, out) in words.chunks_exact(count).zip(out.chunks_exact_mut(count)) {
-                    jungfrau::<i16>(Isa::Scalar, words, &constants, out);
-                    if number(high_gain) != 0 {
-                        saturate_high_gain(words, out);
-                    }
-                }
+                ] = values else { return false };
+        let (count, words) = (number(count), two(words));
+        let planes = |bytes| {
+            let all: &[f32] = bytemuck::cast_slice(bytes);
+            [&all[..count], &all[count..2 * count], &all[2 * count..]]
+        };
+        let constants = Constants { pedestal: planes(pedestal), factor: planes(factor) };
+        let out: &mut [i16] = bytemuck::cast_slice_mut(out);
+        assert_eq!(out.len(), number(frames) * count);
+        for (words, out) in words.chunks_exact(count).zip(out.chunks_exact_mut(count)) {
+            jungfrau::<i16>(Isa::Scalar, words, &constants, out);
+            if number(high_gain) != 0 {
+                saturate_high_gain(words, out);
             }
-            (
-                "count_above_int16",
-                [Value::Read(images, 2), Value::Read(usable, 1), level, high, Value::Write(counts, 4), count],
-            ) => {
-                self.set_usable(usable);
-                for (image, count) in pixels(images).chunks_exact(number(count)).zip(four_mut(counts)) {
-                    // As the kernel does, which adds to what is there.
-                    *count += above::count(Isa::Scalar, image, &self.usable, number(level) as i16, number(high) as i16) as u32;
-                }
-            }
-            ("keep_images", [Value::Read(counts, 4), Value::Write(keep, 1), least, _]) => {
-                keep.iter_mut().zip(four(counts)).for_each(|(keep, count)| *keep = u8::from(*count as usize >= number(least)));
-            }
-            ("bslz4_blocks", [Value::Read(images, 1), bytes, element, Value::Write(slots, 1), Value::Write(sizes, 4)]) => {
-                assert_eq!(number(element), 2);
-                let blocks = grid.0 as usize;
-                for (n, size) in four_mut(sizes).iter_mut().enumerate() {
-                    let grouped = number(bytes) / 16 * 16;
-                    let image = &images[n / blocks * number(bytes)..][..grouped];
-                    let block = &image[n % blocks * BLOCK_BYTES..grouped.min((n % blocks + 1) * BLOCK_BYTES)];
-                    let planes = &mut self.planes[..block.len()];
-                    bitshuffle::shuffle(Isa::Scalar, TWO, block, planes);
-                    *size = self.encoder.compress(Isa::Scalar, TWO, planes, &mut slots[n * SLOT_BYTES..][..SLOT_BYTES]) as u32;
-                }
-            }
-            (
-                "chunk_places",
-                [
+        }
+        true
+    }
+
+    fn count_above(&mut self, values: &mut [Value<'_>]) -> bool {
+        let [Value::Read(images, 2), Value::Read(usable, 1), level, high, Value::Write(counts, 4), count] = values else { return false };
+        self.set_usable(usable);
+        for (image, count) in pixels(images).chunks_exact(number(count)).zip(four_mut(counts)) {
+            // As the kernel does, which adds to what is there.
+            *count += above::count(Isa::Scalar, image, &self.usable, number(level) as i16, number(high) as i16) as u32;
+        }
+        true
+    }
+
+    fn keep_images(values: &mut [Value<'_>]) -> bool {
+        let [Value::Read(counts, 4), Value::Write(keep, 1), least, _] = values else { return false };
+        keep.iter_mut().zip(four(counts)).for_each(|(keep, count)| *keep = u8::from(*count as usize >= number(least)));
+        true
+    }
+
+    fn pack_blocks(&mut self, grid: (u32, u32), values: &mut [Value<'_>]) -> bool {
+        let [Value::Read(images, 1), bytes, element, Value::Write(slots, 1), Value::Write(sizes, 4)] = values else { return false };
+        assert_eq!(number(element), 2);
+        let blocks = grid.0 as usize;
+        for (n, size) in four_mut(sizes).iter_mut().enumerate() {
+            let grouped = number(bytes) / 16 * 16;
+            let image = &images[n / blocks * number(bytes)..][..grouped];
+            let block = &image[n % blocks * BLOCK_BYTES..grouped.min((n % blocks + 1) * BLOCK_BYTES)];
+            let planes = &mut self.planes[..block.len()];
+            bitshuffle::shuffle(Isa::Scalar, TWO, block, planes);
+            *size = self.encoder.compress(Isa::Scalar, TWO, planes, &mut slots[n * SLOT_BYTES..][..SLOT_BYTES]) as u32;
+        }
+        true
+    }
+
+    fn chunk_places(values: &mut [Value<'_>]) -> bool {
+        let [
                     Value::Read(sizes, 4),
                     blocks,
                     bytes,
@@ -114,24 +118,24 @@ impl Executor for CpuExecutor {
                     Value::Write(chunks, 1),
                     room,
                     Value::Write(lengths, 4),
-                ],
-            ) => {
-                let (blocks, places) = (number(blocks), four_mut(places));
-                for (image, length) in four_mut(lengths).iter_mut().enumerate() {
-                    let mut at = HEADER_BYTES;
-                    for n in image * blocks..(image + 1) * blocks {
-                        places[n] = at as u32;
-                        at += 4 + four(sizes)[n] as usize;
-                    }
-                    *length = (at + number(bytes) % 16) as u32;
-                    let header = &mut chunks[image * number(room)..];
-                    header[..8].copy_from_slice(&(number(bytes) as u64).to_be_bytes());
-                    header[8..12].copy_from_slice(&(number(block_bytes) as u32).to_be_bytes());
-                }
+                ] = values else { return false };
+        let (blocks, places) = (number(blocks), four_mut(places));
+        for (image, length) in four_mut(lengths).iter_mut().enumerate() {
+            let (mut at, of_image) = (HEADER_BYTES, image * blocks..(image + 1) * blocks);
+            for (place, size) in places[of_image.clone()].iter_mut().zip(&four(sizes)[of_image]) {
+                *place = at as u32;
+                at += 4 + *size as usize;
             }
-            (
-                "chunk_gather",
-                [
+            *length = (at + number(bytes) % 16) as u32;
+            let header = &mut chunks[image * number(room)..];
+            header[..8].copy_from_slice(&(number(bytes) as u64).to_be_bytes());
+            header[8..12].copy_from_slice(&(number(block_bytes) as u32).to_be_bytes());
+        }
+        true
+    }
+
+    fn chunk_gather(values: &mut [Value<'_>]) -> bool {
+        let [
                     Value::Read(images, 1),
                     bytes,
                     _,
@@ -142,40 +146,43 @@ impl Executor for CpuExecutor {
                     Value::Write(chunks, 1),
                     room,
                     Value::Read(lengths, 4),
-                ],
-            ) => {
-                let blocks = number(blocks);
-                for (n, (size, place)) in four(sizes).iter().zip(four(places)).enumerate() {
-                    let to = &mut chunks[n / blocks * number(room) + *place as usize..];
-                    to[..4].copy_from_slice(&size.to_be_bytes());
-                    to[4..4 + *size as usize].copy_from_slice(&slots[n * SLOT_BYTES..][..*size as usize]);
-                }
-                let rest = number(bytes) % 16;
-                for (image, length) in four(lengths).iter().enumerate() {
-                    let from = &images[(image + 1) * number(bytes) - rest..][..rest];
-                    chunks[image * number(room) + *length as usize - rest..][..rest].copy_from_slice(from);
-                }
-            }
-            (
-                "row_counts_int16",
-                [Value::Read(images, 2), Value::Read(usable, 1), level, high, Value::Write(counts, 4), columns],
-            ) => {
-                self.set_usable(usable);
-                for (n, (row, count)) in pixels(images).chunks_exact(number(columns)).zip(four_mut(counts)).enumerate() {
-                    let usable = &self.usable[n % grid.0 as usize * number(columns)..][..number(columns)];
-                    *count = above::count(Isa::Scalar, row, usable, number(level) as i16, number(high) as i16) as u32;
-                }
-            }
-            ("row_places", [Value::Read(counts, 4), rows, Value::Write(places, 4)]) => {
-                let rows = number(rows);
-                for (counts, places) in four(counts).chunks_exact(rows).zip(four_mut(places).chunks_exact_mut(rows + 1)) {
-                    places[0] = 0;
-                    (0..rows).for_each(|row| places[row + 1] = places[row] + counts[row]);
-                }
-            }
-            (
-                "collect_int16",
-                [
+                ] = values else { return false };
+        let blocks = number(blocks);
+        for (n, (size, place)) in four(sizes).iter().zip(four(places)).enumerate() {
+            let to = &mut chunks[n / blocks * number(room) + *place as usize..];
+            to[..4].copy_from_slice(&size.to_be_bytes());
+            to[4..4 + *size as usize].copy_from_slice(&slots[n * SLOT_BYTES..][..*size as usize]);
+        }
+        let rest = number(bytes) % 16;
+        for (image, length) in four(lengths).iter().enumerate() {
+            let from = &images[(image + 1) * number(bytes) - rest..][..rest];
+            chunks[image * number(room) + *length as usize - rest..][..rest].copy_from_slice(from);
+        }
+        true
+    }
+
+    fn row_counts(&mut self, grid: (u32, u32), values: &mut [Value<'_>]) -> bool {
+        let [Value::Read(images, 2), Value::Read(usable, 1), level, high, Value::Write(counts, 4), columns] = values else { return false };
+        self.set_usable(usable);
+        for (n, (row, count)) in pixels(images).chunks_exact(number(columns)).zip(four_mut(counts)).enumerate() {
+            let usable = &self.usable[n % grid.0 as usize * number(columns)..][..number(columns)];
+            *count = above::count(Isa::Scalar, row, usable, number(level) as i16, number(high) as i16) as u32;
+        }
+        true
+    }
+
+    fn row_places(values: &mut [Value<'_>]) -> bool {
+        let [Value::Read(counts, 4), rows, Value::Write(places, 4)] = values else { return false };
+        let rows = number(rows);
+        for (counts, places) in four(counts).chunks_exact(rows).zip(four_mut(places).chunks_exact_mut(rows + 1)) {
+            places[0] = 0;
+            (0..rows).for_each(|row| places[row + 1] = places[row] + counts[row]);
+        }
+        true
+    }
+
+    fn collect(&mut self, grid: (u32, u32), values: &mut [Value<'_>]) -> bool {
+        let [
                     Value::Read(images, 2),
                     Value::Read(usable, 1),
                     level,
@@ -185,21 +192,35 @@ impl Executor for CpuExecutor {
                     Value::Write(values, 2),
                     columns,
                     room,
-                ],
-            ) => {
-                self.set_usable(usable);
-                let (columns, room, rows) = (number(columns), number(room), grid.0 as usize);
-                let (out, values): (&mut [u32], &mut [i16]) = (four_mut(out), bytemuck::cast_slice_mut(values));
-                for (n, row) in pixels(images).chunks_exact(columns).enumerate() {
-                    let (image, at) = (n / rows, (four(places)[n / rows * (rows + 1) + n % rows] as usize).min(room));
-                    let usable = &self.usable[n % rows * columns..][..columns];
-                    let here = image * room + at..(image + 1) * room;
-                    let (level, high) = (number(level) as i16, number(high) as i16);
-                    above::collect(Isa::Scalar, row, usable, level, high, &mut out[here.clone()], &mut values[here]);
-                }
-            }
-            (other, values) => return Err(format!("there is no kernel {other} with {} arguments of these kinds", values.len())),
+                ] = values else { return false };
+        self.set_usable(usable);
+        let (columns, room, rows) = (number(columns), number(room), grid.0 as usize);
+        let (out, values): (&mut [u32], &mut [i16]) = (four_mut(out), bytemuck::cast_slice_mut(values));
+        for (n, row) in pixels(images).chunks_exact(columns).enumerate() {
+            let (image, at) = (n / rows, (four(places)[n / rows * (rows + 1) + n % rows] as usize).min(room));
+            let usable = &self.usable[n % rows * columns..][..columns];
+            let here = image * room + at..(image + 1) * room;
+            let (level, high) = (number(level) as i16, number(high) as i16);
+            above::collect(Isa::Scalar, row, usable, level, high, &mut out[here.clone()], &mut values[here]);
         }
-        Ok(())
+        true
+    }
+}
+
+impl Executor for CpuExecutor {
+    fn run(&mut self, kernel: &str, grid: (u32, u32), values: &mut [Value<'_>]) -> Result<(), String> {
+        let is_known = match kernel {
+            "convert_int16" => Self::convert(values),
+            "count_above_int16" => self.count_above(values),
+            "keep_images" => Self::keep_images(values),
+            "bslz4_blocks" => self.pack_blocks(grid, values),
+            "chunk_places" => Self::chunk_places(values),
+            "chunk_gather" => Self::chunk_gather(values),
+            "row_counts_int16" => self.row_counts(grid, values),
+            "row_places" => Self::row_places(values),
+            "collect_int16" => self.collect(grid, values),
+            _ => false,
+        };
+        if is_known { Ok(()) } else { Err(format!("there is no kernel {kernel} with {} arguments of these kinds", values.len())) }
     }
 }
