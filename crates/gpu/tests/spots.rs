@@ -144,8 +144,7 @@ fn found<P: Measured>(
     let (seed_places, seed_columns) = seeds(scene, &marked, &panels, (count, room), order);
     let shape = [scene.rows, scene.columns, rings, scene.panels.len()].map(|number| number as u32);
     let shape = [&shape[..], &[2 * local_background_radius_px, pixels_min, pixels_max, room as u32]].concat();
-    let levels = [snr_min, pixel_max];
-    let mut groups = vec![0u32; count * room * pixels_max as usize];
+    let (mut groups, levels) = (vec![0u32; count * room * pixels_max as usize], [snr_min, pixel_max]);
     let (mut numbers, mut places) = (vec![0.0f64; 6 * count * room], vec![7u32; 5 * count * room]);
     let rest = vec![
         Argument::read(&ring_of),

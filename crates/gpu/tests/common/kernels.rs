@@ -51,14 +51,17 @@ fn number(value: &Value<'_>) -> usize {
 impl CpuExecutor {
     fn convert(values: &mut [Value<'_>]) -> bool {
         let [
-                    Value::Read(words, 2),
-                    Value::Read(pedestal, 4),
-                    Value::Read(factor, 4),
-                    high_gain,
-                    Value::Write(out, 2),
-                    count,
-                    frames,
-                ] = values else { return false };
+            Value::Read(words, 2),
+            Value::Read(pedestal, 4),
+            Value::Read(factor, 4),
+            high_gain,
+            Value::Write(out, 2),
+            count,
+            frames,
+        ] = values
+        else {
+            return false;
+        };
         let (count, words) = (number(count), two(words));
         let planes = |bytes| {
             let all: &[f32] = bytemuck::cast_slice(bytes);
@@ -77,7 +80,9 @@ impl CpuExecutor {
     }
 
     fn count_above(&mut self, values: &mut [Value<'_>]) -> bool {
-        let [Value::Read(images, 2), Value::Read(usable, 1), level, high, Value::Write(counts, 4), count] = values else { return false };
+        let [Value::Read(images, 2), Value::Read(usable, 1), level, high, Value::Write(counts, 4), count] = values else {
+            return false;
+        };
         self.set_usable(usable);
         for (image, count) in pixels(images).chunks_exact(number(count)).zip(four_mut(counts)) {
             // As the kernel does, which adds to what is there.
@@ -93,7 +98,9 @@ impl CpuExecutor {
     }
 
     fn pack_blocks(&mut self, grid: (u32, u32), values: &mut [Value<'_>]) -> bool {
-        let [Value::Read(images, 1), bytes, element, Value::Write(slots, 1), Value::Write(sizes, 4)] = values else { return false };
+        let [Value::Read(images, 1), bytes, element, Value::Write(slots, 1), Value::Write(sizes, 4)] = values else {
+            return false;
+        };
         assert_eq!(number(element), 2);
         let blocks = grid.0 as usize;
         for (n, size) in four_mut(sizes).iter_mut().enumerate() {
@@ -109,16 +116,19 @@ impl CpuExecutor {
 
     fn chunk_places(values: &mut [Value<'_>]) -> bool {
         let [
-                    Value::Read(sizes, 4),
-                    blocks,
-                    bytes,
-                    _,
-                    block_bytes,
-                    Value::Write(places, 4),
-                    Value::Write(chunks, 1),
-                    room,
-                    Value::Write(lengths, 4),
-                ] = values else { return false };
+            Value::Read(sizes, 4),
+            blocks,
+            bytes,
+            _,
+            block_bytes,
+            Value::Write(places, 4),
+            Value::Write(chunks, 1),
+            room,
+            Value::Write(lengths, 4),
+        ] = values
+        else {
+            return false;
+        };
         let (blocks, places) = (number(blocks), four_mut(places));
         for (image, length) in four_mut(lengths).iter_mut().enumerate() {
             let (mut at, of_image) = (HEADER_BYTES, image * blocks..(image + 1) * blocks);
@@ -136,17 +146,20 @@ impl CpuExecutor {
 
     fn chunk_gather(values: &mut [Value<'_>]) -> bool {
         let [
-                    Value::Read(images, 1),
-                    bytes,
-                    _,
-                    Value::Read(slots, 1),
-                    Value::Read(sizes, 4),
-                    Value::Read(places, 4),
-                    blocks,
-                    Value::Write(chunks, 1),
-                    room,
-                    Value::Read(lengths, 4),
-                ] = values else { return false };
+            Value::Read(images, 1),
+            bytes,
+            _,
+            Value::Read(slots, 1),
+            Value::Read(sizes, 4),
+            Value::Read(places, 4),
+            blocks,
+            Value::Write(chunks, 1),
+            room,
+            Value::Read(lengths, 4),
+        ] = values
+        else {
+            return false;
+        };
         let blocks = number(blocks);
         for (n, (size, place)) in four(sizes).iter().zip(four(places)).enumerate() {
             let to = &mut chunks[n / blocks * number(room) + *place as usize..];
@@ -162,7 +175,9 @@ impl CpuExecutor {
     }
 
     fn row_counts(&mut self, grid: (u32, u32), values: &mut [Value<'_>]) -> bool {
-        let [Value::Read(images, 2), Value::Read(usable, 1), level, high, Value::Write(counts, 4), columns] = values else { return false };
+        let [Value::Read(images, 2), Value::Read(usable, 1), level, high, Value::Write(counts, 4), columns] = values else {
+            return false;
+        };
         self.set_usable(usable);
         for (n, (row, count)) in pixels(images).chunks_exact(number(columns)).zip(four_mut(counts)).enumerate() {
             let usable = &self.usable[n % grid.0 as usize * number(columns)..][..number(columns)];
@@ -183,16 +198,19 @@ impl CpuExecutor {
 
     fn collect(&mut self, grid: (u32, u32), values: &mut [Value<'_>]) -> bool {
         let [
-                    Value::Read(images, 2),
-                    Value::Read(usable, 1),
-                    level,
-                    high,
-                    Value::Read(places, 4),
-                    Value::Write(out, 4),
-                    Value::Write(values, 2),
-                    columns,
-                    room,
-                ] = values else { return false };
+            Value::Read(images, 2),
+            Value::Read(usable, 1),
+            level,
+            high,
+            Value::Read(places, 4),
+            Value::Write(out, 4),
+            Value::Write(values, 2),
+            columns,
+            room,
+        ] = values
+        else {
+            return false;
+        };
         self.set_usable(usable);
         let (columns, room, rows) = (number(columns), number(room), grid.0 as usize);
         let (out, values): (&mut [u32], &mut [i16]) = (four_mut(out), bytemuck::cast_slice_mut(values));
