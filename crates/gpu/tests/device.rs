@@ -1,4 +1,5 @@
-//! The pipeline on a GPU, if there is one (`make test-gpu`): every way to launch, every output, and images of real sizes.
+//! The pipeline on a GPU, if there is one (`make test-gpu`): every way to launch, every output, and images of real
+//! sizes.
 
 #[path = "common/scene.rs"]
 mod scene;

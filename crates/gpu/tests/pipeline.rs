@@ -1,5 +1,5 @@
-//! The schedule of batches on the emulated device: thousands of orders, each of which a seed repeats. Whatever fails and
-//! when, each image comes once, in order, and is that of the CPU.
+//! The schedule of batches on the emulated device: thousands of orders, each of which a seed repeats. Whatever fails
+//! and when, each image comes once, in order, and is that of the CPU.
 
 #[path = "common/kernels.rs"]
 mod kernels;

@@ -1,7 +1,7 @@
 //! What the pipeline asks of a device: memory, streams, launches, flags, graphs.
 //!
-//! Two things are devices: a GPU of NVIDIA ([`cuda`]), and an emulated one ([`emulated`]) whose streams a scheduler runs
-//! from a seed. Everything that takes memory comes before [`Device::seal`], everything else after it as well.
+//! Two things are devices: a GPU of NVIDIA ([`cuda`]), and an emulated one ([`emulated`]) whose streams a scheduler
+//! runs from a seed. Everything that takes memory comes before [`Device::seal`], everything else after it as well.
 
 pub mod cuda;
 pub mod emulated;
@@ -202,8 +202,8 @@ pub fn has_come(flag: u32, value: u32) -> bool {
     flag.wrapping_sub(value) < 1 << 31
 }
 
-/// A device. Its methods return at once; what streams do is seen later, by flags and events. An error of an operation is
-/// the result of one of the next calls, and from then on of all calls: nothing that was not seen to be done is done.
+/// A device. Its methods return at once; what streams do is seen later, by flags and events. An error of an operation
+/// is the result of one of the next calls, and from then on of all calls: nothing that was not seen to be done is done.
 pub trait Device {
     /// Its name for people.
     fn name(&self) -> &str;
@@ -307,6 +307,7 @@ pub trait Device {
     /// Time since the device was opened.
     fn elapsed(&self) -> Duration;
 
-    /// Gives the device up. It may never answer again and may still write what was lent to it, so nothing of it is freed.
+    /// Gives the device up. It may never answer again and may still write what was lent to it, so nothing of it is
+    /// freed.
     fn abandon(&mut self);
 }

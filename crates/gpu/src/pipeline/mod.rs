@@ -1,9 +1,9 @@
 //! Batches of frames on a device: while batch n comes back, n + 1 is worked on and n + 2 is on its way there.
 //!
-//! The caller has credits; a batch that is submitted takes one, and gives it back when it is done. Buffers of the device
-//! are double (three with graphs), pinned buffers are as many as there are credits, so the words of a batch stay until it
-//! is done: if the device fails, [`Pipeline::unfinished`] has all of them, in order. Everything is allocated by
-//! [`Pipeline::arm`]. One thread calls; nothing waits inside.
+//! The caller has credits; a batch that is submitted takes one, and gives it back when it is done. Buffers of the
+//! device are double (three with graphs), pinned buffers are as many as there are credits, so the words of a batch stay
+//! until it is done: if the device fails, [`Pipeline::unfinished`] has all of them, in order. Everything is allocated
+//! by [`Pipeline::arm`]. One thread calls; nothing waits inside.
 
 mod batch;
 mod buffers;

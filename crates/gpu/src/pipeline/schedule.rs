@@ -1,10 +1,10 @@
 //! In which order the stages of batches are enqueued, for each of the four ways to launch.
 //!
-//! Let S be the sets of buffers of the device. The copy of batch b to the device needs the set of b - S to be worked on;
-//! its work needs what comes back of b - S to be with the host. Plain launches say so by events, the others by flags,
-//! which hold the number of batches that have come: `on_device`, `worked`, `returned`. Whether an image comes back is
-//! known when the work on its batch is done: the host then enqueues the copies of images that are kept. With graphs the
-//! device decides.
+//! Let S be the sets of buffers of the device. The copy of batch b to the device needs the set of b - S to be worked
+//! on; its work needs what comes back of b - S to be with the host. Plain launches say so by events, the others by
+//! flags, which hold the number of batches that have come: `on_device`, `worked`, `returned`. Whether an image comes
+//! back is known when the work on its batch is done: the host then enqueues the copies of images that are kept. With
+//! graphs the device decides.
 
 use super::batch::Batch;
 use super::buffers::Slot;

@@ -67,8 +67,8 @@ impl LaunchBy {
         }
     }
 
-    /// Sets of buffers on the device. A graph keeps its set from the copy to the return, so three overlap; otherwise two
-    /// are enough, because input and output are free at different times.
+    /// Sets of buffers on the device. A graph keeps its set from the copy to the return, so three overlap; otherwise
+    /// two are enough, because input and output are free at different times.
     pub(crate) fn sets(self) -> usize {
         if self == Self::Graph { 3 } else { 2 }
     }

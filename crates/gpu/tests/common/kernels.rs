@@ -1,5 +1,5 @@
-// The kernels of pipelines with `int16` pixels, made of the code of the CPU. They allocate nothing, and take a thousandth
-// of the time of the text of the kernels, which `tests/pipeline.rs` runs too.
+// The kernels of pipelines with `int16` pixels, made of the code of the CPU. They allocate nothing, and take a
+// thousandth of the time of the text of the kernels, which `tests/pipeline.rs` runs too.
 
 use konkordia_gpu::device::emulated::{Executor, Value};
 use konkordia_gpu::program::{BLOCK_BYTES, SLOT_BYTES};

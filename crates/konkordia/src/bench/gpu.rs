@@ -1,5 +1,5 @@
-//! `konkordia bench gpu`: copies to and from a GPU, how long a batch takes from its submission to its end, and batches a
-//! second, in every way to launch. Every image that comes back is compared with that of the processor, which does the
+//! `konkordia bench gpu`: copies to and from a GPU, how long a batch takes from its submission to its end, and batches
+//! a second, in every way to launch. Every image that comes back is compared with that of the processor, which does the
 //! same work on one core as the baseline. Without a GPU the bench says why, and has no rows.
 
 use super::args::BenchGpuArgs;
@@ -67,6 +67,8 @@ struct Found {
     rows: Vec<Row>,
     cores: Vec<Core>,
     wrong: u64,
+    /// Rows that the device did not do, and why.
+    failed: Vec<(String, DeviceError)>,
 }
 
 /// `konkordia bench gpu`
@@ -95,10 +97,12 @@ pub fn command(args: &BenchGpuArgs) -> Result<Exit, Failure> {
         "baseline": found.cores.iter().map(|core| json!({
             "size": core.size, "output": core.output, "images_per_second": core.images_per_s,
         })).collect::<Vec<_>>(),
+        "failed": found.failed.iter().map(|(row, why)| json!({ "row": row, "why": why.to_string() })).collect::<Vec<_>>(),
         "wrong_images": found.wrong, "verified": verified,
     });
     output.print(report, &found.to_text());
-    Ok(if verified { Exit::Complete } else { Exit::Bug })
+    let exit = if found.failed.is_empty() { Exit::Complete } else { Exit::Incomplete };
+    Ok(if verified { exit } else { Exit::Bug })
 }
 
 fn measured(args: &BenchGpuArgs, progress: &mut Progress) -> Result<Found, DeviceError> {
@@ -117,9 +121,13 @@ fn measured(args: &BenchGpuArgs, progress: &mut Progress) -> Result<Found, Devic
             found.cores.push(Core { size, output: name, images_per_s: scene.on_one_core(output, span(args)) });
             for launch in LaunchBy::ALL {
                 progress.update(|| format!("{size}, {name}, {}", launch.name()));
-                let (row, wrong) = pipeline_row(args, &scene, size, (name, output), launch)?;
-                found.rows.push(row);
-                found.wrong += wrong;
+                match pipeline_row(args, &scene, size, (name, output), launch) {
+                    Ok((row, wrong)) => {
+                        found.rows.push(row);
+                        found.wrong += wrong;
+                    }
+                    Err(why) => found.failed.push((format!("{size}, {name}, {}", launch.name()), why)),
+                }
             }
         }
     }
@@ -320,6 +328,7 @@ impl Found {
         let table = text::table(&std::iter::once(head).chain(cores).chain(rows).collect::<Vec<_>>());
         let verdict =
             if self.wrong == 0 { "every image is that of the processor".into() } else { format!("WRONG: {} images", self.wrong) };
-        format!("{}\n{}\n\n{copies}\n\n{table}\n\n{verdict}", machine::line(), self.device)
+        let failed: String = self.failed.iter().map(|(row, why)| format!("\nno row for {row}: {why}")).collect();
+        format!("{}\n{}\n\n{copies}\n\n{table}\n\n{verdict}{failed}", machine::line(), self.device)
     }
 }

@@ -1,5 +1,5 @@
-//! A GPU of NVIDIA. The libraries of the driver and of the compiler are opened when a device is; without them there is an
-//! error that says so, and nothing else.
+//! A GPU of NVIDIA. The libraries of the driver and of the compiler are opened when a device is; without them there is
+//! an error that says so, and nothing else.
 
 mod sys;
 mod text;
@@ -43,8 +43,8 @@ pub fn driver_version() -> Result<i32> {
     sys::driver_version()
 }
 
-/// Compiles the kernels for an architecture, for example `sm_90`, without a device: those of streams and graphs. The bytes
-/// of the machine code.
+/// Compiles the kernels for an architecture, for example `sm_90`, without a device: those of streams and graphs. The
+/// bytes of the machine code.
 ///
 /// # Errors
 /// If NVRTC is missing or refuses the text.

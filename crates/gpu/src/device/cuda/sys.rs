@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// The driver that has all functions: that of CUDA 12.4.
 pub const DRIVER_VERSION_MIN: i32 = 12040;
 
-/// Functions of the driver that are called here. The binding panics at one that is missing, so they are looked up before.
+/// Functions of the driver that are called here. The binding panics at one that is missing, so they are looked up
+/// before.
 const DRIVER_FUNCTIONS: [&str; 36] = [
     "cuCtxCreate_v2",
     "cuCtxDestroy_v2",
@@ -136,8 +137,8 @@ fn checked(result: cu::CUresult, what: &str, place: &str) -> Result<()> {
     }
 }
 
-/// Opens a library under one of its names, and leaves it open: NVRTC does not survive being closed and opened again, which
-/// the binding would do to see whether it is there.
+/// Opens a library under one of its names, and leaves it open: NVRTC does not survive being closed and opened again,
+/// which the binding would do to see whether it is there.
 fn is_opened(names: &[&CStr]) -> bool {
     // SAFETY: the names end with 0. Opening a library runs its constructors; those of NVIDIA are meant to be opened so.
     names.iter().any(|name| !unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) }.is_null())
@@ -290,8 +291,9 @@ impl Context {
 
     pub fn copy_in(&self, stream: StreamHandle, to: u64, from: &PinnedBlock, offset: usize, bytes: usize) -> Result<()> {
         let from = from.part(offset, bytes);
-        // SAFETY: the source lies in pinned memory (`part` has looked), which lives as long as the context. The caller has
-        // lent it, so the host does not write it meanwhile; `to` is an address with room for so many bytes (`Cuda::at`).
+        // SAFETY: the source lies in pinned memory (`part` has looked), which lives as long as the context. The caller
+        // has lent it, so the host does not write it meanwhile; `to` is an address with room for so many bytes
+        // (`Cuda::at`).
         let result = unsafe { cu::cuMemcpyHtoDAsync_v2(to, from.cast(), bytes, stream.0) };
         self.checked(result, "copying to the device")
     }
@@ -310,9 +312,9 @@ impl Context {
 
     pub fn launch(&self, stream: StreamHandle, kernel: &Kernel) -> Result<()> {
         let mut pointers = kernel.pointers();
-        // SAFETY: each pointer is that of a value of the kernel, which has 8 bytes, of which the driver copies as many as
-        // the kernel takes. That the values fit the kernel is the promise of `pipeline/buffers.rs`, which the emulator
-        // checks for the same text. No shared memory is asked for.
+        // SAFETY: each pointer is that of a value of the kernel, which has 8 bytes, of which the driver copies as many
+        // as the kernel takes. That the values fit the kernel is the promise of `pipeline/buffers.rs`, which the
+        // emulator checks for the same text. No shared memory is asked for.
         let result = unsafe {
             let (x, y) = kernel.grid;
             let threads = crate::program::BLOCK_THREADS;
@@ -429,8 +431,8 @@ impl PinnedBlock {
     pub fn flag(&self, offset: usize) -> &AtomicU32 {
         assert!(offset.is_multiple_of(4));
         let pointer = self.part(offset, 4);
-        // SAFETY: the place lies within the memory and is aligned. It is only used as an atomic: memory of flags is never
-        // taken as bytes (`Cuda::flags` is no memory that a caller can name).
+        // SAFETY: the place lies within the memory and is aligned. It is only used as an atomic: memory of flags is
+        // never taken as bytes (`Cuda::flags` is no memory that a caller can name).
         unsafe { AtomicU32::from_ptr(pointer.cast()) }
     }
 }
@@ -462,8 +464,8 @@ impl Chain<'_> {
     fn add(&mut self, mut parameters: cu::CUgraphNodeParams) -> Result<cu::CUgraphNodeParams> {
         let (mut node, before) = (null_mut(), self.last);
         let (pointer, count) = before.as_ref().map_or((std::ptr::null(), 0), |node| (std::ptr::from_ref(node), 1));
-        // SAFETY: the graph and its last node are of this context. The driver copies the parameters, which are whole for
-        // their type, and writes the handle of the node (and of the body of a conditional one).
+        // SAFETY: the graph and its last node are of this context. The driver copies the parameters, which are whole
+        // for their type, and writes the handle of the node (and of the body of a conditional one).
         let result = unsafe { cu::cuGraphAddNode(&raw mut node, self.graph, pointer, count, &raw mut parameters) };
         self.context.checked(result, "making a node of a graph")?;
         self.last = Some(node);
