@@ -11,7 +11,7 @@ import model_place
 import model_udp
 from bench import Bench, Sink, Source, Stall, beats_of, data, never, note, number, randomly, write_tables
 from model_place import Closed, Datagram, Model, traffic
-from model_udp import ADDRESS_V4, Frame, judge, random_frame
+from model_udp import ADDRESS_V4, ADDRESS_V6, Frame, judge, random_frame
 from program import Program, shipped
 
 PROGRAMS = shipped()
@@ -40,7 +40,7 @@ class Four:
     async def start(self) -> None:
         """Registers, and the same tables for all lines."""
         registers = self.program.registers() | {
-            "v4": 1, "v6": 0, "address_v4": int(ADDRESS_V4), "address_v6": 0, "port_first": self.program.port_first, "streams": 4,
+            "v4": 1, "v6": 1, "address_v4": int(ADDRESS_V4), "address_v6": int(ADDRESS_V6), "port_first": self.program.port_first, "streams": 4,
             "first_frame": self.models[0].first, "bases": sum(self.base(n) << 48 * n for n in range(LINES)),
         }
         del registers["base"]
