@@ -202,7 +202,7 @@ fn cut_chunks_are_refused_as_on_the_cpu() {
         chunk[at] = byte;
         let stated = u32::from_be_bytes([chunk[8], chunk[9], chunk[10], chunk[11]]);
         // A length that is possible is another launch's.
-        if at < 8 || stated == 0 || stated % 16 != 0 || stated > 0x7E00_0000 {
+        if at < 8 || stated == 0 || !stated.is_multiple_of(16) || stated > 0x7E00_0000 {
             chunks.push(chunk.clone());
             chunks.extend([8, 11].map(|length| chunk[..length].to_vec()));
         }
