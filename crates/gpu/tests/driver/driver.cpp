@@ -117,7 +117,7 @@ template <typename... A, void (*kernel)(A...)> struct Unpack<kernel> {
 };
 #define NAMED(name) {#name, Unpack<name>::of}
 #define NAMED_TYPES(name) NAMED(name##_int16), NAMED(name##_uint16), NAMED(name##_int32), NAMED(name##_uint32), NAMED(name##_float32)
-static const std::map<std::string, std::vector<shim::Argument> (*)(void **)> KERNELS = {
+static const std::map<std::string, std::vector<shim::Argument> (*)(void **)> ARGUMENTS_OF = {
     NAMED_TYPES(convert), NAMED(bslz4_blocks), NAMED(chunk_places),      NAMED(chunk_gather), NAMED_TYPES(count_above),
     NAMED(keep_images),   NAMED(row_places),   NAMED_TYPES(row_counts), NAMED_TYPES(collect),
 };
@@ -149,8 +149,8 @@ static std::function<bool()> launch(Function *function, unsigned x, unsigned y, 
             }
             std::memcpy((void *)to, (void *)from, bytes);
         };
-    } else if (KERNELS.count(function->name)) {
-        const auto arguments = KERNELS.at(function->name)(values);
+    } else if (ARGUMENTS_OF.count(function->name)) {
+        const auto arguments = ARGUMENTS_OF.at(function->name)(values);
         body = [=] {
             char error[256];
             if (konkordia_gpu_shim_launch(function->name.c_str(), x, y, threads, 0, arguments.data(), arguments.size(), error,
@@ -308,7 +308,7 @@ Result cuModuleLoadData(void **module, const void *image)
 Result cuModuleGetFunction(Function **function, void *, const char *name)
 {
     const std::string wanted = name;
-    const bool is_known = KERNELS.count(wanted) || wanted == "set_condition" || wanted == "copy_used" || wanted == "persistent";
+    const bool is_known = ARGUMENTS_OF.count(wanted) || wanted == "set_condition" || wanted == "copy_used" || wanted == "persistent";
     *function = new Function{wanted};
     return is_known ? failed : NOT_FOUND;
 }
