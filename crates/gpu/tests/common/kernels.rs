@@ -47,8 +47,8 @@ fn number(value: &Value<'_>) -> usize {
     number.bits() as usize
 }
 
-impl Executor for CpuExecutor {
-    fn run(&mut self, kernel: &str, grid: (u32, u32), values: &mut [Value<'_>]) -> Result<(), String> {
+impl CpuExecutor {
+    fn images(&mut self, kernel: &str, values: &mut [Value<'_>]) -> Result<(), String> {
         match (kernel, values) {
             (
                 "convert_int16",
@@ -90,6 +90,13 @@ impl Executor for CpuExecutor {
             ("keep_images", [Value::Read(counts, 4), Value::Write(keep, 1), least, _]) => {
                 keep.iter_mut().zip(four(counts)).for_each(|(keep, count)| *keep = u8::from(*count as usize >= number(least)));
             }
+            (other, values) => return Err(format!("there is no kernel {other} with {} arguments of these kinds", values.len())),
+        }
+        Ok(())
+    }
+
+    fn blocks(&mut self, kernel: &str, grid: (u32, u32), values: &mut [Value<'_>]) -> Result<(), String> {
+        match (kernel, values) {
             ("bslz4_blocks", [Value::Read(images, 1), bytes, element, Value::Write(slots, 1), Value::Write(sizes, 4)]) => {
                 assert_eq!(number(element), 2);
                 let blocks = grid.0 as usize;
@@ -119,9 +126,9 @@ impl Executor for CpuExecutor {
                 let (blocks, places) = (number(blocks), four_mut(places));
                 for (image, length) in four_mut(lengths).iter_mut().enumerate() {
                     let mut at = HEADER_BYTES;
-                    for n in image * blocks..(image + 1) * blocks {
-                        places[n] = at as u32;
-                        at += 4 + four(sizes)[n] as usize;
+                    for (size, place) in four(sizes).iter().zip(&mut *places).skip(image * blocks).take(blocks) {
+                        *place = at as u32;
+                        at += 4 + *size as usize;
                     }
                     *length = (at + number(bytes) % 16) as u32;
                     let header = &mut chunks[image * number(room)..];
@@ -129,33 +136,13 @@ impl Executor for CpuExecutor {
                     header[8..12].copy_from_slice(&(number(block_bytes) as u32).to_be_bytes());
                 }
             }
-            (
-                "chunk_gather",
-                [
-                    Value::Read(images, 1),
-                    bytes,
-                    _,
-                    Value::Read(slots, 1),
-                    Value::Read(sizes, 4),
-                    Value::Read(places, 4),
-                    blocks,
-                    Value::Write(chunks, 1),
-                    room,
-                    Value::Read(lengths, 4),
-                ],
-            ) => {
-                let blocks = number(blocks);
-                for (n, (size, place)) in four(sizes).iter().zip(four(places)).enumerate() {
-                    let to = &mut chunks[n / blocks * number(room) + *place as usize..];
-                    to[..4].copy_from_slice(&size.to_be_bytes());
-                    to[4..4 + *size as usize].copy_from_slice(&slots[n * SLOT_BYTES..][..*size as usize]);
-                }
-                let rest = number(bytes) % 16;
-                for (image, length) in four(lengths).iter().enumerate() {
-                    let from = &images[(image + 1) * number(bytes) - rest..][..rest];
-                    chunks[image * number(room) + *length as usize - rest..][..rest].copy_from_slice(from);
-                }
-            }
+            (other, values) => return Err(format!("there is no kernel {other} with {} arguments of these kinds", values.len())),
+        }
+        Ok(())
+    }
+
+    fn sparse(&mut self, kernel: &str, grid: (u32, u32), values: &mut [Value<'_>]) -> Result<(), String> {
+        match (kernel, values) {
             (
                 "row_counts_int16",
                 [Value::Read(images, 2), Value::Read(usable, 1), level, high, Value::Write(counts, 4), columns],
@@ -201,5 +188,50 @@ impl Executor for CpuExecutor {
             (other, values) => return Err(format!("there is no kernel {other} with {} arguments of these kinds", values.len())),
         }
         Ok(())
+    }
+}
+
+fn gather(kernel: &str, values: &mut [Value<'_>]) -> Result<(), String> {
+    match (kernel, values) {
+        (
+            "chunk_gather",
+            [
+                Value::Read(images, 1),
+                bytes,
+                _,
+                Value::Read(slots, 1),
+                Value::Read(sizes, 4),
+                Value::Read(places, 4),
+                blocks,
+                Value::Write(chunks, 1),
+                room,
+                Value::Read(lengths, 4),
+            ],
+        ) => {
+            let blocks = number(blocks);
+            for (n, (size, place)) in four(sizes).iter().zip(four(places)).enumerate() {
+                let to = &mut chunks[n / blocks * number(room) + *place as usize..];
+                to[..4].copy_from_slice(&size.to_be_bytes());
+                to[4..4 + *size as usize].copy_from_slice(&slots[n * SLOT_BYTES..][..*size as usize]);
+            }
+            let rest = number(bytes) % 16;
+            for (image, length) in four(lengths).iter().enumerate() {
+                let from = &images[(image + 1) * number(bytes) - rest..][..rest];
+                chunks[image * number(room) + *length as usize - rest..][..rest].copy_from_slice(from);
+            }
+        }
+        (other, values) => return Err(format!("there is no kernel {other} with {} arguments of these kinds", values.len())),
+    }
+    Ok(())
+}
+
+impl Executor for CpuExecutor {
+    fn run(&mut self, kernel: &str, grid: (u32, u32), values: &mut [Value<'_>]) -> Result<(), String> {
+        match kernel {
+            "bslz4_blocks" | "chunk_places" => self.blocks(kernel, grid, values),
+            "chunk_gather" => gather(kernel, values),
+            "row_counts_int16" | "row_places" | "collect_int16" => self.sparse(kernel, grid, values),
+            _ => self.images(kernel, values),
+        }
     }
 }
