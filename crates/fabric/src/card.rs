@@ -418,7 +418,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a card writes, a frame that is believed lies in a slot, and its masks name only packets that it has.
+        /// Whatever a card writes, a frame that is believed lies in a slot, and its masks name only packets that it
+        /// has.
         #[test]
         fn any_bytes(
             bytes: [u8; ENTRY_BYTES], masks in prop::collection::vec(0_u8..8, 128), taken in 0_u64..20, missing in 0_u16..8, near: bool

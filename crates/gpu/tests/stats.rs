@@ -72,8 +72,8 @@ fn check<P: Measured>() {
     }
 }
 
-/// Sums of floats of very different sizes, of which every order gives another one, and zeros of both signs, of which the
-/// first is the lowest and the highest.
+/// Sums of floats of very different sizes, of which every order gives another one, and zeros of both signs, of which
+/// the first is the lowest and the highest.
 #[test]
 fn sums_of_floats_are_made_in_the_order_of_the_cpu() {
     let mut numbers = Numbers(0x57A8_0000_1234_5679);

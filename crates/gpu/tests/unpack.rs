@@ -211,7 +211,8 @@ fn cut_chunks_are_refused_as_on_the_cpu() {
     assert_eq!(refused, chunks.len());
 }
 
-/// Chunks with some wrong bytes: what the CPU takes is decoded to the same pixels, the rest refused for the same reason.
+/// Chunks with some wrong bytes: what the CPU takes is decoded to the same pixels, the rest refused for the same
+/// reason.
 #[test]
 fn damaged_chunks_are_as_on_the_cpu() {
     let mut numbers = Numbers(0xBAD0_5678_9ABC_DEF1);
