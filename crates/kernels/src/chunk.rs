@@ -13,7 +13,8 @@
 
 use crate::bitshuffle::{self, ElementSize};
 use crate::isa::Isa;
-use crate::length::{LENGTH_BYTES, with_length};
+pub use crate::length::LENGTH_BYTES;
+use crate::length::with_length;
 use crate::lz4;
 use crate::planes::decompress_lz4;
 

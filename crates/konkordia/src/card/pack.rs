@@ -1,14 +1,16 @@
 //! The compression of blocks that are bitshuffled already.
 
 use konkordia_fabric::card::{BLOCK_BYTES, Layout};
-use konkordia_kernels::ElementSize;
-use konkordia_kernels::chunk::{HEADER_BYTES, blocks_bound, write_block, write_header};
-use konkordia_kernels::lz4::Encoder;
+use konkordia_kernels::chunk::{HEADER_BYTES, LENGTH_BYTES, blocks_bound, write_header};
+use konkordia_kernels::planes::Lz4Encoder;
+use konkordia_kernels::{ElementSize, Isa};
 use std::ops::Range;
 
 /// A frame, as it was copied out of the memory, and its chunk.
 pub struct Packer {
-    encoder: Encoder,
+    isa: Isa,
+    element: ElementSize,
+    encoder: Lz4Encoder,
     frame: Vec<u8>,
     chunk: Vec<u8>,
     masks: Range<usize>,
@@ -20,7 +22,8 @@ impl Packer {
         let image_bytes = layout.masks().start;
         let element = ElementSize::new(2).expect("pixels of 2 bytes can be shuffled");
         let chunk = vec![0; HEADER_BYTES + blocks_bound(image_bytes / 2, element)];
-        Self { encoder: Encoder::new(), frame: vec![0; layout.frame_bytes()], chunk, masks: layout.masks() }
+        let (frame, encoder) = (vec![0; layout.frame_bytes()], Lz4Encoder::new(BLOCK_BYTES));
+        Self { isa: Isa::detect(), element, encoder, frame, chunk, masks: layout.masks() }
     }
 
     /// Where the next frame is copied to, with its masks.
@@ -39,7 +42,10 @@ impl Packer {
         write_header(&mut self.chunk, pixels.len() as u64, BLOCK_BYTES as u32);
         let mut end = HEADER_BYTES;
         for block in pixels.chunks_exact(BLOCK_BYTES) {
-            end += write_block(&mut self.encoder, block, &mut self.chunk[end..]);
+            let (length, packed) = self.chunk[end..].split_at_mut(LENGTH_BYTES);
+            let bytes = self.encoder.compress(self.isa, self.element, block, packed);
+            length.copy_from_slice(&(bytes as u32).to_be_bytes());
+            end += LENGTH_BYTES + bytes;
         }
         self.chunk[..end].to_vec()
     }
@@ -50,9 +56,9 @@ mod tests {
     use super::*;
     use konkordia_fabric::card::Form;
     use konkordia_kernels::bitshuffle::shuffle;
+    use konkordia_kernels::chunk;
     use konkordia_kernels::chunk::decompress_chunk;
     use konkordia_kernels::codec::compress;
-    use konkordia_kernels::{Isa, chunk};
 
     #[test]
     fn shuffled_blocks_become_the_chunk_of_the_image() {
