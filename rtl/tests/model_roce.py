@@ -37,7 +37,7 @@ class Write:
     immediate: int
     payload: bytes
 
-    def frame(self, migrated: bool = True) -> bytes:
+    def frame(self, migrated: bool = True, addresses: tuple[bytes, bytes] = (IP_SOURCE, IP_DESTINATION)) -> bytes:
         """The frame on the wire."""
         pad = -len(self.payload) % 4
         inner = struct.pack(">BBHII", self.opcode, migrated << 6 | pad << 4, PARTITION, QUEUE_PAIR, self.number)
@@ -47,7 +47,7 @@ class Write:
             inner += struct.pack(">I", self.immediate)
         inner += self.payload + bytes(pad)
         udp_bytes = 8 + len(inner) + 4
-        ip = struct.pack(">BBHHHBBH", 0x45, SERVICE, 20 + udp_bytes, 0, 0x4000, 64, 17, 0) + IP_SOURCE + IP_DESTINATION
+        ip = struct.pack(">BBHHHBBH", 0x45, SERVICE, 20 + udp_bytes, 0, 0x4000, 64, 17, 0) + b"".join(addresses)
         ip = ip[:10] + (0xFFFF - ones_sum(ip)).to_bytes(2, "big") + ip[12:]
         packet = ip + struct.pack(">HHHH", PORT_SOURCE, 4791, udp_bytes, 0) + inner
         return MAC_DESTINATION + MAC_SOURCE + b"\x08\x00" + packet + icrc(packet)

@@ -26,14 +26,15 @@ class Insert:
         self.sink = Sink(dut, "m", ("data", "bytes", "last"), stalls[2])
         self.bench = Bench(dut, self.commands, self.payloads, self.sink)
         self.expected: list[bytes] = []
+        self.addresses = (model_roce.IP_SOURCE, model_roce.IP_DESTINATION)
 
     async def start(self) -> None:
         """The connection."""
         for name, value in (
             ("mac_destination", model_roce.MAC_DESTINATION),
             ("mac_source", model_roce.MAC_SOURCE),
-            ("ip_source", model_roce.IP_SOURCE),
-            ("ip_destination", model_roce.IP_DESTINATION),
+            ("ip_source", self.addresses[0]),
+            ("ip_destination", self.addresses[1]),
         ):
             getattr(self.dut, f"cfg_{name}").value = int.from_bytes(value, "big")
         self.dut.cfg_port_source.value = model_roce.PORT_SOURCE
@@ -51,7 +52,7 @@ class Insert:
         # Bytes behind the payload are noise.
         for piece in beats_of(write.payload):
             self.payloads.send((number(piece.ljust(64, b"\x5a")),))
-        self.expected.append(write.frame())
+        self.expected.append(write.frame(addresses=self.addresses))
 
     def frames(self) -> list[bytes]:
         """Whole frames that came out."""
@@ -128,6 +129,22 @@ async def random_packets_and_stalls(dut: Any) -> None:
             insert.send(random_write(dice))
         for count in (4096, 4095, 4093, 2048, 1):
             insert.send(Write(0x2A, 7, 1 << 40, 5, count, 0, dice.randbytes(count)))
+        await insert.finish()
+
+
+@cocotb.test()
+async def the_checksum_of_ip_carries_twice(dut: Any) -> None:
+    """Addresses for which the sum of the words, folded once, is at both sides of 2^16."""
+    write = Write(0x27, 1, 0, 0, 0, 0, b"")
+    for beyond in range(-3, 3):
+        insert = Insert(dut)
+        # The words of the header without addresses are 0xC53F together; 0xFFFF twice and this make 0x2FFFD + beyond.
+        word = 0x1_0001 - 0xC53F - 2 + beyond
+        insert.addresses = (b"\xff" * 4, word.to_bytes(2, "big") + bytes(2))
+        total = sum(int.from_bytes(write.frame(addresses=insert.addresses)[at : at + 2], "big") for at in range(14, 34, 2) if at != 24)
+        assert total == 0x2_FFFD + beyond and ((total & 0xFFFF) + (total >> 16) >= 0x1_0000) == (beyond >= 1)
+        await insert.start()
+        insert.send(write)
         await insert.finish()
 
 

@@ -175,6 +175,16 @@ def test_missing_packets_and_lost_frames_are_in_the_account(run, tmp_path):
     assert "lost" in json.dumps(ledger)
 
 
+def test_a_gap_is_lost_also_where_no_number_was_asked_for(run, tmp_path):
+    one = run()
+    for image in (0, 1, 4):
+        one.card.frame(image, pixels(image), (3, 3))
+    one.card.end()
+    assert one.finish() == 1, one.errors
+    assert one.account["images"] == {"complete": 3, "partial": 0, "lost": 2, "beyond": 0, "packets_missing": 0}
+    assert stored(tmp_path).shape[0] == 5 and (stored(tmp_path)[2:4] == MISSING).all()
+
+
 def test_counters_that_contradict_the_frames_are_told(run):
     one = run("--images", 2)
     one.card.frame(0, pixels(0), (3, 3))

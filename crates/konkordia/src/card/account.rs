@@ -14,7 +14,7 @@ const NAMED_MAX: usize = 100;
 pub struct Account {
     /// Entries of the card, which are frames of which something came.
     pub entries: u64,
-    /// Images that were asked for and of which nothing came.
+    /// Images that were asked for, or that lie before the last one that came, and of which nothing came.
     pub frames_lost: u64,
     complete: u64,
     partial: u64,

@@ -118,7 +118,9 @@ impl Run<'_> {
             over = Over::Broken(why);
         }
         self.account.read(&self.memory, matches!(over, Over::Broken(_)));
-        self.account.frames_lost = self.args.images.map_or(0, |images| images.saturating_sub(self.account.frames()));
+        // Without a number that was asked for, the last frame that came is the last one of the run.
+        let expected = self.args.images.unwrap_or_else(|| self.before.map_or(0, |last| last + 1));
+        self.account.frames_lost = expected.saturating_sub(self.account.frames());
         let master = self.writer.master().to_owned();
         let broken = if let Over::Broken(why) = &over { Some(why.clone()) } else { None };
         self.writer.close(broken.clone())?;
