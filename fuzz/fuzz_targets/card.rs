@@ -1,5 +1,5 @@
-//! Any bytes as entries and masks of a card: a frame that is believed lies in its slot, comes behind the one before, and
-//! has as many packets as its masks say.
+//! Any bytes as entries and masks of a card: a frame that is believed lies in its slot, comes behind the one before,
+//! and has as many packets as its masks say.
 #![no_main]
 
 use konkordia_fabric::card::{ENTRY_BYTES, Form, Layout, MASK_BYTES, STEP_MAX};
