@@ -226,7 +226,10 @@ async def a_reset_in_mid_frame(dut: Any) -> None:
         for datagram in packets(90, ((0, 1),)) + packets(91):
             again.send(datagram)
         again.model.flush()
-        for _ in range(700):
+        # The end is asked for when all packets have been placed, not before.
+        while not again.line.is_done():
+            await again.clock()
+        for _ in range(400):
             await again.clock()
         dut.flush.value = 1
         await again.until(2)
