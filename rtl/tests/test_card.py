@@ -95,6 +95,12 @@ class Card:
             for offset in range(0, count, 64):
                 self.expected[address + offset] = verdict.payload[source + offset : source + offset + 64]
 
+    def send_frames(self, frames: range) -> None:
+        """All packets of these frames."""
+        for frame in frames:
+            for datagram in packets(frame):
+                self.send(datagram)
+
     async def clock(self) -> None:
         """One clock of the card and of its memory."""
         await self.bench.clock()
@@ -194,9 +200,7 @@ async def a_host_that_gives_nothing_back(dut: Any) -> None:
     reset_model()
     card = Card(dut)
     await card.start()
-    for frame in range(70, 75):
-        for datagram in packets(frame):
-            card.send(datagram)
+    card.send_frames(range(70, 75))
     await card.until(3)
     for _ in range(1500):
         await card.clock()
@@ -262,9 +266,7 @@ async def as_fast_as_the_wire(dut: Any) -> None:
     reset_model()
     card = Card(dut)
     await card.start()
-    for frame in range(70, 73):
-        for datagram in packets(frame):
-            card.send(datagram)
+    card.send_frames(range(70, 73))
     await card.until(3)
     card.check()
     ends = [clock for clock, (_, _, record) in zip(card.host.taken_at, card.host.beats, strict=True) if record]

@@ -14,7 +14,7 @@ use konkordia_core::experiment::Metadata;
 use konkordia_core::failure::{Exit, Failure, reason};
 use konkordia_core::ledger::ImageStatus;
 use konkordia_core::plan::Compression;
-use konkordia_fabric::card::{ENDED, FRAME_COUNTS, Form, Layout, PACKET_COUNTS, RELEASED, Refused, STATE, STOP};
+use konkordia_fabric::card::{ENDED, FRAME_COUNTS, FRAME_VERDICTS, Form, Layout, PACKET_COUNTS, RELEASED, Refused, STATE, STOP};
 use konkordia_links::shm::{Memory, Reader};
 use pack::Packer;
 use serde_json::json;
@@ -213,8 +213,8 @@ impl Run<'_> {
 
     /// Packets and other frames of the line that the card has seen.
     fn counted(&self) -> u64 {
-        (0..9).filter_map(|n| self.memory.load(FRAME_COUNTS + 8 * n)).fold(0, u64::wrapping_add)
-            ^ self.memory.load(PACKET_COUNTS).unwrap_or(0)
+        let frames = (0..FRAME_VERDICTS.len()).map(|n| FRAME_COUNTS + 8 * n);
+        frames.chain([PACKET_COUNTS]).filter_map(|at| self.memory.load(at)).fold(0, u64::wrapping_add)
     }
 
     /// Takes the next frame: whether there was one, or what is wrong with it.
