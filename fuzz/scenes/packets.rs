@@ -120,6 +120,7 @@ fn choice(bytes: [u8; 3], patience_ns: u64) -> Choice {
         stall_timeout_ns: 15 * patience_ns,
         start_timeout_ns: 15 * patience_ns,
         workers: 1 + usize::from(a >> 5 & 1),
+        gpu: None,
         affinity: Affinity::default(),
         setup: SetupRules { is_strict: a & 64 == 0, ports_per_module: 1, ports: Ports::Ordered, senders: Senders::Learned },
     };

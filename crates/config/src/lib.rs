@@ -20,6 +20,7 @@ pub mod diagnostics;
 mod excalibur;
 mod facts;
 pub mod geometry;
+mod gpu;
 pub mod image_metadata;
 pub mod live_analysis;
 pub mod model;

@@ -22,7 +22,7 @@ use konkordia_core::geometry::{DoublePixels, GeometryError, ImageGeometry, Place
 use konkordia_core::ledger::MissingPolicy;
 use konkordia_core::output::{Layout, Overwrite, PartOfImage};
 use konkordia_core::pixel::PixelType;
-use konkordia_core::plan::{Compression, FirstFrame, Recipe, WrongCodec};
+use konkordia_core::plan::{Compression, FirstFrame, GpuPlan, Recipe, WrongCodec};
 use konkordia_core::setup::{Ports, SetupRules};
 use konkordia_core::tile::{DetectorKind, TileFormat};
 use std::net::IpAddr;
@@ -66,6 +66,8 @@ pub struct Config {
     pub missing: MissingPolicy,
     /// Worker threads; `None` = as many as the streams leave processors, at least 1.
     pub workers: Option<usize>,
+    /// What a GPU does.
+    pub gpu: Option<GpuPlan>,
     /// Number of images that a stream may be ahead of its oldest incomplete one.
     pub window_images: u64,
     /// Time after the first packet of an image, on any stream, at which it is closed although packets are missing.
@@ -233,6 +235,7 @@ impl Reader<'_> {
             writers: writers::read(self.document, self.d),
             missing: missing(processing),
             workers: processing.integer("workers").map(|n| n as usize),
+            gpu: super::gpu::read(self.document, self.d, recipe, pixel, &options.processing),
             window_images: processing.integer("window_images").unwrap_or(16) as u64,
             deadline_ns: processing.integer("deadline_ms").unwrap_or(500) as u64 * 1_000_000,
             pin_streams: self.processors("pin_streams"),

@@ -5,7 +5,7 @@ use super::spool::Spool;
 use konkordia_core::affinity::{Affinity, Cpus, cpus_text};
 use konkordia_core::backend::{Backend, Receive};
 use konkordia_core::geometry::{Orientation, Placement};
-use konkordia_core::plan::{AnalysisPlan, BlockSize, FirstFrame, Plan, Recipe};
+use konkordia_core::plan::{AnalysisPlan, BlockSize, FirstFrame, GpuPlan, Plan, Recipe};
 use konkordia_core::text;
 use konkordia_core::tile::{RemotePages, TileFormat};
 use serde_json::{Value, json};
@@ -40,7 +40,8 @@ pub fn plan(config: &Config) -> Plan {
         deadline_ns: config.deadline_ns,
         stall_timeout_ns: config.stall_timeout_ns,
         start_timeout_ns: config.start_timeout_ns,
-        workers: config.workers.unwrap_or_else(|| workers_for(processors, streams)),
+        workers: workers(config, processors, streams),
+        gpu: config.gpu,
         affinity: Affinity {
             receivers: Affinity::one_each(config.pin_streams.named()),
             workers: Affinity::one_each(config.pin_workers.named()),
@@ -56,6 +57,12 @@ pub fn plan(config: &Config) -> Plan {
     plan.packed_slots = plan.slots;
     plan.window_images = config.window_images.min(plan.slots / 2);
     plan
+}
+
+/// Worker threads: those of the GPU, and of the processor if not all is done by the GPU.
+fn workers(config: &Config, processors: usize, streams: usize) -> usize {
+    let of_processor = || config.workers.unwrap_or_else(|| workers_for(processors, streams));
+    config.gpu.map_or_else(of_processor, |gpu| gpu.workers + if gpu.share_percent < 100 { of_processor() } else { 0 })
 }
 
 /// Workers where the configuration names no number: one for each processor that receives nothing. At least two where
@@ -98,7 +105,7 @@ pub fn describe(config: &Config, plan: &Plan) -> String {
         ("images", plan.images().map_or("until stopped".into(), text::count)),
         ("first frame", first_frame(plan.first_frame)),
         ("file", config.directory.join(format!("{}_master.h5", config.prefix)).display().to_string()),
-        ("threads", format!("{streams} stream(s), {} worker(s)", plan.workers)),
+        ("threads", format!("{streams} stream(s), {} worker(s){}", plan.workers, gpu(plan))),
         ("ring", format!("{} images, window {} images", plan.slots, plan.window_images)),
     ];
     if let Some(pages) = format.remote {
@@ -120,6 +127,15 @@ pub fn describe(config: &Config, plan: &Plan) -> String {
     let mut lines: Vec<String> = rows.into_iter().map(|(name, value)| format!("  {name:<12} {value}")).collect();
     lines.extend(memory.iter().map(|m| format!("  {:<12} {:>10}  {}", "", text::bytes(m.bytes), m.what)));
     lines.join("\n")
+}
+
+/// What a GPU does, in words.
+fn gpu(plan: &Plan) -> String {
+    let words = |gpu: GpuPlan| {
+        let part = if gpu.share_percent < 100 { format!("{} % of ", gpu.share_percent) } else { String::new() };
+        format!(", {} of them for GPU {}, which makes {part}every image", gpu.workers, gpu.ordinal)
+    };
+    plan.gpu.map_or(String::new(), words)
 }
 
 /// Orientation of the tiles, double pixels and partial readout, in words.
@@ -184,7 +200,7 @@ pub fn to_json(config: &Config, plan: &Plan) -> Value {
         "packets_per_image": plan.packets_per_image(), "address": config.address.to_string(), "first_port": config.first_port, "memory": remote(format),
         "image_rows": g.rows(), "image_columns": g.columns(), "double_pixels": g.double_pixels().name(), "dtype": plan.pixel.name(), "unit": unit(config),
         "compression": plan.compression.name(), "compression_level": plan.compression.level(), "compression_block_bytes": plan.compression.block().map(BlockSize::bytes),
-        "images": plan.images(), "frames_per_image": config.options.processing.selection.sum_frames, "images_per_file": config.images_per_file, "slots": plan.slots, "window_images": plan.window_images, "workers": plan.workers,
+        "images": plan.images(), "frames_per_image": config.options.processing.selection.sum_frames, "images_per_file": config.images_per_file, "slots": plan.slots, "window_images": plan.window_images, "workers": plan.workers, "gpu": plan.gpu.map(|gpu| json!({ "number": gpu.ordinal, "workers": gpu.workers, "share_percent": gpu.share_percent })),
         "placement": placement(plan),
         "master": config.directory.join(format!("{}_master.h5", config.prefix)),
         "calibration": config.calibration.as_ref().map(CalibrationFiles::to_json),

@@ -494,8 +494,8 @@ fn check(key: &Key, value: &DeValue<'_>) -> Result<Value, Refusal> {
             _ => expected(),
         },
         Kind::Integer(low, high) => integer(value).map_or_else(expected, |n| in_range(n, low, high).map(Value::Integer)),
-        Kind::IntegerOr(low, high, word) => match value.as_str() {
-            Some(text) if text == word => Ok(Value::Text(word.into())),
+        Kind::IntegerOr(low, high, words) => match value.as_str() {
+            Some(text) if words.contains(&text) => Ok(Value::Text(text.into())),
             Some(_) => expected(),
             None => integer(value).map_or_else(expected, |n| in_range(n, low, high).map(Value::Integer)),
         },

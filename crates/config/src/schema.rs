@@ -377,7 +377,7 @@ const KEYS: &[Key] = &[
     key(
         "processing",
         "negative_offset",
-        Kind::IntegerOr(1, 1_000_000, "auto"),
+        Kind::IntegerOr(1, 1_000_000, &["auto"]),
         "auto",
         "for negative = \"offset\", in units of the pixels; auto = 6 x the median noise, rounded up",
     ),
@@ -412,9 +412,9 @@ const KEYS: &[Key] = &[
     key(
         "processing",
         "workers",
-        Kind::IntegerOr(1, 256, "auto"),
+        Kind::IntegerOr(1, 256, &["auto", "gpu", "gpu+cpu"]),
         "auto",
-        "threads that convert and compress; auto = number of processors minus number of streams, at least 2 where there are 2 processors",
+        "threads that convert and compress; auto = number of processors minus number of streams, at least 2 where there are 2 processors; gpu: a GPU of NVIDIA does it, with the same bytes (docs/gpu-worker.md); gpu+cpu: both do, each a part of every image",
     ),
     key(
         "processing",
@@ -626,7 +626,7 @@ const KEYS: &[Key] = &[
     key(
         "run",
         "first_frame",
-        Kind::IntegerOr(0, (1 << 48) - 1, "auto"),
+        Kind::IntegerOr(0, (1 << 48) - 1, &["auto"]),
         "auto",
         "frame number of image 0; packets of earlier frames count as foreign. auto = the first frame of which several packets arrive, because detectors go on counting from run to run",
     ),
@@ -718,8 +718,8 @@ pub fn json_schema() -> serde_json::Value {
             }
             Kind::Integer(low, high) => json!({ "type": "integer", "minimum": low, "maximum": high }),
             Kind::Number(low, high) => json!({ "type": "number", "minimum": low, "maximum": high }),
-            Kind::IntegerOr(low, high, word) => {
-                json!({ "oneOf": [{ "type": "integer", "minimum": low, "maximum": high }, { "const": word }] })
+            Kind::IntegerOr(low, high, words) => {
+                json!({ "oneOf": [{ "type": "integer", "minimum": low, "maximum": high }, { "enum": words }] })
             }
             Kind::Integers(low, high) => {
                 json!({ "type": "array", "items": { "type": "integer", "minimum": low, "maximum": high } })

@@ -21,8 +21,8 @@ pub enum Kind {
     Integer(i64, i64),
     /// A number in a range, ends included.
     Number(f64, f64),
-    /// A whole number in a range, or this word.
-    IntegerOr(i64, i64, &'static str),
+    /// A whole number in a range, or one of these words.
+    IntegerOr(i64, i64, &'static [&'static str]),
     /// A list of whole numbers in a range.
     Integers(i64, i64),
     /// Processors: "auto", a list of their numbers, or a text such as "4-7,12".
@@ -47,7 +47,7 @@ impl Kind {
             Self::Paths => "path or list of paths".into(),
             Self::Integer(low, high) => format!("whole number, {low} to {high}"),
             Self::Number(low, high) => format!("number, {low} to {high}"),
-            Self::IntegerOr(low, high, word) => format!("\"{word}\" or a whole number, {low} to {high}"),
+            Self::IntegerOr(low, high, words) => format!("{} or a whole number, {low} to {high}", Self::Choice(words).words()),
             Self::Integers(low, high) => format!("list of whole numbers, {low} to {high}"),
             Self::Processors => "\"auto\", list of whole numbers, or text such as \"4-7,12\"".into(),
             Self::Numbers(count, low, high) => format!("list of {count} numbers, {low} to {high}"),

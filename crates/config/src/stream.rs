@@ -2,6 +2,7 @@
 
 use super::diagnostics::Diagnostics;
 use super::facts::{check_vectors, facts, is_fact};
+use super::gpu;
 use super::image_metadata::{self, ImageMetadataKeys};
 use super::live_analysis::{self, LiveAnalysis};
 use super::read::{Document, Table};
@@ -239,6 +240,7 @@ pub fn read(document: &Document, d: &mut Diagnostics, file: &Path, text: &str) -
         transform.keeps_packing |= !transform.changes_pixels();
         transform.turn_as_asked = true;
     }
+    gpu::refuse_in_streams(document, d);
     let positions = match source.text("positions") {
         Some("message") => Positions::Messages,
         Some(_) => Positions::Frames,

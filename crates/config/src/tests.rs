@@ -435,3 +435,26 @@ fn archive_copies_have_a_bound_and_a_name_of_their_own() {
     let error = parse(&GOOD.replacen("[output]", "[output]\ncompression = \"sz3\"", 1)).unwrap_err();
     assert!(error.contains("is lossy") && error.contains("konkordia repack"), "{error}");
 }
+
+#[test]
+fn a_gpu_makes_images_that_depend_on_one_frame() {
+    let with = |processing: &str| {
+        let text = super::EXAMPLE.replacen("[processing]", &format!("[processing]\n{processing}"), 1);
+        parse(&text).map(|config| (plan(&config).workers, config.gpu.map(|gpu| gpu.share_percent)))
+    };
+    assert_eq!(with("workers = 5").unwrap(), (5, None));
+    assert_eq!(with("workers = \"gpu\"\ngpu_number = 2").unwrap(), (3, Some(100)));
+    // Three threads for the GPU beside those that there are without it.
+    let all = 3 + with("workers = \"auto\"").unwrap().0;
+    assert_eq!(with("workers = \"gpu+cpu\"").unwrap(), (all, Some(50)));
+    assert_eq!(with("workers = \"gpu+cpu\"\ngpu_share_percent = 80").unwrap(), (all, Some(80)));
+    for wrong in [
+        "workers = \"cuda\"",
+        "workers = \"gpu\"\ngpu_share_percent = 80",
+        "gpu_number = 1",
+        "workers = \"gpu\"\nsummation = 3",
+        "workers = \"gpu\"\narithmetic = \"fixed\"",
+    ] {
+        assert!(with(wrong).is_err(), "{wrong}");
+    }
+}

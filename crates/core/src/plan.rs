@@ -85,8 +85,10 @@ pub struct Plan {
     pub stall_timeout_ns: u64,
     /// The run ends when no packet comes for this long after arm; `u64::MAX` = wait for ever.
     pub start_timeout_ns: u64,
-    /// Worker threads.
+    /// Worker threads, those that wait for a GPU included.
     pub workers: usize,
+    /// What a GPU does.
+    pub gpu: Option<GpuPlan>,
     /// Where receivers and workers run, and where memory is.
     pub affinity: Affinity,
     /// What packets are compared with, to find a wrong set-up.
@@ -108,6 +110,48 @@ impl AnalysisPlan {
     /// Images that may be held back until they are analysed: behind the first so many may be done already.
     pub fn held_images(&self) -> u64 {
         2 * self.queue_images
+    }
+}
+
+/// A GPU makes strips of images.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GpuPlan {
+    /// Its number, counted from 0.
+    pub ordinal: u32,
+    /// Threads that give frames to it. The other workers are threads of the processor.
+    pub workers: usize,
+    /// Its part of the strips of an image, in percent; all of them without other workers.
+    pub share_percent: u32,
+}
+
+impl GpuPlan {
+    /// Threads that give frames to a GPU: while the strips of one come back, those of the second are worked on, and
+    /// those of the third are on their way there.
+    pub const WORKERS: usize = 3;
+    /// Frames that go to it together.
+    pub const BATCH_FRAMES: usize = 2;
+    /// Batches of each thread that may be on their way.
+    pub const BATCHES: usize = 4;
+
+    /// Whether a GPU can do this: its images depend on one frame each.
+    ///
+    /// # Errors
+    /// What it cannot do.
+    pub fn check(recipe: Recipe, pixel: PixelType, processing: &Processing) -> Result<(), &'static str> {
+        let expect = |ok: bool, what: &'static str| if ok { Ok(()) } else { Err(what) };
+        expect(recipe == Recipe::JungfrauPhotons, "a GPU converts words of a JUNGFRAU to photons, and nothing else")?;
+        expect(processing.tracking.is_none(), "a GPU does not follow the drift of pedestals ([tracking])")?;
+        expect(processing.common_mode == CommonMode::None, "a GPU corrects no common_mode")?;
+        expect(processing.arithmetic == Arithmetic::Float, "a GPU converts in single precision (arithmetic = \"float\")")?;
+        expect(!processing.has_sums(pixel), "a GPU adds no frames, and no offset to unsigned pixels")
+    }
+
+    /// The share of the strips of each of so many workers.
+    pub fn shares(&self, workers: usize) -> Vec<u32> {
+        let (own, others) = (self.workers as u32, (workers - self.workers) as u32);
+        let share =
+            |n: usize| if n < self.workers { self.share_percent * others.max(1) } else { (100 - self.share_percent) * own };
+        (0..workers).map(share).collect()
     }
 }
 
@@ -211,8 +255,7 @@ impl Plan {
 
     /// True if images are added up in planes of their own before they are packed.
     pub fn has_sums(&self) -> bool {
-        let is_unsigned = matches!(self.pixel, PixelType::Uint16 | PixelType::Uint32);
-        self.processing.selection.sum_frames > 1 || is_unsigned && matches!(self.processing.negative, Negative::Offset(_))
+        self.processing.has_sums(self.pixel)
     }
 
     /// Bytes of one packed image at worst, without the framing of its chunk.
@@ -282,9 +325,27 @@ impl Plan {
             MemoryItem { what: "packets that are held back", bytes: self.held_bytes() },
             MemoryItem { what: "spare tiles", bytes: if self.fills_slots { raw } else { 0 } },
             MemoryItem { what: "workers, blocks and compressors", bytes: scratch * self.workers as u64 },
+            MemoryItem { what: "pinned memory for a GPU", bytes: self.gpu_bytes() },
             MemoryItem { what: "analysis of images", bytes: self.analysis.memory_bytes },
         ];
         items.into_iter().filter(|item| item.bytes > 0).collect()
+    }
+
+    /// Bytes of pinned memory: constants, and for each batch words and what comes back of them.
+    fn gpu_bytes(&self) -> u64 {
+        let Some(gpu) = self.gpu else { return 0 };
+        let pixels = self.geometry.pixels() as u64 * u64::from(gpu.share_percent) / 100;
+        let blocks = pixels.div_ceil(self.block_pixels() as u64);
+        let back = (pixels * self.pixel.bytes() as u64).max(blocks * self.packed_block_bytes_max(self.block_pixels()) as u64);
+        pixels * 24 + (GpuPlan::BATCHES * GpuPlan::BATCH_FRAMES) as u64 * (2 * pixels + back)
+    }
+
+    /// Whether a GPU can make strips of this run.
+    ///
+    /// # Errors
+    /// As [`GpuPlan::check`].
+    pub fn check_gpu(&self) -> Result<(), &'static str> {
+        GpuPlan::check(self.recipe, self.pixel, &self.processing)
     }
 
     /// Bytes of the packets that all streams hold back, at their beginning and when they seem to jump.
@@ -368,6 +429,7 @@ mod tests {
                 stall_timeout_ns: 1,
                 start_timeout_ns: 1,
                 workers: 1,
+                gpu: None,
                 affinity: Affinity::default(),
                 setup: SetupRules::default(),
             };

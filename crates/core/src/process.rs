@@ -1,6 +1,7 @@
 //! What is done to pixels besides conversion: pedestals that follow the drift, common mode, counts below zero,
 //! arithmetic.
 
+use crate::pixel::PixelType;
 use crate::selection::Selection;
 
 /// What is done with counts below zero (Leonarski et al. 2020: programs differ in what they accept).
@@ -75,6 +76,12 @@ pub struct Processing {
 }
 
 impl Processing {
+    /// True if images of these pixels are added up in planes of their own before they are packed.
+    pub fn has_sums(&self, pixel: PixelType) -> bool {
+        let is_unsigned = matches!(pixel, PixelType::Uint16 | PixelType::Uint32);
+        self.selection.sum_frames > 1 || is_unsigned && matches!(self.negative, Negative::Offset(_))
+    }
+
     /// Checks that the options can be combined.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! Other threads watch and stop a run through atomics. What a stream has seen of its packets is published as a copy
 //! behind a lock that a receiver only tries to take, so that no receiver ever waits for a reader.
 
+use crate::gpu_tally::{GpuReport, GpuTally};
 use crate::latency::{Counts, RunLatencies};
 use konkordia_core::analysis_counts::AnalysisCounts;
 use konkordia_core::latency::{Meter, StageLatency};
@@ -10,7 +11,7 @@ use konkordia_memory::cursor::Wakeups;
 use konkordia_memory::ring::Monitor;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 /// Progress of one stream, on cache lines of its own.
@@ -89,6 +90,8 @@ pub struct Control {
     pub(crate) pool_waited_ns: AtomicU64,
     /// What becomes of its images at their analysis.
     pub(crate) analysis: AnalysisCounts,
+    /// What a GPU does, in a run with one.
+    pub(crate) gpu: Option<Arc<GpuTally>>,
     /// The latencies of its images; `None` where they would mean nothing, as with files.
     latencies: Option<RunLatencies>,
     streams: Box<[StreamProgress]>,
@@ -137,6 +140,7 @@ impl Control {
             by_status: Default::default(),
             pool_waited_ns: AtomicU64::new(0),
             analysis: AnalysisCounts::default(),
+            gpu: None,
             latencies: None,
             streams: (0..streams).map(|_| StreamProgress { ahead: AtomicU64::new(NOT_YET), ..Default::default() }).collect(),
             started: Instant::now(),
@@ -200,6 +204,11 @@ impl Control {
     /// What became of its images at their analysis so far.
     pub fn analysis(&self) -> &AnalysisCounts {
         &self.analysis
+    }
+
+    /// What a GPU did so far, in a run with one.
+    pub fn gpu(&self) -> Option<GpuReport> {
+        self.gpu.as_ref().map(|tally| tally.read())
     }
 
     pub(crate) fn latencies(&self) -> Option<&RunLatencies> {

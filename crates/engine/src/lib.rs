@@ -32,6 +32,7 @@ mod copy;
 pub mod deliver;
 mod far_ahead_packets;
 mod first;
+mod gpu_tally;
 pub mod hand_over;
 mod held;
 mod image_pool;

@@ -7,14 +7,15 @@ use crate::copy::Copied;
 use crate::deliver::{Delivery, Reports};
 use crate::far_ahead_packets::FarAheadPackets;
 use crate::first::FirstPackets;
+pub use crate::gpu_tally::GpuReport;
 use crate::hand_over::{HandOver, SeriesAnalysis};
 use crate::image_pool::ImagePool;
 use crate::output_queue::{OutputQueueSpec, OutputQueues};
 use crate::plan_check::{check_constants, check_processing};
 use crate::receive::{Receiver, Sorter};
 use crate::results::numbers_of_strip;
-use crate::work::Recipes;
 pub use crate::work::{FrameConverter, FrameTiles, WorkerKind};
+use crate::work::{Means, Recipes, Refused};
 use crate::{commit, copy, setup, strips, work};
 use konkordia_core::IMAGES_MAX;
 use konkordia_core::analysis_counts::AnalysisCounts;
@@ -23,7 +24,7 @@ use konkordia_core::assembler::{AssemblerSpec, TileAssembler};
 use konkordia_core::image::CommittedImage;
 use konkordia_core::latency::Meter;
 use konkordia_core::ledger::{RunLedger, StreamLedger};
-use konkordia_core::plan::{FirstFrame, Plan, STRIPS_MAX};
+use konkordia_core::plan::{FirstFrame, GpuPlan, Plan, STRIPS_MAX};
 use konkordia_core::ports::ServiceLevel;
 use konkordia_core::ports::{FrameSink, Sink, SinkError, Source};
 use konkordia_core::sender::{SenderFilter, Senders};
@@ -92,6 +93,14 @@ pub enum ArmError {
         /// What the kernel said.
         source: io::Error,
     },
+    /// The GPU that makes images cannot be used.
+    #[error("{why}\n  fix: {fix}")]
+    Gpu {
+        /// What was tried, where, and why it failed.
+        why: String,
+        /// What to do.
+        fix: String,
+    },
 }
 
 /// Why a run failed.
@@ -155,6 +164,8 @@ pub struct RunOutcome {
     pub meter: Meter,
     /// What became of its images at their analysis.
     pub analysis: AnalysisCounts,
+    /// What a GPU did, in a run with one.
+    pub gpu: Option<GpuReport>,
     /// How often each thread behind the receivers woke up, by the name of the thread.
     pub wakeups: Vec<(String, Wakeups)>,
     /// The sinks, to be closed with the ledger.
@@ -194,6 +205,8 @@ pub struct Armed {
     pool: ImagePool,
     control: Arc<Control>,
     recipes: Arc<Recipes>,
+    /// What each worker works with.
+    means: Vec<Means>,
 }
 
 /// Checks the parts against the plan, maps and touches the ring, compiles the gather list.
@@ -226,7 +239,7 @@ pub fn arm(mut parts: RunParts) -> Result<Armed, ArmError> {
         strip_bytes_max: plan.strips().map(packed_bytes_max).collect(),
         strip_numbers: numbers_of_strip(&plan),
         reserved_pages: plan.affinity.reserved_pages,
-        workers,
+        shares: parts.workers.shares(&plan),
     })
     .map_err(too_much)?;
     for (source, writer) in parts.sources.iter_mut().zip(&mut ring.receivers) {
@@ -247,11 +260,12 @@ pub fn arm(mut parts: RunParts) -> Result<Armed, ArmError> {
         control.measure(plan.slots, plan.strip_slots());
     }
     control.analysis = parts.consumers.analysis.as_ref().map_or_else(AnalysisCounts::default, SeriesAnalysis::counts);
-    let control = Arc::new(control);
     let constants = std::mem::replace(&mut parts.constants, PixelConstants::None);
     let bits = if format.kind.counts_photons() { Bits::new(format.bits) } else { None };
     let recipes = Arc::new(Recipes::new(plan, gather, constants, parts.workers.isa(parts.isa), bits));
-    Ok(Armed { parts, ring, pool, control, recipes })
+    let means = parts.workers.means(&recipes, &ring.workers).map_err(|Refused { why, fix }| ArmError::Gpu { why, fix })?;
+    control.gpu = means.iter().find_map(|means| means.tally()).cloned();
+    Ok(Armed { parts, ring, pool, control: Arc::new(control), recipes, means })
 }
 
 /// The names of the threads that the ring wakes, in the order of [`Monitor::wakeups`].
@@ -267,6 +281,10 @@ fn check(parts: &RunParts) -> Result<(), String> {
     expect(parts.sources.len() == plan.streams(), "one source per stream")?;
     expect(!parts.sinks.is_empty(), "at least one sink")?;
     expect(plan.workers > 0 && plan.workers <= 1024, "1 to 1024 workers")?;
+    let has_gpu = matches!(parts.workers, WorkerKind::Gpu(_));
+    expect(has_gpu == plan.gpu.is_some(), "a GPU is in the plan and in the parts")?;
+    let fits = |gpu: GpuPlan| (1..=plan.workers).contains(&gpu.workers) && (1..=100).contains(&gpu.share_percent);
+    expect(plan.gpu.is_none_or(fits), "a GPU has some of the workers, and 1 to 100 percent of the strips")?;
     expect(plan.slots >= 4, "the ring of frames must have at least 4 slots")?;
     expect((1..=plan.slots / 2).contains(&plan.window_images), "window_images must be 1 to half of the slots")?;
     expect(plan.slots <= 1 << 20 && (1..=1 << 20).contains(&plan.packed_slots), "at most 2^20 slots")?;
@@ -289,7 +307,7 @@ impl Armed {
     /// Takes images until the planned number, a stop, a time-out or an error. Blocks; returns when every thread has
     /// ended. A panic on one of them ends the run as [`RunFailure::Panicked`].
     pub fn run(self) -> RunOutcome {
-        let Self { parts, ring, pool, control, recipes } = self;
+        let Self { parts, ring, pool, control, recipes, means } = self;
         let plan = &*parts.plan;
         let (control, recipes) = (&*control, &recipes);
         let Consumers { output_queues, start, analysis, give_up } = parts.consumers;
@@ -307,10 +325,10 @@ impl Armed {
                 }));
             }
             let mut workers = Vec::new();
-            for (n, worker) in ring.workers.into_iter().enumerate() {
+            for (n, (worker, means)) in ring.workers.into_iter().zip(means).enumerate() {
                 workers.push(threads.spawn(format!("work-{n}"), (), move |()| {
                     settle(&plan.affinity, &plan.affinity.workers, n);
-                    work::run(control, recipes, parts.workers, worker);
+                    work::run(control, recipes, means, worker);
                 }));
             }
             let committer = ring.committer;
@@ -654,6 +672,7 @@ fn close(control: &Control, plan: &Plan, closing: Closing<'_>) -> RunOutcome {
         pool_waited: Duration::from_nanos(control.pool_waited_ns.load(Ordering::Relaxed)),
         findings: setup::compare(plan, control, &seen, true),
         meter: control.meter(),
+        gpu: control.gpu(),
         analysis: control.analysis.clone(),
         wakeups: control.wakeups(),
         seen,

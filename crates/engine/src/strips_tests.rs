@@ -36,6 +36,7 @@ fn plan(compression: Compression) -> Plan {
         stall_timeout_ns: 1,
         start_timeout_ns: 1,
         workers: 1,
+        gpu: None,
         affinity: Affinity::default(),
         setup: konkordia_core::setup::SetupRules::default(),
     }
@@ -82,7 +83,7 @@ impl Bench {
             payload_bytes: format.payload_bytes as usize,
             strip_bytes_max: vec![plan.packed_bytes_max(); plan.strips().count()],
             strip_numbers: numbers_of_strip(&plan),
-            workers: 1,
+            shares: vec![1],
             frame_readers: 0,
             snapshot: None,
             reserved_pages: false,

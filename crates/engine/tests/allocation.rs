@@ -122,6 +122,7 @@ fn plain() -> Plan {
         stall_timeout_ns: 2_000_000_000,
         start_timeout_ns: 5_000_000_000,
         workers: 2,
+        gpu: None,
         affinity: Affinity::default(),
         setup: konkordia_core::setup::SetupRules::default(),
     }

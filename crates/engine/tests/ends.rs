@@ -52,6 +52,7 @@ fn plan_of(format: TileFormat, streams: u32, images: Option<u64>) -> Plan {
         stall_timeout_ns: 400_000_000,
         start_timeout_ns: 5_000_000_000,
         workers: 1,
+        gpu: None,
         affinity: Affinity::default(),
         setup: konkordia_core::setup::SetupRules::default(),
     }

@@ -60,6 +60,7 @@ fn plan(affinity: Affinity) -> Plan {
         stall_timeout_ns: 400_000_000,
         start_timeout_ns: u64::MAX,
         workers: 3,
+        gpu: None,
         affinity,
         setup: SetupRules::default(),
     }

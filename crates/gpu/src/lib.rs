@@ -9,6 +9,7 @@ pub mod emulator;
 pub mod layout;
 pub mod measure;
 pub mod pipeline;
+pub mod pipelines;
 pub mod program;
 #[cfg(feature = "emulator")]
 mod sys;

@@ -23,6 +23,12 @@ pub const BLOCK_THREADS: u32 = 256;
 /// Bytes of a slot for an LZ4 block: `SLOT_BYTES` in `lz4.cu`.
 pub const SLOT_BYTES: usize = 8256;
 
+/// Numbers of the statistics of a strip: `STATS_NUMBERS` in `stats.cu`.
+pub const STATS_NUMBERS: usize = 6;
+
+/// A strip with statistics has a multiple of so many pixels: `PORTION` in `stats.cu`.
+pub const STATS_PORTION: u32 = 256;
+
 /// Bytes of a full block: `BLOCK_BYTES` in `bitshuffle.cu`.
 pub const BLOCK_BYTES: usize = 8192;
 
@@ -59,7 +65,14 @@ mod tests {
     #[test]
     fn the_numbers_are_those_of_the_text() {
         let text = text();
-        for (name, number) in [("THREADS", BLOCK_THREADS as usize), ("SLOT_BYTES", SLOT_BYTES), ("BLOCK_BYTES", BLOCK_BYTES)] {
+        let numbers = [
+            ("THREADS", BLOCK_THREADS as usize),
+            ("SLOT_BYTES", SLOT_BYTES),
+            ("BLOCK_BYTES", BLOCK_BYTES),
+            ("STATS_NUMBERS", STATS_NUMBERS),
+            ("PORTION", STATS_PORTION as usize),
+        ];
+        for (name, number) in numbers {
             assert!(text.contains(&format!("#define {name} {number}u\n")), "{name}");
         }
         assert!(!text.contains("#include"), "NVRTC has no files to include");

@@ -35,7 +35,7 @@ fn check(scene: &Scene, launch: LaunchBy, output: Output, least: u32, batches: u
     let mut fill = |number: u64, words: &mut [u8]| scene.fill(2 * number, words);
     let mut done = |batch: &konkordia_gpu::pipeline::Batch<'_>| {
         for n in 0..batch.frames {
-            scene.check(&spec, came, &batch.outcome(n), &format!("{launch:?} {output:?}, image {came}"));
+            scene.check(&spec, came, (batch, n), &format!("{launch:?} {output:?}, image {came}"));
             came += 1;
         }
     };

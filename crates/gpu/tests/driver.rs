@@ -117,7 +117,7 @@ fn run(case: &str, say: impl Fn(&DeviceError)) {
         }
         let moved = pipeline.poll(|batch| {
             for n in 0..batch.frames {
-                came.push(scene.check(&spec, came.len() as u64, &batch.outcome(n), case));
+                came.push(scene.check(&spec, came.len() as u64, (batch, n), case));
             }
         });
         match moved {

@@ -41,7 +41,7 @@ fn every_batch_comes_once() {
         let mut done = |batch: &Batch<'_>| {
             came.push(batch.number);
             for n in 0..2 {
-                scene.check(&spec, 2 * batch.number + u64::from(n), &batch.outcome(n), "measured");
+                scene.check(&spec, 2 * batch.number + u64::from(n), (batch, n), "measured");
             }
         };
         let times = latencies(&mut pipeline, 9, &mut fill, &mut done).expect("a sound device");

@@ -72,7 +72,7 @@ impl Run {
                 assert_eq!(starts[batch.number as usize], came.len() as u64, "{context}: in order");
                 assert_eq!(batch.frames, self.batches[batch.number as usize]);
                 for n in 0..batch.frames {
-                    came.push(scene.check(&self.spec, came.len() as u64, &batch.outcome(n), &context));
+                    came.push(scene.check(&self.spec, came.len() as u64, (batch, n), &context));
                 }
             });
             match moved {

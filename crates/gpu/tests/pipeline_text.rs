@@ -7,7 +7,7 @@ use konkordia_core::pixel::Pixel;
 use konkordia_gpu::device::Number;
 use konkordia_gpu::device::emulated::{Emulated, Executor, Nature, TextExecutor};
 use konkordia_gpu::emulator::Order;
-use konkordia_gpu::pipeline::{Above, LaunchBy, Outcome, Output, Pipeline, PixelKind, Spec};
+use konkordia_gpu::pipeline::{Above, Batch, LaunchBy, Outcome, Output, Pipeline, PixelKind, Spec};
 use scene::{Came, Scene};
 
 /// All frames of a run of three batches, in their order.
@@ -16,7 +16,7 @@ fn all<T>(
     scene: &Scene,
     spec: &Spec,
     seed: u64,
-    mut each: impl FnMut(u64, &Outcome<'_>) -> T,
+    mut each: impl FnMut(u64, (&Batch<'_>, u32)) -> T,
 ) -> Vec<T> {
     let device = Emulated::new(executor, Nature::sound(seed));
     let mut pipeline = Pipeline::arm(device, spec.clone(), &scene.tables()).expect("a sound device");
@@ -25,7 +25,7 @@ fn all<T>(
         if submitted < 3 && pipeline.submit(submitted, spec.frames, |words| scene.fill(submitted * frames, words)) {
             submitted += 1;
         }
-        let moved = pipeline.poll(|batch| (0..batch.frames).for_each(|n| came.push(each(came.len() as u64, &batch.outcome(n)))));
+        let moved = pipeline.poll(|batch| (0..batch.frames).for_each(|n| came.push(each(came.len() as u64, (batch, n)))));
         if !moved.expect("a sound device") {
             pipeline.pause();
         }
@@ -46,7 +46,7 @@ fn the_text_of_the_kernels_gives_the_images_of_the_cpu_in_every_way_to_launch() 
             for output in outputs.into_iter().take(if frames == 1 { 1 } else { 3 }) {
                 let spec = scene.spec(launch, output, Some(least), frames);
                 let executor = TextExecutor { order: Order::Mixed(seed as u64) };
-                let check = |n, outcome: &Outcome<'_>| scene.check(&spec, n, outcome, &format!("{launch:?} {output:?} {n}"));
+                let check = |n, frame: (&Batch<'_>, u32)| scene.check(&spec, n, frame, &format!("{launch:?} {output:?} {n}"));
                 let came = all(executor, &scene, &spec, seed as u64, check);
                 assert!(came.contains(&Came::Rejected) && came.iter().any(|came| *came != Came::Rejected), "{came:?}");
             }
@@ -72,7 +72,7 @@ fn pixels_of_every_type_come_back() {
             (Output::Sparse { room: 72 }, LaunchBy::WaitValue),
         ] {
             let spec = Spec { pixel, above: Some(above), ..scene.spec(launch, output, Some(8), 2) };
-            let sizes = all(TextExecutor { order: Order::Up }, &scene, &spec, 9, |n, outcome| match *outcome {
+            let sizes = all(TextExecutor { order: Order::Up }, &scene, &spec, 9, |n, (batch, at)| match batch.outcome(at) {
                 Outcome::Rejected => 0,
                 Outcome::Pixels(bytes) => {
                     let photons: Vec<f32> = bytes.chunks_exact(pixel.bytes()).map(|bytes| value(pixel, bytes)).collect();

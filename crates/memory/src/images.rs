@@ -12,6 +12,7 @@
 //! each other.
 
 use std::io;
+use std::sync::Arc;
 
 use konkordia_core::image::{ImageHead, TileRecord};
 
@@ -66,6 +67,8 @@ pub(crate) struct Images {
     snapshot_stride: usize,
     snapshots: Mapping,
     snapshot_accesses: Accesses,
+    /// The worker of each strip.
+    pub owners: Arc<[usize]>,
     /// One per worker.
     pub finished: Box<[Cursor]>,
     pub published: Cursor,
@@ -79,6 +82,8 @@ pub(crate) struct ImagesSpec {
     pub tiles: usize,
     pub strip_bytes_max: Vec<usize>,
     pub strip_numbers: usize,
+    /// The worker of each strip.
+    pub owners: Arc<[usize]>,
     pub workers: usize,
     pub snapshot: Option<SnapshotSpec>,
 }
@@ -96,7 +101,7 @@ fn offsets(lengths: impl Iterator<Item = usize>) -> Option<(Vec<usize>, usize)> 
 
 impl Images {
     pub(crate) fn new(spec: ImagesSpec) -> io::Result<Self> {
-        let ImagesSpec { slots, tiles, strip_bytes_max, strip_numbers, workers, snapshot } = spec;
+        let ImagesSpec { slots, tiles, strip_bytes_max, strip_numbers, owners, workers, snapshot } = spec;
         let too_large = || io::Error::other("the ring of images is larger than any memory");
         assert!(snapshot.as_ref().is_none_or(|s| s.every_images > 0 && s.strip_pixels.len() == strip_bytes_max.len()));
         assert!(snapshot.as_ref().is_none_or(|s| s.slots > slots / s.every_images + 1), "see `snapshot_range`");
@@ -131,6 +136,7 @@ impl Images {
             snapshot,
             snapshot_offsets,
             snapshot_stride: snapshot_pixels,
+            owners,
             finished: cursors(workers),
             published: Cursor::default(),
             taken: Cursor::default(),
@@ -152,7 +158,7 @@ impl Images {
 
     fn assert_writable(&self, image: u64, worker: usize, strip: usize, limit: u64) {
         assert!(image >= self.finished[worker].get() && image < limit, "image {image} is not this worker's to write");
-        assert!(strip < self.strips() && strip % self.finished.len() == worker, "strip {strip} belongs to another worker");
+        assert!(self.owners.get(strip) == Some(&worker), "strip {strip} belongs to another worker");
     }
 
     /// A strip for its worker to write. `limit` is a limit that this ring once had; limits only grow, so it still

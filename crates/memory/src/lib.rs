@@ -18,7 +18,7 @@
 //!     payload_bytes: 64,
 //!     strip_bytes_max: vec![128],
 //!     strip_numbers: 0,
-//!     workers: 1,
+//!     shares: vec![1],
 //!     frame_readers: 0,
 //!     snapshot: None,
 //!     reserved_pages: false,

@@ -87,7 +87,7 @@ impl Case {
             payload_bytes: PAYLOAD,
             strip_bytes_max: vec![8; self.workers],
             strip_numbers: 1,
-            workers: self.workers,
+            shares: vec![1; self.workers],
             frame_readers: self.frame_readers,
             snapshot,
             reserved_pages: false,

@@ -191,7 +191,8 @@ impl Ring {
     /// # Errors
     /// The kernel refused the memory.
     pub fn new(spec: RingSpec) -> io::Result<Self> {
-        assert!(spec.slots > 1 && spec.packed_slots > 0 && spec.tiles > 0 && spec.workers > 0);
+        assert!(spec.slots > 1 && spec.packed_slots > 0 && spec.tiles > 0);
+        assert!(spec.shares.iter().any(|share| *share > 0), "somebody makes the strips");
         assert!(!spec.strip_bytes_max.is_empty() && spec.payload_bytes > 0 && spec.tile_bytes > 0);
         let (tile_stride, raw_bytes) = spec.layout().ok_or_else(|| io::Error::other("the ring is larger than any memory"))?;
         let (section_bytes, section_packets) = spec.section();
@@ -203,7 +204,8 @@ impl Ring {
             tiles: spec.tiles,
             strip_bytes_max: spec.strip_bytes_max.clone(),
             strip_numbers: spec.strip_numbers,
-            workers: spec.workers,
+            owners: spec.owners(),
+            workers: spec.shares.len(),
             snapshot: spec.snapshot.clone(),
         })?;
         let raw = if spec.reserved_pages { Mapping::reserved(raw_bytes) } else { None };
@@ -218,10 +220,10 @@ impl Ring {
             cells: (0..spec.slots as usize * spec.tiles).map(|_| Place::new(TileCell::default())).collect(),
             claims: (0..claims).map(|_| AtomicU64::new(0)).collect(),
             received: cursors(spec.tiles),
-            worked: cursors(spec.workers),
+            worked: cursors(spec.shares.len()),
             committed: Cursor::default(),
             copied: cursors(spec.frame_readers),
-            worker_bells: bells(spec.workers),
+            worker_bells: bells(spec.shares.len()),
             committer_bell: Bell::default(),
             image_bell: Bell::default(),
             reader_bells: bells(spec.frame_readers),
@@ -233,7 +235,9 @@ impl Ring {
         let spec = &shared.spec;
         Ok(Self {
             receivers: (0..spec.tiles).map(|tile| TileWriter::new(part(), tile)).collect(),
-            workers: (0..spec.workers).map(|worker| Worker { shared: part(), worker, next: 0, images_end: 0, room: 0 }).collect(),
+            workers: (0..spec.shares.len())
+                .map(|worker| Worker { shared: part(), worker, next: 0, images_end: 0, room: 0 })
+                .collect(),
             committer: Committer { shared: part(), next: 0 },
             image_reader: ImageReader { shared: part(), next: 0 },
             frame_readers: (0..spec.frame_readers).map(|reader| FrameReader { shared: part(), reader, next: 0 }).collect(),
@@ -516,7 +520,8 @@ impl Worker {
 
     /// Strips of this worker.
     pub fn strips(&self) -> impl Iterator<Item = usize> + use<> {
-        (self.worker..self.shared.spec.strip_bytes_max.len()).step_by(self.shared.spec.workers)
+        let (owners, worker) = (Arc::clone(&self.shared.images.owners), self.worker);
+        (0..owners.len()).filter(move |strip| owners[*strip] == worker)
     }
 
     fn assert_ready(&self, frame: u64) {

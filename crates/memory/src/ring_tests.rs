@@ -13,7 +13,7 @@ fn spec(slots: u64, tiles: usize, workers: usize) -> RingSpec {
         payload_bytes: PAYLOAD,
         strip_bytes_max: vec![8 * 4 * tiles; 3],
         strip_numbers: 2,
-        workers,
+        shares: vec![1; workers],
         frame_readers: 0,
         snapshot: None,
         reserved_pages: false,

@@ -62,7 +62,7 @@ pub fn allowed(krate: &str) -> Option<&'static [&'static str]> {
         "calibration" => &["config", "core", "kernels", "sinks"],
         "plugin" => &["core", "kernels"],
         "repack" => &["analysis", "config", "core", "kernels", "sinks"],
-        "engine" => &["core", "kernels", "memory", "wire"],
+        "engine" => &["core", "gpu", "kernels", "memory", "wire"],
         "fabric" => &["core", "kernels", "wire"],
         "sinks" => &["core", "zeromq"],
         "sources" => &["core", "links", "zeromq"],

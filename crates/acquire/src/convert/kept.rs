@@ -114,6 +114,7 @@ pub fn nothing_to_do(plan: &Plan, first_frame: u64) -> RunOutcome {
         findings: Vec::new(),
         meter: Meter::default(),
         wakeups: Vec::new(),
+        gpu: None,
         analysis: AnalysisCounts::default(),
         sinks: Vec::new(),
         frame_sinks: Vec::new(),

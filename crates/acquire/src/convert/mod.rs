@@ -100,7 +100,11 @@ impl Conversion {
         // A thread that reads files mostly waits for the workers, so every processor gets a worker. A thread that reads
         // sockets needs a processor of its own.
         let all = std::thread::available_parallelism().map_or(1, usize::from);
-        plan.workers = self.request.workers.map(|n| n as usize).or(config.workers).unwrap_or(all);
+        // A number of workers is one of threads of the processor.
+        plan.gpu = config.gpu.filter(|_| self.request.workers.is_none());
+        if plan.gpu.is_none() {
+            plan.workers = self.request.workers.map(|n| n as usize).or(config.workers).unwrap_or(all);
+        }
         if !info.has_module_ids() && run_inputs.loaded.module_ids.iter().any(Option::is_some) {
             run_inputs.loaded.module_ids.clear();
             let note = "the input has no module ids: cannot check that the calibration belongs to these modules";

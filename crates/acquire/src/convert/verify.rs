@@ -80,7 +80,7 @@ pub fn begin(config: &Config, run_inputs: RunInputs, sources: Vec<Box<dyn Source
         _ => 0.0,
     };
     plan.compression = Compression::None;
-    plan.workers = 1;
+    (plan.workers, plan.gpu) = (1, None);
     plan.slots = plan.slots.min(16);
     plan.packed_slots = plan.packed_slots.min(16);
     plan.window_images = plan.window_images.min(plan.slots / 2);

@@ -36,6 +36,7 @@ use konkordia_core::setup::Finding;
 use konkordia_core::state::{Event, State};
 use konkordia_engine::contain::contain;
 use konkordia_engine::control::Control;
+use konkordia_engine::run::GpuReport;
 use konkordia_repack::archive_copy;
 use konkordia_sinks::hdf5::RunFiles;
 use konkordia_sinks::hdf5::whole::Whole;
@@ -82,6 +83,8 @@ struct Current {
     config: Config,
     plan: Arc<Plan>,
     setup_reporter: SetupReporter,
+    /// The failure of its GPU was reported.
+    gpu_is_reported: bool,
     looked: Instant,
 }
 
@@ -94,6 +97,14 @@ impl Current {
             machine.report("setup", Severity::Warning, message.clone(), data);
             machine.set_message(StatusMessage { message, severity: Severity::Warning, hint: Some(finding.fix) });
         }
+    }
+
+    /// Reports that its GPU was given up, once.
+    fn report_gpu(&mut self, machine: &mut Machine, gpu: Option<&GpuReport>) {
+        let Some(warning) = gpu.and_then(GpuReport::warning).filter(|_| !self.gpu_is_reported) else { return };
+        self.gpu_is_reported = true;
+        let message = format!("run {}: {warning}", self.run);
+        machine.remark(Severity::Warning, message, json!({ "run": self.run, "gpu": gpu.map(|gpu| &gpu.name) }));
     }
 }
 
@@ -183,6 +194,7 @@ impl Driver for Udp {
             config: parameters.config.clone(),
             plan: Arc::clone(&plan),
             setup_reporter: SetupReporter::default(),
+            gpu_is_reported: false,
             looked: Instant::now(),
         };
         let stray = crate::machine::datagrams_to_closed_ports();
@@ -453,14 +465,17 @@ impl Udp {
         current.looked = now;
         let findings = konkordia_engine::setup::findings(&current.plan, &current.control);
         current.report_setup(&mut base.machine, &findings);
+        current.report_gpu(&mut base.machine, current.control.gpu().as_ref());
     }
 
     fn closed(&mut self, base: &mut Base, run: u64, finished: Finished) {
         let Some(mut current) = self.current.take_if(|current| current.run == run) else { return };
-        let Finished { look, ended, status_message, failed, file: entry, open_file, findings, analysis, frames, .. } = finished;
+        let Finished { look, ended, status_message, failed, file: entry, open_file, findings, analysis, gpu, frames, .. } =
+            finished;
         self.stragglers = frames.map(|frames| stragglers(frames, current.packets_per_image));
         let machine = &mut base.machine;
         current.report_setup(machine, &findings);
+        current.report_gpu(machine, gpu.as_ref());
         if let Some(warning) = analysis {
             machine.remark(Severity::Warning, format!("run {run}: {warning}"), json!({ "run": run }));
         }

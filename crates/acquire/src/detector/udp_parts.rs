@@ -33,7 +33,7 @@ use konkordia_core::setup::Finding;
 use konkordia_core::text;
 use konkordia_engine::contain::Panic;
 use konkordia_engine::control::Control;
-use konkordia_engine::run::{Consumers, RunOutcome, Wakeups, end_of_run};
+use konkordia_engine::run::{Consumers, GpuReport, RunOutcome, Wakeups, end_of_run};
 use konkordia_sinks::clock;
 use konkordia_sinks::hdf5::whole::Whole;
 use konkordia_sinks::hdf5::{FileReport, LedgerRecord, Metadata, RunFiles, master_path};
@@ -416,6 +416,8 @@ pub struct Finished {
     pub findings: Vec<Finding>,
     /// What should be known of the analysis of its images.
     pub analysis: Option<String>,
+    /// What a GPU did.
+    pub gpu: Option<GpuReport>,
     /// Frames that the run had, by their numbers.
     pub frames: Option<std::ops::Range<u64>>,
     /// The file of the run, if it stays open.
@@ -522,6 +524,7 @@ pub fn finish(closing: &mut Closing, outcome: &RunOutcome, images_seen: u64, rea
         open_file: open_file.filter(|_| stays_open),
         findings: outcome.findings.clone(),
         analysis: outcome.analysis.warning(),
+        gpu: outcome.gpu.clone(),
         frames: first.map(|first| first..first + images_seen),
         end: Arc::new(if is_cancelled { SeriesEnd { ended: Ended::Cancelled, ..end } } else { end }),
     }
@@ -558,6 +561,7 @@ pub fn broken_off(closing: &Closing, mut look: Look, panic: &Panic) -> Finished 
         open_file: None,
         findings: Vec::new(),
         analysis: None,
+        gpu: None,
         frames: None,
         end: Arc::new(SeriesEnd { ended, reason: panic.to_string(), ledger }),
         look,

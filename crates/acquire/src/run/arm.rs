@@ -21,7 +21,7 @@ use konkordia_core::ports::{FrameSink, Sink, Source};
 use konkordia_core::series::RunFileText;
 use konkordia_core::text;
 use konkordia_engine::output_queue::OutputQueues;
-use konkordia_engine::run::{Armed, Consumers, RunParts, WorkerKind, arm};
+use konkordia_engine::run::{ArmError, Armed, Consumers, RunParts, WorkerKind, arm};
 use konkordia_kernels::isa::Isa;
 use konkordia_sinks::clock;
 use konkordia_sinks::durable::ToDisk;
@@ -429,9 +429,12 @@ fn arm_all(plan: &Arc<Plan>, loaded: Loaded, parts: Parts, note: Note) -> Result
         consumers,
         frame_sinks,
         isa,
-        workers: WorkerKind::default(),
+        workers: WorkerKind::of(plan),
     };
     arm(parts).map_err(|error| {
+        if let ArmError::Gpu { why, fix } = error {
+            return Failure::new(Exit::Io, "the run cannot be armed: its GPU cannot be used", why, fix);
+        }
         let fix = "set a smaller [run] buffer_mib, or close other programs";
         Failure::new(Exit::Io, "the run cannot be armed", error.to_string(), fix)
     })

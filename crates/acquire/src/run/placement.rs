@@ -32,9 +32,11 @@ fn choose_for(machine: &Topology, config: &Config, plan: &mut Plan) {
     if !is_auto && !is_auto_work {
         return;
     }
-    let Choice { receivers, workers, node, why } = choose(machine, streams, config.workers);
+    // A GPU needs its threads, whatever the number of processors.
+    let workers_asked = config.gpu.map(|_| plan.workers).or(config.workers);
+    let Choice { receivers, workers, node, why } = choose(machine, streams, workers_asked);
     if is_auto_work {
-        if let (Some(cpus), None) = (&workers, config.workers) {
+        if let (Some(cpus), None) = (&workers, workers_asked) {
             plan.workers = cpus.len().saturating_sub(streams).max(1);
         }
         affinity.workers = workers.into_iter().collect();

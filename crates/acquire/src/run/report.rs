@@ -15,7 +15,7 @@ use konkordia_core::series::Ended;
 use konkordia_core::setup::{Port, Seen, WRONG_SETUP, What, wrong_setup};
 use konkordia_core::text;
 use konkordia_doctor::lost::RECEIVE_MS;
-use konkordia_engine::run::RunOutcome;
+use konkordia_engine::run::{GpuReport, RunOutcome};
 use konkordia_sinks::hdf5::whole::Whole;
 use konkordia_sinks::hdf5::{FileReport, LedgerRecord, StreamRecord};
 use konkordia_sources::backend::Receiving;
@@ -51,6 +51,7 @@ pub struct Report {
     receiving: Value,
     /// What became of its images at their analysis.
     analysis: AnalysisCounts,
+    gpu: Option<GpuReport>,
 }
 
 /// Name of a stream that arrives at a port.
@@ -160,6 +161,7 @@ impl Report {
             notes: Vec::new(),
             receiving: Value::Null,
             analysis: outcome.analysis.clone(),
+            gpu: outcome.gpu.clone(),
         }
     }
 
@@ -300,6 +302,7 @@ impl Report {
         out.push_str(&format!("{}\n\n{}\n", self.table(), self.images_line()));
         out.push_str(&self.balance());
         out.extend(self.analysis_line());
+        out.extend(self.gpu.as_ref().map(gpu_line));
         if self.seconds > 0.0 {
             out.push_str(&format!(
                 "\nrates     {:.1} Hz, {:.3} GB/s received over {:.2} s",
@@ -452,9 +455,21 @@ impl Report {
             "setup": self.setup.iter().map(SetupReport::to_json).collect::<Vec<_>>(), "headline": self.headline(),
             "host": self.host.iter().map(|(name, n)| (name.clone(), json!(n))).collect::<Map<_, _>>(),
             "analysis": self.analysis.read().map(|tally| rows(&tally.rows())), "analysis_warning": self.analysis.warning(),
+            "gpu": self.gpu.as_ref().map(gpu_json),
             "receive": self.receiving, "spool": self.spool.as_ref().map(SpoolReport::to_json),
         })
     }
+}
+
+/// What a GPU did, and why it was given up.
+fn gpu_line(gpu: &GpuReport) -> String {
+    let [made, others] = [gpu.strips, gpu.strips_by_processor].map(text::count);
+    let warning = gpu.warning().map_or(String::new(), |warning| format!("; {warning}"));
+    format!("\ngpu       {}: {made} strips of images, {others} of its strips by the processor{warning}", gpu.name)
+}
+
+fn gpu_json(gpu: &GpuReport) -> Value {
+    json!({ "name": gpu.name, "strips": gpu.strips, "strips_by_processor": gpu.strips_by_processor, "warning": gpu.warning() })
 }
 
 /// Milliseconds with three digits.

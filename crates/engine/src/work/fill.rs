@@ -87,7 +87,7 @@ impl<'a> Filler<'a> {
                 }
             });
         } else {
-            self.gather_words(tiles, frame.number, block, &stage);
+            self.gather(tiles, frame.number, block, &stage);
             let words = &self.words[..pedestal.len()];
             jungfrau_track_only(self.recipes.isa, words, &mut stage.tracker(0, pedestal));
         }
@@ -101,7 +101,7 @@ impl<'a> Filler<'a> {
         (stage, followed): (&Stage<'_>, Option<Followed<'_>>),
         out: &mut [Q],
     ) {
-        self.gather_words(tiles, frame, block, stage);
+        self.gather(tiles, frame, block, stage);
         let (words, length) = (&self.words[..out.len()], out.len());
         if self.offsets.is_some() {
             let mut constants = stage.constants(0, length);
@@ -119,18 +119,13 @@ impl<'a> Filler<'a> {
     }
 
     /// Brings the words of a block into output order and, with common mode, their pedestals of this frame.
-    fn gather_words(&mut self, tiles: &impl Tiles, frame: u64, block: usize, stage: &Stage<'_>) {
+    fn gather(&mut self, tiles: &impl Tiles, frame: u64, block: usize, stage: &Stage<'_>) {
         let Self { recipes, words, pedestal, offsets } = self;
         for_each_segment(recipes, tiles, frame, block, |segment, tile| {
             let at = segment.in_block();
-            let part = &mut words[at.clone()];
-            let Some((record, bytes)) = tile else { return part.fill(NO_WORD) };
+            take_words(segment, tile.map(|(_, bytes)| words_of(bytes)), &mut words[at.clone()]);
+            let Some((record, bytes)) = tile else { return };
             let source = words_of(bytes);
-            if segment.step == 1 {
-                part.copy_from_slice(&source[segment.tile_pixel as usize..][..at.len()]);
-            } else {
-                part.iter_mut().zip(segment.tile_pixels()).for_each(|(word, pixel)| *word = source[pixel]);
-            }
             if let (Some(offsets), Some(tables), Some(number)) = (offsets.as_mut(), &recipes.common_mode, segment.tile) {
                 let own = &stage.calibration.sets[stage.set].pedestal[0][stage.first + at.start..][..at.len()];
                 for ((pedestal, own), pixel) in pedestal[at].iter_mut().zip(own).zip(segment.tile_pixels()) {
@@ -138,6 +133,23 @@ impl<'a> Filler<'a> {
                 }
             }
         });
+    }
+}
+
+/// Brings the words of a block into output order. Those of gaps, and of packets that did not come, are no words.
+pub(crate) fn gather_words(recipes: &Recipes, tiles: &impl Tiles, frame: u64, block: usize, words: &mut [u16]) {
+    for_each_segment(recipes, tiles, frame, block, |segment, tile| {
+        take_words(segment, tile.map(|(_, bytes)| words_of(bytes)), &mut words[segment.in_block()]);
+    });
+}
+
+/// Takes the words of a segment from its tile.
+fn take_words(segment: &Segment, tile: Option<&[u16]>, words: &mut [u16]) {
+    let Some(source) = tile else { return words.fill(NO_WORD) };
+    if segment.step == 1 {
+        words.copy_from_slice(&source[segment.tile_pixel as usize..][..words.len()]);
+    } else {
+        words.iter_mut().zip(segment.tile_pixels()).for_each(|(word, pixel)| *word = source[pixel]);
     }
 }
 

@@ -8,6 +8,7 @@ mod batch;
 mod common_mode;
 mod fill;
 mod frame;
+mod gpu;
 mod place;
 mod recipes;
 mod scalar;
@@ -16,8 +17,11 @@ mod strips;
 mod worker;
 
 use crate::control::Control;
+use crate::gpu_tally::GpuTally;
 use batch::{BATCH_FRAMES, GATHER_MAX, GATHER_MIN, GATHERED_FRAMES};
+use gpu::GpuWorker;
 use konkordia_core::plan::Plan;
+use konkordia_gpu::pipelines::{AnyPipeline, ArmPipelines, Gpu};
 use konkordia_kernels::isa::Isa;
 use konkordia_memory::ring;
 use scalar::ScalarWorker;
@@ -28,10 +32,11 @@ use steps::Schedule;
 use worker::Worker;
 
 pub use frame::{FrameConverter, FrameTiles};
+pub(crate) use gpu::Refused;
 pub(crate) use recipes::Recipes;
 
 /// The kinds of workers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub enum WorkerKind {
     /// The threads `work-<n>` do the frames themselves, with the instruction set of the run.
     #[default]
@@ -39,43 +44,93 @@ pub enum WorkerKind {
     /// The reference: one thread, which is given a copy of each frame, with scalar kernels. For tests; a
     /// configuration cannot ask for it.
     Scalar,
+    /// A GPU makes the part of the strips that the plan says; the other threads are as `Strips`.
+    Gpu(Arc<dyn ArmPipelines>),
+}
+
+/// What a thread `work-<n>` works with.
+pub(crate) enum Means {
+    /// Itself.
+    Processor,
+    /// Another thread, with the scalar kernels.
+    OtherThread,
+    /// A GPU; none if no strips are left for this thread.
+    Gpu(Option<Box<dyn AnyPipeline>>, Arc<GpuTally>),
 }
 
 impl WorkerKind {
-    /// All of them.
-    pub const ALL: [Self; 2] = [Self::Strips, Self::Scalar];
+    /// What the plan asks for: the processor, or a GPU of NVIDIA by its number.
+    pub fn of(plan: &Plan) -> Self {
+        plan.gpu.map_or(Self::Strips, |gpu| Self::Gpu(Arc::new(Gpu(gpu.ordinal))))
+    }
 
     /// Threads `work-<n>` of a run.
-    pub(crate) fn count(self, plan: &Plan) -> usize {
+    pub(crate) fn count(&self, plan: &Plan) -> usize {
         match self {
-            Self::Strips => plan.workers,
+            Self::Strips | Self::Gpu(_) => plan.workers,
             Self::Scalar => 1,
         }
     }
 
     /// Instruction set of the kernels, where `isa` is that of the run.
-    pub(crate) fn isa(self, isa: Isa) -> Isa {
+    pub(crate) fn isa(&self, isa: Isa) -> Isa {
         match self {
-            Self::Strips => isa,
+            Self::Strips | Self::Gpu(_) => isa,
             Self::Scalar => Isa::Scalar,
         }
     }
 
-    /// Makes one that does these strips.
-    fn make(self, recipes: &Arc<Recipes>, strips: Vec<usize>) -> Box<dyn Worker<ring::Worker> + '_> {
-        match self {
-            Self::Strips => strips::worker(recipes, strips),
-            Self::Scalar => Box::new(ScalarWorker::new(recipes, strips)),
+    /// The share of the strips of each thread.
+    pub(crate) fn shares(&self, plan: &Plan) -> Vec<u32> {
+        match (self, plan.gpu) {
+            (Self::Gpu(_), Some(gpu)) => gpu.shares(plan.workers),
+            _ => vec![1; self.count(plan)],
+        }
+    }
+
+    /// What each thread works with. A GPU is opened, and takes all its memory.
+    ///
+    /// # Errors
+    /// There is no such GPU, or it cannot do this run.
+    pub(crate) fn means(&self, recipes: &Recipes, workers: &[ring::Worker]) -> Result<Vec<Means>, Refused> {
+        match (self, recipes.plan.gpu) {
+            (Self::Gpu(gpu), Some(plan)) => {
+                let strips: Vec<_> = workers[..plan.workers].iter().map(|worker| worker.strips().collect()).collect();
+                let pipelines = gpu::arm(&**gpu, recipes, &strips)?;
+                let name = pipelines.iter().flatten().next().map_or(String::new(), |pipeline| pipeline.device_name().into());
+                let tally = Arc::new(GpuTally::new(name));
+                let mut means: Vec<_> = pipelines.into_iter().map(|pipeline| Means::Gpu(pipeline, Arc::clone(&tally))).collect();
+                means.extend(workers[plan.workers..].iter().map(|_| Means::Processor));
+                Ok(means)
+            }
+            (Self::Scalar, _) => Ok(vec![Means::OtherThread]),
+            _ => Ok(workers.iter().map(|_| Means::Processor).collect()),
         }
     }
 }
 
+impl Means {
+    /// Makes the worker that does these strips.
+    fn worker(self, recipes: &Arc<Recipes>, strips: Vec<usize>) -> Box<dyn Worker<ring::Worker> + '_> {
+        match self {
+            Self::Processor => strips::worker(recipes, strips),
+            Self::OtherThread => Box::new(ScalarWorker::new(recipes, strips)),
+            Self::Gpu(pipeline, tally) => Box::new(GpuWorker::new(recipes, strips, pipeline, tally)),
+        }
+    }
+
+    /// What counts the strips of a GPU.
+    pub fn tally(&self) -> Option<&Arc<GpuTally>> {
+        if let Self::Gpu(_, tally) = self { Some(tally) } else { None }
+    }
+}
+
 /// Works until the end of the run.
-pub(crate) fn run(control: &Control, recipes: &Arc<Recipes>, kind: WorkerKind, mut ring: ring::Worker) {
+pub(crate) fn run(control: &Control, recipes: &Arc<Recipes>, means: Means, mut ring: ring::Worker) {
     const WAIT: Duration = Duration::from_millis(20);
     // A file is read as fast as frames are worked on: whoever waits for it would only be late.
     let gathers = !recipes.plan.lossless_source;
-    let mut worker = kind.make(recipes, ring.strips().collect());
+    let mut worker = means.worker(recipes, ring.strips().collect());
     let mut schedule = Schedule::new(recipes);
     let mut images_end = 0;
     let mut worked = Duration::ZERO;

@@ -20,8 +20,14 @@ use konkordia_kernels::finish::{Accumulator, Signed, accumulate, narrow, negativ
 use konkordia_kernels::fused::FusedScratch;
 use konkordia_kernels::stats::{self, Measured, PixelStats};
 
+/// A worker that also packs strips whose pixels were made elsewhere.
+pub(crate) trait StripWorker<S>: Worker<S> {
+    /// Packs a strip of an image, the `own`th of the worker, from its converted pixels, and notes its numbers.
+    fn pack(&mut self, place: &mut S, own: usize, image: u64, pixels: &[u8]);
+}
+
 /// A worker for the pixel type of the run that makes these strips.
-pub(crate) fn worker<'a, S: Place + 'a>(recipes: &'a Recipes, strips: Vec<usize>) -> Box<dyn Worker<S> + 'a> {
+pub(crate) fn worker<'a, S: Place + 'a>(recipes: &'a Recipes, strips: Vec<usize>) -> Box<dyn StripWorker<S> + 'a> {
     match recipes.plan.pixel {
         PixelType::Int16 => Box::new(Work::<i16>::new(recipes, strips)),
         PixelType::Int32 => Box::new(Work::<i32>::new(recipes, strips)),
@@ -78,6 +84,23 @@ impl<S: Place, P: Summed> Worker<S> for Work<'_, P> {
                 self.take(place, own, self.strips[own], *step);
             }
         }
+    }
+}
+
+impl<S: Place, P: Summed> StripWorker<S> for Work<'_, P> {
+    fn pack(&mut self, place: &mut S, own: usize, image: u64, pixels: &[u8]) {
+        let (recipes, packing, strip) = (self.recipes, &mut self.packing, self.strips[own]);
+        let (start, made) = (recipes.pixels_of(strip).start, bytemuck::cast_slice::<u8, P>(pixels));
+        let mut stats = PixelStats::default();
+        place.pack(image, strip, |_, out| {
+            packing.pack::<P>(recipes, strip, out, |block, pixels| {
+                let at = block * recipes.gather.block_pixels() - start;
+                pixels.copy_from_slice(&made[at..at + pixels.len()]);
+                finish(recipes, block, image, pixels);
+                stats::add(recipes.isa, pixels, &mut stats);
+            })
+        });
+        self.note(place, strip, image, &stats);
     }
 }
 

@@ -84,6 +84,7 @@ pub fn plan(
         stall_timeout_ns: 1_500_000_000,
         start_timeout_ns: 5_000_000_000,
         workers,
+        gpu: None,
         affinity: Affinity::default(),
         setup: SetupRules { is_strict: true, ports_per_module: 1, ports: Ports::Unknown, senders: Senders::Any },
     }

@@ -1,17 +1,19 @@
 //! Records simulated frames once, runs them under any plan, and compares what the sinks saw with the naive run.
 
+use crate::gpu::EmulatedGpu;
 use konkordia_core::affinity::Affinity;
 use konkordia_core::geometry::{DoublePixels, ImageGeometry, Placement};
 use konkordia_core::image::{CommittedImage, ImageHead, Packets, TileRecord};
 use konkordia_core::ledger::{ImageStatus, MissingPolicy};
 use konkordia_core::pixel::PixelType;
-use konkordia_core::plan::{AnalysisPlan, Compression, FirstFrame, Plan, Processing, Recipe};
+use konkordia_core::plan::{AnalysisPlan, Compression, FirstFrame, GpuPlan, Plan, Processing, Recipe};
 use konkordia_core::ports::{FrameSink, Sink, SinkError, Source};
 use konkordia_core::sender::Sender;
 use konkordia_core::tile::TileFormat;
 use konkordia_engine::run::{
     self, Armed, CellConstants, ConstantPlanes, Consumers, PixelConstants, RunOutcome, RunParts, WorkerKind,
 };
+use konkordia_gpu::device::emulated::Nature;
 use konkordia_kernels::codec;
 use konkordia_kernels::{ElementSize, Isa};
 use konkordia_sim::fault::{Datagram, FaultLink, FaultModel};
@@ -175,6 +177,7 @@ impl Recording {
             stall_timeout_ns: 500_000_000,
             start_timeout_ns: 5_000_000_000,
             workers: 2,
+            gpu: None,
             affinity: Affinity::default(),
             setup: konkordia_core::setup::SetupRules::default(),
         }
@@ -228,15 +231,26 @@ impl Recording {
     pub fn check(&self, plan: &Plan, constants: &Constants) -> Vec<Seen> {
         let (outcome, seen) = self.run(plan, constants);
         self.compare(plan, constants, &outcome, &seen);
-        for kind in WorkerKind::ALL.into_iter().filter(|kind| *kind != WorkerKind::default()) {
-            let (mut parts, collector) = self.parts(plan, constants);
-            parts.workers = kind;
-            let outcome = run_within(120, run::arm(parts).unwrap());
-            let other = collector.take();
-            self.compare(plan, constants, &outcome, &other);
-            assert!(other == seen, "{kind:?} workers give other images");
+        self.check_with(WorkerKind::Scalar, plan, constants, &seen);
+        if plan.check_gpu().is_ok() && constants.sets.len() == 1 {
+            // With a thread of the processor, and without.
+            for (workers, share_percent) in [(4, 40), (3, 100)] {
+                let plan = Plan { workers, gpu: Some(GpuPlan { ordinal: 0, workers: 3, share_percent }), ..plan.clone() };
+                let gpu = EmulatedGpu { nature: Nature::sound(self.reference.packet_ledger().placed) };
+                self.check_with(WorkerKind::Gpu(Arc::new(gpu)), &plan, constants, &seen);
+            }
         }
         seen
+    }
+
+    fn check_with(&self, kind: WorkerKind, plan: &Plan, constants: &Constants, expected: &[Seen]) {
+        let (mut parts, collector) = self.parts(plan, constants);
+        parts.workers = kind.clone();
+        let outcome = run_within(120, run::arm(parts).unwrap());
+        let seen = collector.take();
+        self.compare(plan, constants, &outcome, &seen);
+        assert!(seen == expected, "{kind:?} workers give other images");
+        assert_eq!(outcome.gpu.as_ref().and_then(|gpu| gpu.failure.as_ref()), None);
     }
 
     pub fn compare(&self, plan: &Plan, constants: &Constants, outcome: &RunOutcome, seen: &[Seen]) {

@@ -6,7 +6,10 @@ mod drift;
 mod ends;
 mod files;
 mod filling;
+mod gpu;
 mod harness;
+#[path = "../../../gpu/tests/common/kernels.rs"]
+mod kernels;
 mod pixels;
 mod planes;
 mod selection;

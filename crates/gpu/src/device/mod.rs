@@ -256,6 +256,14 @@ pub trait Device {
     /// As [`Self::allocate`], or if the device has no cooperative launches.
     fn persistent(&mut self, program: &Persistent) -> Result<()>;
 
+    /// Moves the device to the thread that calls, which alone calls it from now on.
+    ///
+    /// # Errors
+    /// If the device has failed.
+    fn attach(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     /// From now on nothing is allocated.
     fn seal(&mut self);
 

@@ -1,6 +1,7 @@
 //! What comes back of a batch, and the account of a pipeline.
 
 use super::spec::{Output, Spec};
+use crate::program::STATS_NUMBERS;
 use std::fmt;
 
 /// What came back of an image.
@@ -65,6 +66,19 @@ impl<'a> Batch<'a> {
                 }
             }
         }
+    }
+}
+
+impl<'a> Batch<'a> {
+    /// The statistics of frame `n`, strip by strip: those of `Spec::stats_of`, in the order of the kernel.
+    ///
+    /// # Panics
+    /// As [`Self::outcome`].
+    pub fn stats(&self, n: u32) -> impl ExactSizeIterator<Item = &'a [u64; STATS_NUMBERS]> + use<'a> {
+        assert!(n < self.frames, "a batch of {} frames has no frame {n}", self.frames);
+        let bytes = self.spec.stats_numbers() * 8;
+        let meta = &self.meta[self.spec.stats_offset() + n as usize * bytes..][..bytes];
+        bytemuck::cast_slice::<u8, [u64; STATS_NUMBERS]>(meta).iter()
     }
 }
 

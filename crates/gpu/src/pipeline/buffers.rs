@@ -2,7 +2,7 @@
 
 use super::spec::{Output, Spec};
 use crate::device::{Argument, Device, Event, Launch, Memory, Node, Number, Pinned, PinnedSpan, Result, Span, Step};
-use crate::program::{BLOCK_BYTES, SLOT_BYTES};
+use crate::program::{BLOCK_BYTES, SLOT_BYTES, STATS_NUMBERS};
 
 /// Most blocks of a grid that goes over pixels: each thread takes several.
 const PIXEL_BLOCKS_MAX: u32 = 2048;
@@ -13,6 +13,7 @@ pub struct Set {
     images: Memory,
     counts: Memory,
     keep: Memory,
+    stats: Option<Memory>,
     of_output: OfOutput,
 }
 
@@ -41,6 +42,8 @@ pub struct Constants {
 
 /// At most two copies.
 pub type Copies = [Option<Step>; 2];
+/// Copies of what the host must know of a batch.
+pub type MetaCopies = [Option<Step>; 3];
 
 pub fn whole(memory: Memory, bytes: usize) -> Span {
     Span { memory, offset: 0, bytes }
@@ -93,6 +96,7 @@ impl Set {
             images: device.allocate(frames * spec.image_bytes())?,
             counts: device.allocate(frames * 4)?,
             keep: device.allocate(frames)?,
+            stats: spec.stats_of.map(|_| device.allocate(frames * spec.stats_numbers() * 8)).transpose()?,
             of_output,
         })
     }
@@ -111,6 +115,19 @@ impl Set {
     /// From words to what is kept and, with `packs`, to what comes back of it.
     pub fn work(&self, device: &mut dyn Device, spec: &Spec, constants: &Constants, packs: bool) -> Result<Vec<Step>> {
         let mut steps = vec![self.convert(device, spec, constants)?];
+        if let (Some(stats), Some(strip_pixels)) = (self.stats, spec.stats_of) {
+            let launch = Launch {
+                kernel: format!("stats_{}", spec.pixel.name()),
+                grid: (spec.strips() as u32, spec.frames),
+                arguments: vec![
+                    Argument::Read(whole(self.images, spec.frames as usize * spec.image_bytes()), spec.pixel.bytes()),
+                    Argument::Write(whole(stats, spec.frames as usize * spec.strips() * STATS_NUMBERS * 8), 8),
+                    number(spec.pixels()),
+                    number(strip_pixels as usize),
+                ],
+            };
+            steps.push(Step::Launch(device.prepare(&launch)?));
+        }
         if let Some(above) = spec.above {
             let frames = spec.frames as usize;
             steps.push(Step::Fill { what: whole(self.counts, frames * 4), byte: 0 });
@@ -273,8 +290,8 @@ impl Set {
         ]
     }
 
-    /// Copies what the host must know of a batch: which images are kept, and their numbers.
-    pub fn meta_copies(&self, spec: &Spec, slot: &Slot) -> Copies {
+    /// Copies what the host must know of a batch: which images are kept, their numbers, and their statistics.
+    pub fn meta_copies(&self, spec: &Spec, slot: &Slot) -> MetaCopies {
         let frames = spec.frames as usize;
         let out = |memory, offset, bytes| Step::CopyOut {
             from: whole(memory, bytes),
@@ -286,7 +303,8 @@ impl Set {
             OfOutput::Sparse { places, .. } => Some(places),
         };
         let of_numbers = |memory| out(memory, spec.numbers_offset(), frames * spec.numbers() * 4);
-        [Some(out(self.keep, 0, frames)), numbers.map(of_numbers)]
+        let of_stats = |memory| out(memory, spec.stats_offset(), frames * spec.stats_numbers() * 8);
+        [Some(out(self.keep, 0, frames)), numbers.map(of_numbers), self.stats.map(of_stats)]
     }
 
     /// Copies image `n` to the host, of which `used` elements (bytes of its chunk, or pixels) are there.

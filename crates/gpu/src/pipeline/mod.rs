@@ -175,6 +175,16 @@ impl<D: Device> Pipeline<D> {
         &self.device
     }
 
+    /// Moves it to the thread that calls.
+    ///
+    /// # Errors
+    /// If the device has failed.
+    pub fn attach(&mut self) -> Result<()> {
+        let result = self.device.attach();
+        self.note(result);
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+
     /// What became of everything so far.
     pub fn account(&self) -> Account {
         self.account

@@ -7,7 +7,7 @@
 //! graphs the device decides.
 
 use super::batch::Batch;
-use super::buffers::Slot;
+use super::buffers::{MetaCopies, Slot};
 use super::spec::{LaunchBy, Output};
 use super::{Pipeline, used};
 use crate::device::{Device, Flag, Lent, Result, Step, has_come};
@@ -129,7 +129,7 @@ impl<D: Device> Pipeline<D> {
         copies.into_iter().flatten().try_for_each(|step| self.put_working(step))
     }
 
-    fn meta_copies(&self, set: usize, slot: usize) -> [Option<Step>; 2] {
+    fn meta_copies(&self, set: usize, slot: usize) -> MetaCopies {
         self.sets[set].meta_copies(&self.spec, &self.slots[slot])
     }
 

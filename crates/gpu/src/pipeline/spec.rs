@@ -1,7 +1,7 @@
 //! What a pipeline does, fixed when it is armed.
 
 use crate::device::Number;
-use crate::program::{BLOCK_BYTES, SLOT_BYTES};
+use crate::program::{BLOCK_BYTES, SLOT_BYTES, STATS_NUMBERS, STATS_PORTION};
 use std::time::Duration;
 
 /// Type of the pixels that are made.
@@ -116,6 +116,9 @@ pub struct Spec {
     pub above: Option<Above>,
     /// What comes back.
     pub output: Output,
+    /// The statistics of strips of so many pixels come back too, of rejected images as well. The last strip may be
+    /// shorter.
+    pub stats_of: Option<u32>,
     /// How work gets to the device.
     pub launch: LaunchBy,
     /// How long nothing may move while something is to be done.
@@ -149,6 +152,16 @@ impl Spec {
     /// Bytes of an image.
     pub fn image_bytes(&self) -> usize {
         self.pixels() * self.pixel.bytes()
+    }
+
+    /// Strips of an image whose statistics come back.
+    pub(crate) fn strips(&self) -> usize {
+        self.stats_of.map_or(0, |pixels| self.pixels().div_ceil(pixels as usize))
+    }
+
+    /// Numbers of the statistics of an image.
+    pub(crate) fn stats_numbers(&self) -> usize {
+        self.strips() * STATS_NUMBERS
     }
 
     /// LZ4 blocks of an image.
@@ -187,8 +200,8 @@ impl Spec {
             // Counts and places of rows, columns and values.
             Output::Sparse { room } => (2 * self.rows as usize + 1) * 4 + room as usize * (4 + self.pixel.bytes()),
         };
-        // Words, pixels, count, keep.
-        let set = frames * (2 * pixels + self.image_bytes() + 4 + 1 + of_output);
+        // Words, pixels, count, keep, statistics.
+        let set = frames * (2 * pixels + self.image_bytes() + 4 + 1 + self.stats_numbers() * 8 + of_output);
         // Six constants and whether a pixel may count; sets.
         let device = pixels * (6 * 4 + 1) + self.launch.sets() * set;
         let slot = self.words_bytes() + self.meta_bytes() + frames * self.returned_bytes_max();
@@ -209,8 +222,13 @@ impl Spec {
         }
     }
 
-    pub(crate) fn meta_bytes(&self) -> usize {
+    /// Where the statistics begin behind the numbers.
+    pub(crate) fn stats_offset(&self) -> usize {
         (self.numbers_offset() + self.frames as usize * self.numbers() * 4).next_multiple_of(8)
+    }
+
+    pub(crate) fn meta_bytes(&self) -> usize {
+        self.stats_offset() + self.frames as usize * self.stats_numbers() * 8
     }
 
     /// What is wrong with it, in words.
@@ -228,6 +246,9 @@ impl Spec {
         let bytes = [self.above.map(|above| above.level), self.above.map(|above| above.high)];
         if bytes.into_iter().flatten().any(|number| number.bytes() != self.pixel.bytes()) {
             return Err("a level has the type of the pixels".into());
+        }
+        if self.stats_of.is_some_and(|strip| strip == 0 || !strip.is_multiple_of(STATS_PORTION)) {
+            return Err(format!("strips with statistics have a multiple of {STATS_PORTION} pixels"));
         }
         match self.output {
             Output::Chunks if pixels < 8 => Err("an image of fewer than 8 pixels has no blocks".into()),

@@ -1,13 +1,13 @@
-// The kernels of pipelines with `int16` pixels, made of the code of the CPU. They allocate nothing, and take a
-// thousandth of the time of the text of the kernels, which `tests/pipeline.rs` runs too.
+// The kernels of pipelines, made of the code of the CPU; those of sparse images and vetoes for `int16` pixels only.
+// They allocate nothing, and take a thousandth of the time of the text of the kernels (`tests/pipeline_text.rs`).
 
 use konkordia_gpu::device::emulated::{Executor, Value};
-use konkordia_gpu::program::{BLOCK_BYTES, SLOT_BYTES};
-use konkordia_kernels::convert::{jungfrau, saturate_high_gain};
+use konkordia_gpu::program::{BLOCK_BYTES, SLOT_BYTES, STATS_NUMBERS};
+use konkordia_kernels::convert::{OutputPixel, jungfrau, saturate_high_gain};
 use konkordia_kernels::planes::Lz4Encoder;
+use konkordia_kernels::stats::{self, Measured, PixelStats};
 use konkordia_kernels::{Constants, ElementSize, Isa, above, bitshuffle};
 
-const TWO: ElementSize = ElementSize::Two;
 const HEADER_BYTES: usize = 12;
 
 pub struct CpuExecutor {
@@ -49,13 +49,13 @@ fn number(value: &Value<'_>) -> usize {
 
 /// Each returns false if the arguments are not those of the kernel.
 impl CpuExecutor {
-    fn convert(values: &mut [Value<'_>]) -> bool {
+    fn convert<P: OutputPixel>(values: &mut [Value<'_>]) -> bool {
         let [
             Value::Read(words, 2),
             Value::Read(pedestal, 4),
             Value::Read(factor, 4),
             high_gain,
-            Value::Write(out, 2),
+            Value::Write(out, bytes),
             count,
             frames,
         ] = values
@@ -68,13 +68,27 @@ impl CpuExecutor {
             [&all[..count], &all[count..2 * count], &all[2 * count..]]
         };
         let constants = Constants { pedestal: planes(pedestal), factor: planes(factor) };
-        let out: &mut [i16] = bytemuck::cast_slice_mut(out);
-        assert_eq!(out.len(), number(frames) * count);
+        let out: &mut [P] = bytemuck::cast_slice_mut(out);
+        assert_eq!((out.len(), *bytes), (number(frames) * count, size_of::<P>()));
         for (words, out) in words.chunks_exact(count).zip(out.chunks_exact_mut(count)) {
-            jungfrau::<i16>(Isa::Scalar, words, &constants, out);
+            jungfrau::<P>(Isa::Scalar, words, &constants, out);
             if number(high_gain) != 0 {
                 saturate_high_gain(words, out);
             }
+        }
+        true
+    }
+
+    fn stats<P: OutputPixel + Measured>(grid: (u32, u32), values: &mut [Value<'_>]) -> bool {
+        let [Value::Read(images, bytes), Value::Write(numbers, 8), count, strip] = values else { return false };
+        assert_eq!(*bytes, size_of::<P>());
+        let (images, numbers): (&[P], &mut [u64]) = (bytemuck::cast_slice(images), bytemuck::cast_slice_mut(numbers));
+        let strips = images.chunks_exact(number(count)).flat_map(|image| image.chunks(number(strip)));
+        assert_eq!(strips.clone().count(), (grid.0 * grid.1) as usize);
+        for (strip, numbers) in strips.zip(numbers.chunks_exact_mut(STATS_NUMBERS)) {
+            let mut stats = PixelStats::default();
+            stats::add(Isa::Scalar, strip, &mut stats);
+            numbers.copy_from_slice(&stats.bits());
         }
         true
     }
@@ -101,15 +115,16 @@ impl CpuExecutor {
         let [Value::Read(images, 1), bytes, element, Value::Write(slots, 1), Value::Write(sizes, 4)] = values else {
             return false;
         };
-        assert_eq!(number(element), 2);
+        let element = if number(element) == 2 { ElementSize::Two } else { ElementSize::Four };
         let blocks = grid.0 as usize;
         for (n, size) in four_mut(sizes).iter_mut().enumerate() {
-            let grouped = number(bytes) / 16 * 16;
+            let group = 8 * element.bytes();
+            let grouped = number(bytes) / group * group;
             let image = &images[n / blocks * number(bytes)..][..grouped];
             let block = &image[n % blocks * BLOCK_BYTES..grouped.min((n % blocks + 1) * BLOCK_BYTES)];
             let planes = &mut self.planes[..block.len()];
-            bitshuffle::shuffle(Isa::Scalar, TWO, block, planes);
-            *size = self.encoder.compress(Isa::Scalar, TWO, planes, &mut slots[n * SLOT_BYTES..][..SLOT_BYTES]) as u32;
+            bitshuffle::shuffle(Isa::Scalar, element, block, planes);
+            *size = self.encoder.compress(Isa::Scalar, element, planes, &mut slots[n * SLOT_BYTES..][..SLOT_BYTES]) as u32;
         }
         true
     }
@@ -119,7 +134,7 @@ impl CpuExecutor {
             Value::Read(sizes, 4),
             blocks,
             bytes,
-            _,
+            element,
             block_bytes,
             Value::Write(places, 4),
             Value::Write(chunks, 1),
@@ -136,7 +151,7 @@ impl CpuExecutor {
                 *place = at as u32;
                 at += 4 + *size as usize;
             }
-            *length = (at + number(bytes) % 16) as u32;
+            *length = (at + number(bytes) % (8 * number(element))) as u32;
             let header = &mut chunks[image * number(room)..];
             header[..8].copy_from_slice(&(number(bytes) as u64).to_be_bytes());
             header[8..12].copy_from_slice(&(number(block_bytes) as u32).to_be_bytes());
@@ -148,7 +163,7 @@ impl CpuExecutor {
         let [
             Value::Read(images, 1),
             bytes,
-            _,
+            element,
             Value::Read(slots, 1),
             Value::Read(sizes, 4),
             Value::Read(places, 4),
@@ -166,7 +181,7 @@ impl CpuExecutor {
             to[..4].copy_from_slice(&size.to_be_bytes());
             to[4..4 + *size as usize].copy_from_slice(&slots[n * SLOT_BYTES..][..*size as usize]);
         }
-        let rest = number(bytes) % 16;
+        let rest = number(bytes) % (8 * number(element));
         for (image, length) in four(lengths).iter().enumerate() {
             let from = &images[(image + 1) * number(bytes) - rest..][..rest];
             chunks[image * number(room) + *length as usize - rest..][..rest].copy_from_slice(from);
@@ -228,7 +243,16 @@ impl CpuExecutor {
 impl Executor for CpuExecutor {
     fn run(&mut self, kernel: &str, grid: (u32, u32), values: &mut [Value<'_>]) -> Result<(), String> {
         let is_known = match kernel {
-            "convert_int16" => Self::convert(values),
+            "convert_int16" => Self::convert::<i16>(values),
+            "stats_int16" => Self::stats::<i16>(grid, values),
+            "convert_uint16" => Self::convert::<u16>(values),
+            "stats_uint16" => Self::stats::<u16>(grid, values),
+            "convert_int32" => Self::convert::<i32>(values),
+            "stats_int32" => Self::stats::<i32>(grid, values),
+            "convert_uint32" => Self::convert::<u32>(values),
+            "stats_uint32" => Self::stats::<u32>(grid, values),
+            "convert_float32" => Self::convert::<f32>(values),
+            "stats_float32" => Self::stats::<f32>(grid, values),
             "count_above_int16" => self.count_above(values),
             "keep_images" => Self::keep_images(values),
             "bslz4_blocks" => self.pack_blocks(grid, values),

@@ -3,8 +3,9 @@
 use konkordia_core::pixel::Pixel;
 use konkordia_core::plan::Compression;
 use konkordia_gpu::device::Number;
-use konkordia_gpu::pipeline::{Above, LaunchBy, Outcome, Output, PixelKind, Spec, Tables};
+use konkordia_gpu::pipeline::{Above, Batch, LaunchBy, Outcome, Output, PixelKind, Spec, Tables};
 use konkordia_kernels::convert::{jungfrau, saturate_high_gain};
+use konkordia_kernels::stats::{self, PixelStats};
 use konkordia_kernels::{Constants, ElementSize, Isa, above, codec};
 use std::time::Duration;
 
@@ -25,6 +26,9 @@ impl Numbers {
 
 /// Valid `int16` pixels end here.
 const HIGH: i16 = i16::VALID_MAX;
+
+/// Pixels of a strip with statistics.
+const STRIP: u32 = 256;
 
 /// Photons above which a pixel counts.
 const LEVEL: i16 = 4;
@@ -91,6 +95,7 @@ impl Scene {
             high_gain: true,
             above: least.map(above),
             output,
+            stats_of: Some(STRIP),
             launch,
             patience: Duration::from_millis(20),
             first: 0,
@@ -105,9 +110,20 @@ impl Scene {
         }
     }
 
-    /// Is this what the CPU makes of a frame? Says what came.
-    pub fn check(&self, spec: &Spec, n: u64, outcome: &Outcome<'_>, context: &str) -> Came {
+    /// Is frame `at` of a batch what the CPU makes of frame `n` of the run? Says what came.
+    pub fn check(&self, spec: &Spec, n: u64, (batch, at): (&Batch<'_>, u32), context: &str) -> Came {
         let n = n as usize % self.frames.len();
+        let strips = self.images[n].chunks(STRIP as usize);
+        assert_eq!(batch.stats(at).len(), strips.len(), "{context}: strips");
+        for (found, strip) in batch.stats(at).zip(strips) {
+            let mut stats = PixelStats::default();
+            stats::add(Isa::Scalar, strip, &mut stats);
+            assert_eq!(*found, stats.bits(), "{context}: statistics");
+        }
+        self.check_outcome(spec, n, &batch.outcome(at), context)
+    }
+
+    fn check_outcome(&self, spec: &Spec, n: usize, outcome: &Outcome<'_>, context: &str) -> Came {
         let (image, count) = (&self.images[n], self.counts[n]);
         let is_kept = spec.above.is_none_or(|above| count >= above.least);
         match *outcome {

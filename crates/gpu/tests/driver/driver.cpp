@@ -12,10 +12,11 @@
 #include <cstdlib>
 #include <deque>
 #include <functional>
+#include <mutex>
 
 typedef int Result;
 typedef unsigned long long Address;
-enum { OK = 0, INVALID = 1, OUT_OF_MEMORY = 2, NOT_FOUND = 500, NOT_READY = 600 };
+enum { OK = 0, INVALID = 1, OUT_OF_MEMORY = 2, INVALID_CONTEXT = 201, NOT_FOUND = 500, NOT_READY = 600 };
 
 static std::string setting(const char *name)
 {
@@ -51,6 +52,16 @@ struct Graph {
     std::vector<Address> conditions;
 };
 
+// All functions may be called from any thread on which the context is current.
+static std::recursive_mutex gate;
+static thread_local void *current = nullptr;
+#define LOCKED const std::lock_guard<std::recursive_mutex> locked(gate)
+#define IN_CONTEXT                                                                                                     \
+    LOCKED;                                                                                                            \
+    if (current == nullptr) {                                                                                          \
+        return INVALID_CONTEXT;                                                                                        \
+    }
+
 static Result failed = OK;
 static long launches = 0;
 static std::size_t used_bytes = 0;
@@ -60,6 +71,7 @@ static std::map<Address, unsigned> conditions;
 
 static void go_on()
 {
+    LOCKED;
     for (bool moved = true; moved;) {
         moved = false;
         for (Stream *stream : streams) {
@@ -72,6 +84,7 @@ static void go_on()
 }
 static Result put(Stream *stream, std::function<bool()> operation)
 {
+    IN_CONTEXT
     stream->operations.push_back(std::move(operation));
     go_on();
     return failed;
@@ -118,7 +131,7 @@ template <typename... A, void (*kernel)(A...)> struct Unpack<kernel> {
 #define NAMED(name) {#name, Unpack<name>::of}
 #define NAMED_TYPES(name) NAMED(name##_int16), NAMED(name##_uint16), NAMED(name##_int32), NAMED(name##_uint32), NAMED(name##_float32)
 static const std::map<std::string, std::vector<shim::Argument> (*)(void **)> ARGUMENTS_OF = {
-    NAMED_TYPES(convert), NAMED(bslz4_blocks), NAMED(chunk_places),      NAMED(chunk_gather), NAMED_TYPES(count_above),
+    NAMED_TYPES(convert), NAMED_TYPES(stats), NAMED(bslz4_blocks), NAMED(chunk_places),      NAMED(chunk_gather), NAMED_TYPES(count_above),
     NAMED(keep_images),   NAMED(row_places),   NAMED_TYPES(row_counts), NAMED_TYPES(collect),
 };
 
@@ -225,13 +238,15 @@ Result cuDeviceGetAttribute(int *value, int which, int)
     *value = which == 75 ? 9 : which == 16 ? 4 : which == 95 ? 1 : 0; // sm_90, 4 multiprocessors, cooperative launches
     return OK;
 }
-Result cuCtxCreate_v2(void **context, unsigned, int) { return *context = &failed, (Result)number("create", OK); }
-Result cuCtxDestroy_v2(void *) { return OK; }
+Result cuCtxCreate_v2(void **context, unsigned, int) { return *context = current = &failed, (Result)number("create", OK); }
+Result cuCtxDestroy_v2(void *) { return current = nullptr, OK; }
+Result cuCtxSetCurrent(void *context) { return current = context, OK; }
 Result cuCtxSynchronize() { return go_on(), failed; }
 Result cuGetErrorName(Result, const char **text) { return *text = "ERROR", OK; }
 Result cuGetErrorString(Result, const char **text) { return *text = "the driver of the tests was told to fail", OK; }
 Result cuMemAlloc_v2(Address *address, std::size_t bytes)
 {
+    IN_CONTEXT
     if (used_bytes + bytes > (std::size_t)number("memory", 1l << 40)) {
         return OUT_OF_MEMORY;
     }
@@ -243,6 +258,7 @@ Result cuMemAlloc_v2(Address *address, std::size_t bytes)
 }
 Result cuMemHostAlloc(void **host, std::size_t bytes, unsigned)
 {
+    IN_CONTEXT
     *host = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
     memories[(Address)*host] = bytes;
     return failed;
@@ -250,33 +266,39 @@ Result cuMemHostAlloc(void **host, std::size_t bytes, unsigned)
 Result cuMemHostGetDevicePointer_v2(Address *address, void *host, unsigned) { return *address = (Address)host, failed; }
 Result cuMemFreeHost(void *host)
 {
+    IN_CONTEXT
     memories.erase((Address)host);
     std::free(host);
     return OK;
 }
 Result cuStreamCreate(Stream **stream, unsigned)
 {
+    IN_CONTEXT
     streams.push_back(*stream = new Stream);
     return failed;
 }
 Result cuStreamQuery(Stream *stream)
 {
+    IN_CONTEXT
     go_on();
     return failed != OK ? failed : stream->operations.empty() ? OK : NOT_READY;
 }
 Result cuEventCreate(Event **event, unsigned) { return *event = new Event, failed; }
 Result cuEventRecord(Event *event, Stream *stream)
 {
+    IN_CONTEXT
     const long ticket = ++event->recorded;
     return put(stream, [=] { return event->reached = ticket, true; });
 }
 Result cuEventQuery(Event *event)
 {
+    IN_CONTEXT
     go_on();
     return failed != OK ? failed : event->reached == event->recorded ? OK : NOT_READY;
 }
 Result cuStreamWaitEvent(Stream *stream, Event *event, unsigned)
 {
+    IN_CONTEXT
     const long ticket = event->recorded;
     return put(stream, [=] { return event->reached >= ticket; });
 }

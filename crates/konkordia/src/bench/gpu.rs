@@ -246,6 +246,8 @@ impl Scene {
             high_gain: false,
             above: Some(Above { level: Number::I16(LEVEL), high: Number::I16(i16::VALID_MAX), least: self.least }),
             output,
+            // As in a run.
+            stats_of: Some(1 << 16),
             launch,
             patience: Duration::from_secs(10),
             first: 0,

@@ -18,7 +18,7 @@ const FLAGS_MAX: usize = 16;
 /// Bytes of a line.
 const FLAG_BYTES: usize = 64;
 
-/// A GPU. It belongs to the thread that opened it.
+/// A GPU. It belongs to the thread that opened it, or to the one that attached it since.
 pub struct Cuda {
     blocks: Vec<PinnedBlock>,
     flags: PinnedBlock,
@@ -52,15 +52,33 @@ pub fn compile_for(architecture: &str) -> Result<usize> {
     sys::compile(&text::of_graphs(), architecture).map(|image| image.len())
 }
 
+/// Leaves this thread without a device: those that it opened are attached by others. A device was opened before.
+pub fn detach() {
+    sys::detach();
+}
+
 impl Cuda {
     /// Opens a device and compiles the kernels for it.
     ///
     /// # Errors
     /// If there is no driver, device or compiler, or others have the device.
     pub fn open(ordinal: u32) -> Result<Self> {
-        let mut context = Context::open(ordinal)?;
-        let flags = context.allocate_pinned(FLAGS_MAX * FLAG_BYTES)?;
+        let context = Context::open(ordinal)?;
         let kernels = context.load(&text::of_graphs())?;
+        Self::new(context, kernels)
+    }
+
+    /// The same device once more, with streams and memory of its own; the kernels are not compiled again. When one of
+    /// them fails, all have failed.
+    ///
+    /// # Errors
+    /// If there is not so much memory.
+    pub fn beside(&self) -> Result<Self> {
+        Self::new(self.context.beside(), self.kernels)
+    }
+
+    fn new(mut context: Context, kernels: Module) -> Result<Self> {
+        let flags = context.allocate_pinned(FLAGS_MAX * FLAG_BYTES)?;
         Ok(Self {
             blocks: Vec::new(),
             flags,
@@ -267,6 +285,10 @@ impl Device for Cuda {
         Ok(())
     }
 
+    fn attach(&mut self) -> Result<()> {
+        self.context.attach()
+    }
+
     fn seal(&mut self) {
         self.is_sealed = true;
     }
@@ -338,6 +360,6 @@ impl Device for Cuda {
     }
 
     fn abandon(&mut self) {
-        self.context.is_abandoned = true;
+        self.context.abandon();
     }
 }

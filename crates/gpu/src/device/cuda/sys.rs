@@ -6,16 +6,18 @@ use cudarc::driver::sys as cu;
 use cudarc::nvrtc::sys as nvrtc;
 use std::ffi::{CStr, CString, c_void};
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// The driver that has all functions: that of CUDA 12.4.
 pub const DRIVER_VERSION_MIN: i32 = 12040;
 
 /// Functions of the driver that are called here. The binding panics at one that is missing, so they are looked up
 /// before.
-const DRIVER_FUNCTIONS: [&str; 36] = [
+const DRIVER_FUNCTIONS: [&str; 37] = [
     "cuCtxCreate_v2",
     "cuCtxDestroy_v2",
+    "cuCtxSetCurrent",
     "cuCtxSynchronize",
     "cuDeviceGet",
     "cuDeviceGetAttribute",
@@ -52,9 +54,16 @@ const DRIVER_FUNCTIONS: [&str; 36] = [
     "cuStreamWriteValue32_v2",
 ];
 
-/// A device that is open on this thread. It is not `Send`: the driver knows it by the thread.
-pub struct Context {
+/// A context of the driver, and whether a device in it was given up.
+struct Shared {
     context: cu::CUcontext,
+    /// Nothing is freed: the device may still use it.
+    is_abandoned: AtomicBool,
+}
+
+/// A device that is open on the thread that last attached it.
+pub struct Context {
+    shared: Arc<Shared>,
     /// Its name, with its number.
     pub name: String,
     /// As NVRTC names it, for example `sm_90`.
@@ -64,8 +73,6 @@ pub struct Context {
     /// Streams of this context, to be asked for failures.
     streams: Vec<cu::CUstream>,
     pinned: Vec<*mut c_void>,
-    /// Nothing is freed: the device may still use it.
-    pub is_abandoned: bool,
 }
 
 /// Pinned memory. The context frees it.
@@ -77,6 +84,27 @@ pub struct PinnedBlock {
     /// Who has it; see [`crate::device::Device::lend`].
     pub lent: Option<Lent>,
 }
+
+// SAFETY: what these types hold are names of things of the driver, and addresses of memory that belongs to one owner.
+// The driver takes them from any thread on which the context is current (`Context::attach`); the context itself is
+// only passed to it, and its flag is an atomic.
+unsafe impl Send for Shared {}
+// SAFETY: as above; a shared reference gives the context to the driver, which locks.
+unsafe impl Sync for Shared {}
+// SAFETY: as above.
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Send for PinnedBlock {}
+// SAFETY: as above.
+unsafe impl Send for Kernel {}
+// SAFETY: as above.
+unsafe impl Send for StreamHandle {}
+// SAFETY: as above.
+unsafe impl Send for EventHandle {}
+// SAFETY: as above.
+unsafe impl Send for GraphHandle {}
+// SAFETY: as above.
+unsafe impl Send for Module {}
 
 /// A kernel with its grid and the values of its arguments.
 pub struct Kernel {
@@ -170,6 +198,12 @@ pub fn driver_version() -> Result<i32> {
     Ok(version)
 }
 
+/// Leaves this thread without a device.
+pub fn detach() {
+    // SAFETY: the driver takes no context as none; whoever calls has opened a device, so the function is there.
+    unsafe { cu::cuCtxSetCurrent(null_mut()) };
+}
+
 impl Context {
     /// Opens a device.
     pub fn open(ordinal: u32) -> Result<Self> {
@@ -205,16 +239,39 @@ impl Context {
         let has_cooperative_launches = attribute(A::CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH)? != 0;
         // SAFETY: the driver writes the handle, and makes it the one of this thread.
         checked(unsafe { cu::cuCtxCreate_v2(&raw mut context, 0, device) }, what, &place)?;
+        let shared = Arc::new(Shared { context, is_abandoned: AtomicBool::new(false) });
         Ok(Self {
-            context,
+            shared,
             name: place,
             architecture: format!("sm_{major}{minor}"),
             multiprocessors: multiprocessors.max(1) as u32,
             has_cooperative_launches,
             streams: Vec::new(),
             pinned: Vec::new(),
-            is_abandoned: false,
         })
+    }
+
+    /// The same device once more, with streams and memory of its own. It has failed when any of them has.
+    pub fn beside(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+            name: self.name.clone(),
+            architecture: self.architecture.clone(),
+            streams: Vec::new(),
+            pinned: Vec::new(),
+            ..*self
+        }
+    }
+
+    /// Makes it the device of this thread.
+    pub fn attach(&self) -> Result<()> {
+        // SAFETY: the context lives as long as `shared`.
+        self.checked(unsafe { cu::cuCtxSetCurrent(self.shared.context) }, "taking the device to a thread")
+    }
+
+    /// From now on nothing is freed.
+    pub fn abandon(&self) {
+        self.shared.is_abandoned.store(true, Ordering::Release);
     }
 
     fn checked(&self, result: cu::CUresult, what: &str) -> Result<()> {
@@ -390,17 +447,27 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        if self.is_abandoned {
-            return;
-        }
-        // SAFETY: after the device is idle nobody uses the memory; the blocks that point to it are of the same owner
-        // (`Cuda`) and gone with it. All handles are of this context.
+        // SAFETY: as in `attach`. After the device is idle nobody uses the memory; the blocks that point to it are of
+        // the same owner (`Cuda`) and gone with it. If it does not become idle, it has failed, and nothing is freed.
         unsafe {
-            cu::cuCtxSynchronize();
+            if self.shared.is_abandoned.load(Ordering::Acquire)
+                || cu::cuCtxSetCurrent(self.shared.context) != cu::CUresult::CUDA_SUCCESS
+                || cu::cuCtxSynchronize() != cu::CUresult::CUDA_SUCCESS
+            {
+                return;
+            }
             for &memory in &self.pinned {
                 cu::cuMemFreeHost(memory);
             }
-            cu::cuCtxDestroy_v2(self.context);
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if !*self.is_abandoned.get_mut() {
+            // SAFETY: no `Context` is left, so nobody has a handle of it.
+            unsafe { cu::cuCtxDestroy_v2(self.context) };
         }
     }
 }
@@ -497,7 +564,7 @@ impl Chain<'_> {
         // SAFETY: as in `kernel`.
         let node = unsafe { &mut parameters.__bindgen_anon_1.memset };
         (node.dst, node.value, node.elementSize, node.width, node.height) = (at, byte.into(), 1, bytes, 1);
-        node.ctx = self.context.context;
+        node.ctx = self.context.shared.context;
         self.add(parameters).map(drop)
     }
 
@@ -507,7 +574,7 @@ impl Chain<'_> {
         let mut parameters = Self::parameters(cu::CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEMCPY);
         // SAFETY: as in `kernel`.
         let node = unsafe { &mut parameters.__bindgen_anon_1.memcpy };
-        node.copyCtx = self.context.context;
+        node.copyCtx = self.context.shared.context;
         let copy = &mut node.copyParams;
         (copy.WidthInBytes, copy.Height, copy.Depth) = (bytes, 1, 1);
         let (on_host, on_device) = (cu::CUmemorytype::CU_MEMORYTYPE_HOST, cu::CUmemorytype::CU_MEMORYTYPE_DEVICE);
@@ -526,7 +593,8 @@ impl Chain<'_> {
         let mut handle = 0;
         let flags = cu::CU_GRAPH_COND_ASSIGN_DEFAULT;
         // SAFETY: the driver writes the handle.
-        let result = unsafe { cu::cuGraphConditionalHandleCreate(&raw mut handle, self.graph, self.context.context, 0, flags) };
+        let result =
+            unsafe { cu::cuGraphConditionalHandleCreate(&raw mut handle, self.graph, self.context.shared.context, 0, flags) };
         self.context.checked(result, "making a condition of a graph")?;
         Ok(handle)
     }
@@ -536,7 +604,7 @@ impl Chain<'_> {
         let mut parameters = Self::parameters(cu::CUgraphNodeType::CU_GRAPH_NODE_TYPE_CONDITIONAL);
         // SAFETY: as in `kernel`.
         let node = unsafe { &mut parameters.__bindgen_anon_1.conditional };
-        (node.handle, node.size, node.ctx) = (handle, 1, self.context.context);
+        (node.handle, node.size, node.ctx) = (handle, 1, self.context.shared.context);
         node.type_ = cu::CUgraphConditionalNodeType::CU_GRAPH_COND_TYPE_IF;
         let parameters = self.add(parameters)?;
         // SAFETY: the driver has written the address of one handle of a graph, which it owns.

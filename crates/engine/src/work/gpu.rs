@@ -1,0 +1,288 @@
+//! The worker of a GPU. Its thread brings the words of frames into the order of the image, gives them to the device in
+//! batches, and leaves what comes back in the ring. What the device cannot do (frames that are not complete, frames of
+//! other storage cells), and everything after it has failed, is done by the processor on the same thread: no image of
+//! a run with a GPU depends on another one, so who made its strips makes no difference.
+
+use super::batch::BATCH_FRAMES;
+use super::fill::gather_words;
+use super::recipes::Recipes;
+use super::steps::Step;
+use super::strips::{self, StripWorker};
+use super::worker::Worker;
+use crate::gpu_tally::GpuTally;
+use konkordia_core::plan::{Compression, GpuPlan, Plan};
+use konkordia_core::selection::FrameUse;
+use konkordia_gpu::device::{Cause, DeviceError};
+use konkordia_gpu::pipeline::{Batch, LaunchBy, Outcome, Output, PixelKind, Spec};
+use konkordia_gpu::pipelines::{AnyPipeline, ArmPipelines, Part};
+use konkordia_kernels::constants::{CellConstants, PixelConstants};
+use konkordia_memory::ring;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A batch that takes longer has failed. The ring holds what comes meanwhile.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Bytes of the header of a chunk.
+const HEADER_BYTES: usize = 12;
+
+/// Why there is no GPU for a run, and what to do.
+pub(crate) struct Refused {
+    pub why: String,
+    pub fix: String,
+}
+
+impl Refused {
+    fn new(why: &str) -> Self {
+        Self { why: why.into(), fix: "remove [processing] workers: the processor makes the same images".into() }
+    }
+}
+
+impl From<DeviceError> for Refused {
+    fn from(error: DeviceError) -> Self {
+        let why = format!("{} ({}): {}", error.what, error.place, error.why);
+        let fix = format!("{}; or remove [processing] workers: the processor makes the same images", error.advice);
+        Self { why, fix }
+    }
+}
+
+/// Arms a pipeline for each worker that has strips.
+pub(super) fn arm(
+    gpu: &dyn ArmPipelines,
+    recipes: &Recipes,
+    strips_of: &[Vec<usize>],
+) -> Result<Vec<Option<Box<dyn AnyPipeline>>>, Refused> {
+    recipes.plan.check_gpu().map_err(Refused::new)?;
+    let PixelConstants::Jungfrau(calibration) = &recipes.constants else { return Err(Refused::new("a GPU needs pedestals")) };
+    if calibration.sets.len() > 1 {
+        return Err(Refused::new("the calibration has several storage cells, and a GPU has the constants of one"));
+    }
+    let parts: Vec<Part> = strips_of.iter().filter(|strips| !strips.is_empty()).map(|s| part(recipes, calibration, s)).collect();
+    let mut armed = gpu.arm(&parts)?.into_iter();
+    Ok(strips_of.iter().map(|strips| if strips.is_empty() { None } else { armed.next() }).collect())
+}
+
+/// What the pipeline of these strips does: an image of one row, which is made of them.
+fn part(recipes: &Recipes, calibration: &CellConstants, strips: &[usize]) -> Part {
+    let (plan, set) = (&recipes.plan, &calibration.sets[0]);
+    let ranges: Vec<Range<usize>> = strips.iter().map(|strip| recipes.pixels_of(*strip)).collect();
+    let pixels: usize = ranges.iter().map(Range::len).sum();
+    let plane = |plane: &Vec<f32>| ranges.iter().flat_map(|range| plane[range.clone()].iter().copied()).collect::<Vec<f32>>();
+    let mut pedestal = set.pedestal.each_ref().map(plane);
+    mask_gaps(recipes, strips, &mut pedestal);
+    let spec = Spec {
+        rows: 1,
+        columns: pixels as u32,
+        frames: GpuPlan::BATCH_FRAMES as u32,
+        pixel: PixelKind::ALL.into_iter().find(|kind| kind.name() == plan.pixel.name()).expect("runs convert to these types"),
+        high_gain: calibration.high_gain,
+        above: None,
+        output: if makes_chunks(recipes) && pixels >= 8 { Output::Chunks } else { Output::Pixels },
+        stats_of: Some((plan.blocks_per_strip() * plan.block_pixels()) as u32),
+        launch: LaunchBy::Plain,
+        patience: PATIENCE,
+        first: 0,
+    };
+    assert_eq!(spec.credits(), GpuPlan::BATCHES, "the plan counts the memory of so many");
+    Part { spec, pedestal: pedestal.concat(), factor: set.factor.each_ref().map(plane).concat(), usable: vec![1; pixels] }
+}
+
+/// True if the device packs strips too. Otherwise pixels come back: those of split pixels are shared, negative ones are
+/// treated, and strips are packed by the processor.
+fn makes_chunks(recipes: &Recipes) -> bool {
+    let plan: &Plan = &recipes.plan;
+    let blocks = 0..plan.geometry.pixels().div_ceil(plan.block_pixels());
+    let is_finished =
+        plan.processing.negative == Default::default() && blocks.clone().all(|b| recipes.gather.shares(b).is_empty());
+    plan.compression == Compression::BSLZ4 && is_finished
+}
+
+/// Pixels of gaps are masked, whatever the calibration says.
+fn mask_gaps(recipes: &Recipes, strips: &[usize], pedestal: &mut [Vec<f32>; 3]) {
+    let mut at = 0;
+    for block in strips.iter().flat_map(|strip| recipes.blocks_of(*strip)) {
+        for segment in recipes.gather.segments(block).iter().filter(|segment| segment.tile.is_none()) {
+            let gap = segment.in_block();
+            pedestal.iter_mut().for_each(|plane| plane[at + gap.start..at + gap.end].fill(f32::NAN));
+        }
+        at += recipes.gather.block_length(block);
+    }
+}
+
+/// See the module.
+pub(super) struct GpuWorker<'a> {
+    recipes: &'a Recipes,
+    strips: Vec<usize>,
+    /// None when the device has failed, and without strips.
+    pipeline: Option<Box<dyn AnyPipeline>>,
+    tally: Arc<GpuTally>,
+    processor: Box<dyn StripWorker<ring::Worker> + 'a>,
+    /// Batches that were submitted.
+    batches: u64,
+    /// Places among the steps of those that the device takes, and how many of them are done.
+    taken: Vec<usize>,
+    done: usize,
+}
+
+impl<'a> GpuWorker<'a> {
+    /// For these strips, with the pipeline of this thread.
+    pub fn new(recipes: &'a Recipes, strips: Vec<usize>, pipeline: Option<Box<dyn AnyPipeline>>, tally: Arc<GpuTally>) -> Self {
+        let processor = strips::worker(recipes, strips.clone());
+        let taken = Vec::with_capacity(BATCH_FRAMES as usize);
+        let mut new = Self { recipes, strips, pipeline, tally, processor, batches: 0, taken, done: 0 };
+        if let Some(Err(error)) = new.pipeline.as_mut().map(|pipeline| pipeline.attach()) {
+            new.give_up(&error);
+        }
+        new
+    }
+
+    fn give_up(&mut self, error: &DeviceError) {
+        self.tally.fail(error.to_string());
+        self.pipeline = None;
+    }
+
+    /// Submits all frames of `self.taken` and waits until they are done.
+    fn run(&mut self, ring: &mut ring::Worker, steps: &[Step]) -> Result<(), DeviceError> {
+        let Self { recipes, strips, pipeline, processor, batches, taken, done, .. } = self;
+        let Some(pipeline) = pipeline else { return Ok(()) };
+        let mut submitted = 0;
+        while *done < taken.len() {
+            if let Some(next) = taken[submitted..].chunks(GpuPlan::BATCH_FRAMES).next() {
+                let mut fill = |words: &mut [u8]| fill_words(recipes, strips, ring, next.iter().map(|at| &steps[*at]), words);
+                if pipeline.submit(*batches, next.len() as u32, &mut fill) {
+                    submitted += next.len();
+                    *batches += 1;
+                    continue;
+                }
+            }
+            let mut wrong = None;
+            let has_moved = pipeline.poll(&mut |batch| {
+                for n in 0..batch.frames {
+                    let step = &steps[taken[*done]];
+                    let is_left = wrong.is_none() && leave(recipes, strips, (ring, step), (batch, n), &mut **processor);
+                    if is_left { *done += 1 } else { wrong = Some(step.frame.number) }
+                }
+            })?;
+            if let Some(frame) = wrong {
+                let why = format!("what came back of frame {frame} are no blocks of this image");
+                return Err(DeviceError::new(Cause::Operation, "taking strips from the device", pipeline.device_name(), why));
+            }
+            if !has_moved {
+                pipeline.pause();
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Worker<ring::Worker> for GpuWorker<'_> {
+    fn work(&mut self, ring: &mut ring::Worker, steps: &[Step]) {
+        self.taken.clear();
+        self.done = 0;
+        if self.pipeline.is_some() {
+            let is_taken = |(_, step): &(usize, &Step)| step.packs && takes(self.recipes, ring, step);
+            self.taken.extend(steps.iter().enumerate().filter(is_taken).map(|(at, _)| at));
+            if let Err(error) = self.run(ring, steps) {
+                self.give_up(&error);
+            }
+        }
+        let (strips, mut done) = (self.strips.len() as u64, self.taken[..self.done].iter().peekable());
+        self.tally.by_gpu(done.len() as u64 * strips);
+        for (at, step) in steps.iter().enumerate() {
+            if done.next_if_eq(&&at).is_none() {
+                self.processor.work(ring, std::slice::from_ref(step));
+                self.tally.by_processor(if step.packs { strips } else { 0 });
+            }
+        }
+    }
+}
+
+/// True if the device makes the strips of a frame: it is complete, and of the storage cell whose constants it has.
+fn takes(recipes: &Recipes, ring: &ring::Worker, step: &Step) -> bool {
+    let packets = recipes.plan.geometry.format().packets();
+    let is_complete = |tile| ring.tile(step.frame.number, tile).is_some_and(|(record, _)| u32::from(record.packets) == packets);
+    step.frame.set == Some(0) && (0..recipes.plan.streams()).all(is_complete)
+}
+
+/// Writes the words of frames, in the order of the strips.
+fn fill_words<'s>(
+    recipes: &Recipes,
+    strips: &[usize],
+    ring: &ring::Worker,
+    steps: impl Iterator<Item = &'s Step>,
+    words: &mut [u8],
+) {
+    let mut rest: &mut [u16] = bytemuck::cast_slice_mut(words);
+    for step in steps {
+        for block in strips.iter().flat_map(|strip| recipes.blocks_of(*strip)) {
+            let (words, others) = std::mem::take(&mut rest).split_at_mut(recipes.gather.block_length(block));
+            gather_words(recipes, ring, step.frame.number, block, words);
+            rest = others;
+        }
+    }
+}
+
+/// Leaves the strips of frame `n` of a batch in the ring, with their numbers. False if they cannot be those of the
+/// image.
+fn leave(
+    recipes: &Recipes,
+    strips: &[usize],
+    (ring, step): (&mut ring::Worker, &Step),
+    (batch, n): (&Batch<'_>, u32),
+    processor: &mut dyn StripWorker<ring::Worker>,
+) -> bool {
+    let FrameUse::Keep { image, .. } = step.becomes else { return false };
+    match batch.outcome(n) {
+        Outcome::Pixels(bytes) => {
+            let mut at = 0;
+            for (own, strip) in strips.iter().enumerate() {
+                let end = at + recipes.pixels_of(*strip).len() * recipes.plan.pixel.bytes();
+                processor.pack(ring, own, image, &bytes[at..end]);
+                at = end;
+            }
+            true
+        }
+        Outcome::Chunk(bytes) => {
+            let Some(mut rest) = bytes.get(HEADER_BYTES..) else { return false };
+            // All lengths are looked at before the first byte is written.
+            for strip in strips {
+                let Some(length) = strip_bytes(recipes, *strip, rest) else { return false };
+                rest = &rest[length..];
+            }
+            if !rest.is_empty() {
+                return false;
+            }
+            rest = &bytes[HEADER_BYTES..];
+            for (strip, numbers) in strips.iter().zip(batch.stats(n)) {
+                let length = strip_bytes(recipes, *strip, rest).unwrap_or_default();
+                let (packed, others) = rest.split_at(length);
+                ring.pack(image, *strip, |_, out| {
+                    out[..length].copy_from_slice(packed);
+                    length
+                });
+                ring.set_numbers(image, *strip, numbers);
+                rest = others;
+            }
+            true
+        }
+        _ => false,
+    }
+}
+
+/// Bytes of a strip that begins here: each block has its length before it, as bytes of a number of 32 bits, highest
+/// first. Pixels beyond the last eight of the image follow its last block.
+fn strip_bytes(recipes: &Recipes, strip: usize, bytes: &[u8]) -> Option<usize> {
+    let plan = &recipes.plan;
+    let (mut at, mut most) = (0, 0);
+    for block in recipes.blocks_of(strip) {
+        let pixels = recipes.gather.block_length(block);
+        if pixels >= 8 {
+            let length = bytes.get(at..)?.first_chunk::<4>()?;
+            at = at.checked_add(4 + u32::from_be_bytes(*length) as usize)?;
+        }
+        at += pixels % 8 * plan.pixel.bytes();
+        most += plan.packed_block_bytes_max(pixels);
+    }
+    (at <= bytes.len().min(most)).then_some(at)
+}
