@@ -20,7 +20,19 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests/e2e"), str(ROOT / "rtl/tests")]
 from blocks import sources  # noqa: E402
 from card_setup import ethernet, factors_of, quantise, write_frames, write_setup  # noqa: E402
-from driving import BINARY, MISSING, Bench, Master, PacedSocket, program, simulate  # noqa: E402
+from driving import (  # noqa: E402
+    BINARY,
+    LYSO,
+    MASKED,
+    MISSING,
+    Bench,
+    Master,
+    PacedSocket,
+    lyso_raw,
+    needs_lyso,
+    program,
+    simulate,
+)
 from model_udp import random_frame  # noqa: E402
 from program import shipped  # noqa: E402
 
@@ -155,6 +167,21 @@ def test_ten_frames_from_packets_to_the_file(tmp_path, simulator, detector):
     # Behind the first frame, which has to come whole, a frame takes its beats and the way through one block.
     between = np.diff(simulated["entries_at"])
     print(f"card: {simulated['line_bytes']} bytes of the line in {simulated['line_clocks']} clocks; from entry to entry {between.min()} to {between.max()} clocks for {16384 * 64} bytes")
+
+
+@needs_lyso
+def test_real_frames_have_no_other_bit(tmp_path, simulator):
+    """Ten frames of lysozyme with their own calibration: every pixel is the one that the program makes of them."""
+    datagrams, _ = sent_by_the_detector("--raw", *lyso_raw())
+    assert len(datagrams) == FRAMES * 128
+    model_udp.PORT_FIRST, model_udp.STREAMS = PROGRAM.port_first, 1
+    account, code, _, errors = run_of_card(tmp_path, simulator, LYSO, [ethernet(d, 0) for d in datagrams])
+    assert code == 0 and account["images"]["complete"] == FRAMES, (account, errors)
+    expected, _ = received(tmp_path, LYSO, datagrams)
+    images = images_of(tmp_path)
+    assert images.shape == (FRAMES, 512, 1024) and np.count_nonzero(images != expected) == 0
+    # Photons, and pixels that the calibration masks.
+    assert (images > 10).any() and (images == MASKED["int16"]).any()
 
 
 def test_lost_packets_and_a_bad_line(tmp_path, simulator, detector):
