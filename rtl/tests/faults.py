@@ -60,7 +60,7 @@ FAULTS: list[tuple[str, str, str, str]] = [
     ("card", "frame_out", "wire       has_credit = in_hands < {28'd0, cfg_host_slots};", "wire       has_credit = in_hands <= {28'd0, cfg_host_slots};"),
     ("card", "frame_out", ".s_data(!b_mask[b_packet])", ".s_data(!a_valid)"),
     ("card", "frame_out", "if (a_valid && b_goes) begin", "if (a_valid) begin"),
-    ("card", "frame_out", "assign x_valid = q_valid && flag_valid;", "assign x_valid = q_valid;"),
+    ("card", "frame_out", "assign x_valid = q_valid && flag_valid;", "assign x_valid = flag_valid;"),
     ("card", "frame_out", "assign e_ready = state == COLLECT;", "assign e_ready = 1'b1;"),
     ("card", "frame_out", "host_slot + 12'd1 == cfg_host_slots ? 12'd0 : host_slot + 12'd1", "host_slot + 12'd1"),
     ("card", "frame_out", "release_valid <= 1'b1;", "release_valid <= 1'b0;"),
