@@ -23,7 +23,7 @@ from blocks import BLOCKS, RTL, sources
 
 # Block, file, text, and what stands there instead.
 FAULTS: list[tuple[str, str, str, str]] = [
-    ("udp_front", "udp_front", "is_ones = twice[15:0] == 16'hFFFF", "is_ones = once[15:0] == 16'hFFFF"),
+    ("udp_front", "udp_front", "is_ones = sum[15:0] == ~sum[31:16]", "is_ones = sum[15:0] == 16'hFFFF"),
     ("udp_front", "udp_front", "frame_bytes > FRAME_BYTES_MAX", "frame_bytes > FRAME_BYTES_MAX + 1"),
     ("udp_front", "udp_front", "v4_total < {10'd0, ihl_bytes}", "1'b0"),
     ("udp_front", "udp_front", ": e_is_of_vlan ? VLAN", ": 1'b0 ? VLAN"),
