@@ -124,6 +124,7 @@ module frame_out #(
         .s_valid(b_valid), .s_ready(flags_ready), .s_data(!b_mask[b_packet]),
         .m_valid(flag_valid), .m_ready(q_valid && x_ready), .m_data(flag)
     );
+    // In a card the flags come first: 4 clocks behind begins, pixels 10 at the soonest, and then both one per clock.
     assign x_valid = q_valid && flag_valid;
     assign q_ready = x_ready && flag_valid;
     assign x_data = flag ? {32{cfg_unsigned ? 16'hFFFF : 16'h8002}} : q_data;

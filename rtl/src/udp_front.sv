@@ -395,14 +395,10 @@ module udp_front #(
         end
     end
 
+    // Whether a sum becomes 16 ones when its carries are added (RFC 1071). A frame has at most 32768 words, so the high
+    // half is below 0x8000, and two halves of ones, which would become ones too, cannot be.
     function automatic is_ones(input [31:0] sum);
-        reg [16:0] once;
-        reg [16:0] twice;
-        begin
-            once = {1'b0, sum[15:0]} + {1'b0, sum[31:16]};
-            twice = {1'b0, once[15:0]} + {16'd0, once[16]};
-            is_ones = twice[15:0] == 16'hFFFF;
-        end
+        is_ones = sum[15:0] == ~sum[31:16];
     endfunction
     wire       sum_wrong = (h_v4 && !is_ones(h_sum_ip)) || (h_no_sum ? !h_v4 : !is_ones(h_sum_udp));
     reg        k_valid, k_last, k_piece, k_piece_last;

@@ -23,7 +23,7 @@ from blocks import BLOCKS, RTL, sources
 
 # Block, file, text, and what stands there instead.
 FAULTS: list[tuple[str, str, str, str]] = [
-    ("udp_front", "udp_front", "is_ones = twice[15:0] == 16'hFFFF", "is_ones = once[15:0] == 16'hFFFF"),
+    ("udp_front", "udp_front", "is_ones = sum[15:0] == ~sum[31:16]", "is_ones = sum[15:0] == 16'hFFFF"),
     ("udp_front", "udp_front", "frame_bytes > FRAME_BYTES_MAX", "frame_bytes > FRAME_BYTES_MAX + 1"),
     ("udp_front", "udp_front", "v4_total < {10'd0, ihl_bytes}", "1'b0"),
     ("udp_front", "udp_front", ": e_is_of_vlan ? VLAN", ": 1'b0 ? VLAN"),
@@ -41,7 +41,7 @@ FAULTS: list[tuple[str, str, str, str]] = [
     ("pixel_pipeline", "pixel_lane", "(is_special ? factor_g0 : factor_of_stage) == 16'd0", "factor_of_stage == 16'd0"),
     ("pixel_pipeline", "pixel_lane", "whole > VALID_MAX", "whole > VALID_MAX + 1"),
     ("pixel_pipeline", "pixel_sum_lane", "is_masked ? MASKED : is_missing ? MISSING", "is_missing ? MISSING : is_masked ? MASKED"),
-    ("pixel_pipeline", "pixel_sum_lane", "number > 32'sd65531", "number > 32'sd65532"),
+    ("pixel_pipeline", "pixel_sum_lane", "number > 32'sd65531", "number > 32'sd65533"),
     ("pixel_pipeline", "pixel_pipeline", "wire         has_room = !inside_count[QUEUE_LOG2];", "wire         has_room = 1'b1;"),
     ("bitshuffle", "bitshuffle", "assign s_ready = !full[write_half];", "assign s_ready = 1'b1;"),
     ("bitshuffle", "bitshuffle", "{rows, rows} >> (32 * one_plane)", "{rows, rows} >> (32 * read_plane)"),
@@ -60,7 +60,7 @@ FAULTS: list[tuple[str, str, str, str]] = [
     ("card", "frame_out", "wire       has_credit = in_hands < {28'd0, cfg_host_slots};", "wire       has_credit = in_hands <= {28'd0, cfg_host_slots};"),
     ("card", "frame_out", ".s_data(!b_mask[b_packet])", ".s_data(!a_valid)"),
     ("card", "frame_out", "if (a_valid && b_goes) begin", "if (a_valid) begin"),
-    ("card", "frame_out", "assign x_valid = q_valid && flag_valid;", "assign x_valid = q_valid;"),
+    ("card", "frame_out", "assign x_valid = q_valid && flag_valid;", "assign x_valid = flag_valid;"),
     ("card", "frame_out", "assign e_ready = state == COLLECT;", "assign e_ready = 1'b1;"),
     ("card", "frame_out", "host_slot + 12'd1 == cfg_host_slots ? 12'd0 : host_slot + 12'd1", "host_slot + 12'd1"),
     ("card", "frame_out", "release_valid <= 1'b1;", "release_valid <= 1'b0;"),

@@ -244,5 +244,11 @@ def named_frames() -> dict[str, tuple[bytes, str]]:
         "another address": (Frame(rows[:99], address=bytes([10, 30, 20, 7])).bytes(), "other_traffic"),
         "TCP": (Frame(rows[:99], protocol=6).bytes(), "other_traffic"),
         "ARP": (bytes(12) + b"\x08\x06" + bytes(46), "other_traffic"),
+        "TCP in an IP packet shorter than its header": (Frame(rows[:99], protocol=6, total_off=-108).bytes(), "length"),
+        "another address and such a length": (
+            Frame(rows[:99], address=bytes([10, 30, 20, 7]), options=10, total_off=-108).bytes(),
+            "length",
+        ),
+        "TCP in an IP packet of no bytes": (Frame(rows[:99], protocol=6, total_off=-107).bytes(), "other_traffic"),
         "UDP longer than IP": (Frame(rows[:99], udp_bytes_off=1).bytes(), "length"),
     }

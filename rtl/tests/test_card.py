@@ -9,7 +9,7 @@ from typing import Any
 import cocotb
 import model_udp
 from bench import Bench, Sink, Source, Stall, at, beats_of, data, never, note, number, randomly, write_tables
-from model_place import Datagram, Model
+from model_place import CODES, Datagram, Model
 from model_pixels import MISSING, SPECIAL, convert, random_constants, shuffle
 from model_udp import ADDRESS_V4, Frame, judge
 from program import Program
@@ -212,6 +212,34 @@ async def a_host_that_gives_nothing_back(dut: Any) -> None:
     dut.host_released.value = 4
     await card.until(5)
     card.check()
+
+
+@cocotb.test()
+async def a_slot_of_the_card_comes_back(dut: Any) -> None:
+    """The slot of a frame is taken as long as its entry is not written, and is free for another one behind it."""
+    reset_model()
+    card = Card(dut, stalls=(never,) * 5 + (at(0, 4000),))
+    await card.start()
+    # Frame 134 is 64 frames behind frame 70: it needs the same slot.
+    for frame in (70, 110, 134):
+        card.send_frames(range(frame, frame + 1))
+    await card.until(2)
+    card.check()
+    assert card.verdicts.count("no_slot") == 4
+    card.model.release()
+    card.model.release()
+    # Frame 174 needs the slot of frame 110.
+    card.send_frames(range(174, 175))
+    await card.until(2)
+    card.model.flush()
+    dut.flush.value = 1
+    await card.until(3, 8000)
+    dut.flush.value = 0
+    card.check(2)
+    assert [frame.image for frame in card.model.closed] == [0, 40, 104]
+    counters = int(dut.packet_counters.value)
+    counts = [counters >> 32 * code & 0xFFFFFFFF for code in range(len(CODES))]
+    assert counts == [card.verdicts.count(name) for name in CODES]
 
 
 @cocotb.test()

@@ -9,7 +9,18 @@ from typing import Any
 
 import cocotb
 from bench import Bench, Sink, Source, Stall, at, never, note, randomly
-from model_pixels import KINDS, Constants, add, convert, narrow, random_constants, random_sum, random_word
+from model_pixels import (
+    KINDS,
+    SPECIAL,
+    Constants,
+    add,
+    convert,
+    limit,
+    narrow,
+    random_constants,
+    random_sum,
+    random_word,
+)
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LANES = 32
@@ -103,6 +114,33 @@ async def published_vectors(dut: Any) -> None:
         pixels.frame([[number["word"]] * LANES], [[constants] * LANES], True, True)
         await pixels.finish(LANES)
         assert pixels.pixels() == bits_of([number[kind]], kind) * LANES, row
+
+
+def giving(number: int) -> tuple[int, Constants]:
+    """A word of G0 and constants that give this number with a shift of 4."""
+    for factor in range(1, 1 << 16):
+        difference = (16 * number + 7) // factor
+        if difference * factor >= 16 * number - 8 and -(1 << 22) < difference <= 0x3FFF << 8:
+            adc = max(0, -(-difference >> 8))
+            return adc, Constants(((adc << 8) - difference, 0, 0), (factor, 0, 0))
+    raise ValueError(f"no word gives {number}")
+
+
+@cocotb.test()
+async def numbers_at_the_limits(dut: Any) -> None:
+    """The special values and limits of every type, and the numbers next to them, as results of a conversion."""
+    numbers = sorted({value + step for special in SPECIAL.values() for value in special for step in range(-2, 3)})
+    numbers += numbers[: -len(numbers) % LANES]
+    made = [giving(number) for number in numbers]
+    assert [convert(word, c, (4, 4, 4), "int32") for word, c in made] == [limit(number, "int32") for number in numbers]
+    rows = [made[n : n + LANES] for n in range(0, len(made), LANES)]
+    words, constants = [[word for word, _ in row] for row in rows], [[c for _, c in row] for row in rows]
+    for kind in KINDS:
+        pixels = Pixels(dut, kind, (4, 4, 4))
+        await pixels.start()
+        pixels.frame(words, constants, True, True)
+        await pixels.finish(len(made))
+        assert pixels.pixels() == bits_of(expected(words, constants, pixels, kind), kind)
 
 
 @cocotb.test()

@@ -181,6 +181,27 @@ async def slots_that_are_not_released(dut: Any) -> None:
 
 
 @cocotb.test()
+async def packets_of_frames_that_are_past(dut: Any) -> None:
+    """Packets from behind the window: of a tile that found no slot, of another tile of the same frame, and of a frame
+    that never came."""
+    place = Place(dut, "eiger-4bit", 5)
+    await place.start()
+    for datagram in whole_frame("eiger-4bit", 5):
+        place.send(datagram)
+    # Frame 5 keeps its slot, so 69 and 79 find none; with 79 the window has left 69.
+    port, other = (tile["port"] for tile in place.program.tiles[:2])
+    for frame in (45, 69, 79):
+        place.send(Datagram(port, frame, 0, 1))
+    await place.finish()
+    assert place.expected[-3:] == ["placed", "no_slot", "no_slot"]
+    for of_port, frame, packet in ((port, 69, 0), (port, 69, 1), (other, 69, 0), (port, 68, 0)):
+        place.send(Datagram(of_port, frame, packet, 1))
+    await place.finish()
+    place.check()
+    assert place.expected[-4:] == ["no_slot", "no_slot", "late", "late"]
+
+
+@cocotb.test()
 async def the_end_of_a_run(dut: Any) -> None:
     """Frames that wait for packets are finished in order when the run ends, also behind a packet that was refused, and
     with an output that waits; whole ones were finished before."""
