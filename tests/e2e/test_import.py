@@ -444,7 +444,9 @@ def test_mixtures_are_refused(tmp_path):
     cbf_series(tmp_path / "c", np.zeros((1, 5, 4), "int32"), numbers=[3])
     failure = program("import", tmp_path / "c", "-o", tmp_path / "run", check=3).stderr
     assert "thau_0003.cbf" in failure and "is 5 x 4 int32" in failure
-    assert len(read(tmp_path / "run_master.h5")) <= 2
+    # Files are read ahead of the writer: images before the wrong one may be there.
+    with h5py.File(tmp_path / "run_master.h5") as file:
+        assert "images" not in file["/entry/data"] or len(file["/entry/data/images"]) <= 2
 
 
 @pytest.mark.parametrize("kind", ["cbf", "tif", "edf"])

@@ -331,13 +331,18 @@ impl Plan {
         items.into_iter().filter(|item| item.bytes > 0).collect()
     }
 
-    /// Bytes of pinned memory: constants, and for each batch words and what comes back of them.
+    /// Most bytes of pinned memory: constants, and for each batch words, what comes back of them, and its results.
     fn gpu_bytes(&self) -> u64 {
         let Some(gpu) = self.gpu else { return 0 };
-        let pixels = self.geometry.pixels() as u64 * u64::from(gpu.share_percent) / 100;
-        let blocks = pixels.div_ceil(self.block_pixels() as u64);
-        let back = (pixels * self.pixel.bytes() as u64).max(blocks * self.packed_block_bytes_max(self.block_pixels()) as u64);
-        pixels * 24 + (GpuPlan::BATCHES * GpuPlan::BATCH_FRAMES) as u64 * (2 * pixels + back)
+        let (all, block_pixels) = (self.strips().count(), self.block_pixels());
+        // Shares are whole strips, of each worker.
+        let strips = all.min((all * gpu.share_percent as usize).div_ceil(100) + gpu.workers);
+        let blocks = strips * self.blocks_per_strip();
+        let pixels = self.geometry.pixels().min(blocks * block_pixels);
+        // A GPU keeps more room for a block, up to 16 bytes.
+        let packed = blocks * (self.packed_block_bytes_max(block_pixels) + 16);
+        let back = packed.max(pixels * self.pixel.bytes()) + strips * 8 * PIXEL_RESULTS;
+        (24 * pixels + GpuPlan::BATCHES * GpuPlan::BATCH_FRAMES * (2 * pixels + back) + gpu.workers * 4096) as u64
     }
 
     /// Whether a GPU can make strips of this run.

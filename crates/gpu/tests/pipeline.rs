@@ -130,7 +130,8 @@ impl Run {
             Output::Chunks => 1,
             Output::Sparse { .. } => self.spec.rows as usize + 1,
         };
-        let meta = self.batches.len() * frames * (1 + 4 * numbers);
+        // The statistics of one strip with six numbers of 64 bits: images have 72 pixels.
+        let meta = self.batches.len() * frames * (1 + 4 * numbers + 48);
         let bytes = |came: &Came| match (*came, self.spec.output) {
             (Came::Rejected, _) => 0,
             (Came::Kept(bytes), _) => bytes,

@@ -12,16 +12,26 @@ use konkordia_gpu::device::emulated::{Emulated, Fault, Nature};
 use konkordia_gpu::device::{Cause, DeviceError};
 use konkordia_gpu::pipelines::{AnyPipeline, ArmPipelines, Gpu, Part};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Devices of this nature, one for each pipeline, each with a seed of its own.
 #[derive(Debug)]
 pub struct EmulatedGpu {
     pub nature: Nature,
+    /// Pinned memory that was asked for.
+    pinned_bytes: AtomicUsize,
+}
+
+impl EmulatedGpu {
+    pub fn new(nature: Nature) -> Self {
+        Self { nature, pinned_bytes: AtomicUsize::new(0) }
+    }
 }
 
 impl ArmPipelines for EmulatedGpu {
     fn arm(&self, parts: &[Part]) -> Result<Vec<Box<dyn AnyPipeline>>, DeviceError> {
         let pipeline = |(n, part): (u64, &Part)| {
+            self.pinned_bytes.fetch_add(part.spec.memory_bytes().1, Ordering::Relaxed);
             let nature = Nature { seed: self.nature.seed + n, ..self.nature };
             let device = Emulated::new(CpuExecutor::new(part.spec.pixels()), nature);
             part.arm(device).map(|pipeline| Box::new(pipeline) as Box<dyn AnyPipeline>)
@@ -38,7 +48,7 @@ fn with_gpu(plan: &Plan) -> Plan {
 
 fn run(recording: &Recording, plan: &Plan, nature: Nature) -> (RunOutcome, Vec<Seen>) {
     let (mut parts, collector) = recording.parts(&with_gpu(plan), &constants(recording));
-    parts.workers = WorkerKind::Gpu(Arc::new(EmulatedGpu { nature }));
+    parts.workers = WorkerKind::Gpu(Arc::new(EmulatedGpu::new(nature)));
     let outcome = run_within(120, run::arm(parts).unwrap());
     (outcome, collector.take())
 }
@@ -106,7 +116,7 @@ fn what_a_gpu_cannot_do_is_refused_at_arm() {
     let recording = Scene { frames: 2, ..Scene::default() }.record_random();
     let refused = |plan: Plan, constants, nature| {
         let (mut parts, _) = recording.parts(&plan, constants);
-        parts.workers = WorkerKind::Gpu(Arc::new(EmulatedGpu { nature }));
+        parts.workers = WorkerKind::Gpu(Arc::new(EmulatedGpu::new(nature)));
         match run::arm(parts).map(|_| ()) {
             Err(ArmError::Gpu { why, fix }) => {
                 assert!(fix.ends_with("remove [processing] workers: the processor makes the same images"), "{fix}");
@@ -129,8 +139,30 @@ fn what_a_gpu_cannot_do_is_refused_at_arm() {
     let (parts, _) = recording.parts(&plan, &one);
     assert!(matches!(run::arm(parts), Err(ArmError::Plan(_))));
     let (mut parts, _) = recording.parts(&recording.plan(), &one);
-    parts.workers = WorkerKind::Gpu(Arc::new(EmulatedGpu { nature: sound }));
+    parts.workers = WorkerKind::Gpu(Arc::new(EmulatedGpu::new(sound)));
     assert!(matches!(run::arm(parts), Err(ArmError::Plan(_))));
+}
+
+#[test]
+fn the_memory_of_a_gpu_is_in_the_sum_of_the_plan() {
+    let recording = Scene { frames: 1, modules: 2, ..Scene::default() }.record_random();
+    for (pixel, compression) in
+        [(PixelType::Int16, Compression::BSLZ4), (PixelType::Float32, Compression::BSLZ4), (PixelType::Int32, Compression::None)]
+    {
+        for (workers, share_percent) in [(3, 100), (5, 30), (5, 70)] {
+            let gpu = Some(GpuPlan { share_percent, ..ALL_STRIPS });
+            let plan = Plan { pixel, compression, workers, gpu, ..recording.plan() };
+            let (mut parts, _) = recording.parts(&plan, &constants(&recording));
+            let device = Arc::new(EmulatedGpu::new(Nature::sound(1)));
+            parts.workers = WorkerKind::Gpu(Arc::<EmulatedGpu>::clone(&device));
+            drop(run::arm(parts).unwrap());
+            let asked = device.pinned_bytes.load(Ordering::Relaxed) as f64;
+            let planned = plan.memory().iter().find(|item| item.what.contains("GPU")).unwrap().bytes as f64;
+            // With shares, each worker may have a strip more.
+            let most = if share_percent == 100 { 1.01 } else { 1.6 };
+            assert!(asked <= planned && planned <= most * asked, "{pixel}, {share_percent} %: {asked} of {planned}");
+        }
+    }
 }
 
 /// On a machine without a driver the cause is said, and what to do; elsewhere the same run is made by its GPU.

@@ -236,7 +236,7 @@ impl Recording {
             // With a thread of the processor, and without.
             for (workers, share_percent) in [(4, 40), (3, 100)] {
                 let plan = Plan { workers, gpu: Some(GpuPlan { ordinal: 0, workers: 3, share_percent }), ..plan.clone() };
-                let gpu = EmulatedGpu { nature: Nature::sound(self.reference.packet_ledger().placed) };
+                let gpu = EmulatedGpu::new(Nature::sound(self.reference.packet_ledger().placed));
                 self.check_with(WorkerKind::Gpu(Arc::new(gpu)), &plan, constants, &seen);
             }
         }

@@ -581,9 +581,11 @@ impl Executor for TextExecutor {
         let argument = |value| match value {
             &mut Value::Read(bytes, 1) => Argument::read(bytes),
             &mut Value::Read(bytes, 2) => Argument::read::<u16>(cast_slice(bytes)),
+            &mut Value::Read(bytes, 8) => Argument::read::<u64>(cast_slice(bytes)),
             &mut Value::Read(bytes, _) => Argument::read::<u32>(cast_slice(bytes)),
             Value::Write(bytes, 1) => Argument::write::<u8>(bytes),
             Value::Write(bytes, 2) => Argument::write::<u16>(cast_slice_mut(bytes)),
+            Value::Write(bytes, 8) => Argument::write::<u64>(cast_slice_mut(bytes)),
             Value::Write(bytes, _) => Argument::write::<u32>(cast_slice_mut(bytes)),
             Value::Number(number) if number.bytes() == 2 => Argument::number(number.bits() as u16),
             Value::Number(number) if number.bytes() == 4 => Argument::number(number.bits() as u32),
