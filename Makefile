@@ -15,7 +15,7 @@ help:
 	@echo "make setup       install what is missing to build and to test"
 	@echo "make demo        build, then run the service with a simulated JUNGFRAU check the file, and show it all in a browser until Ctrl-C (ARGS=--once to end after the check)"
 	@echo "make test        build and run all tests"
-	@echo "make test-slow   the same with the long lanes: kill -9 loop, long simulations, DIALS, models, Miri, ThreadSanitizer"
+	@echo "make test-slow   the same with the long lanes: kill -9 loop, long simulations, DIALS, models, Miri, the sanitizers"
 	@echo "make test-rtl    the FPGA logic of rtl/: tests with Verilator and cocotb, resources by Yosys; some minutes"
 	@echo "make test-gpu    the pipeline for GPUs on the first GPU of this machine (without one scripts/test-gpu exits with 77)"
 	@echo "make test-peers  other people's programs on our files and sockets; writes the matrix in README (a missing program or a skipped test: scripts/peers exits with 77)"
