@@ -226,7 +226,8 @@ pub fn arm(mut parts: RunParts) -> Result<Armed, ArmError> {
     });
     let too_much = |source| ArmError::Memory { slots: plan.slots, bytes: plan.memory().iter().map(|m| m.bytes).sum(), source };
     let pool = ImagePool::new(&plan).map_err(|error| too_much(io::Error::other(error)))?;
-    let workers = parts.workers.count(&plan);
+    let shares = parts.workers.shares(&plan);
+    let threads = thread_names(shares.len(), parts.frame_sinks.len());
     let mut ring = Ring::new(RingSpec {
         slots: plan.slots,
         packed_slots: plan.strip_slots(),
@@ -239,7 +240,7 @@ pub fn arm(mut parts: RunParts) -> Result<Armed, ArmError> {
         strip_bytes_max: plan.strips().map(packed_bytes_max).collect(),
         strip_numbers: numbers_of_strip(&plan),
         reserved_pages: plan.affinity.reserved_pages,
-        shares: parts.workers.shares(&plan),
+        shares,
     })
     .map_err(too_much)?;
     for (source, writer) in parts.sources.iter_mut().zip(&mut ring.receivers) {
@@ -254,7 +255,6 @@ pub fn arm(mut parts: RunParts) -> Result<Armed, ArmError> {
         FirstFrame::Auto => None,
         FirstFrame::Number(n) => Some(n),
     };
-    let threads = thread_names(workers, parts.frame_sinks.len());
     let mut control = Control::new(plan.streams(), parts.sinks.len(), first_frame, threads);
     if !plan.lossless_source {
         control.measure(plan.slots, plan.strip_slots());

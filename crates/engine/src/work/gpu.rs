@@ -10,11 +10,12 @@ use super::steps::Step;
 use super::strips::{self, StripWorker};
 use super::worker::Worker;
 use crate::gpu_tally::GpuTally;
-use konkordia_core::plan::{Compression, GpuPlan, Plan};
+use konkordia_core::plan::{Compression, GpuPlan, Negative};
 use konkordia_core::selection::FrameUse;
 use konkordia_gpu::device::{Cause, DeviceError};
 use konkordia_gpu::pipeline::{Batch, LaunchBy, Outcome, Output, PixelKind, Spec};
 use konkordia_gpu::pipelines::{AnyPipeline, ArmPipelines, Part};
+use konkordia_kernels::chunk::HEADER_BYTES;
 use konkordia_kernels::constants::{CellConstants, PixelConstants};
 use konkordia_memory::ring;
 use std::ops::Range;
@@ -24,8 +25,8 @@ use std::time::Duration;
 /// A batch that takes longer has failed. The ring holds what comes meanwhile.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Bytes of the header of a chunk.
-const HEADER_BYTES: usize = 12;
+/// What to do where there is no GPU for a run.
+const WITHOUT: &str = "remove [processing] workers: the processor makes the same images";
 
 /// Why there is no GPU for a run, and what to do.
 pub(crate) struct Refused {
@@ -35,15 +36,14 @@ pub(crate) struct Refused {
 
 impl Refused {
     fn new(why: &str) -> Self {
-        Self { why: why.into(), fix: "remove [processing] workers: the processor makes the same images".into() }
+        Self { why: why.into(), fix: WITHOUT.into() }
     }
 }
 
 impl From<DeviceError> for Refused {
     fn from(error: DeviceError) -> Self {
         let why = format!("{} ({}): {}", error.what, error.place, error.why);
-        let fix = format!("{}; or remove [processing] workers: the processor makes the same images", error.advice);
-        Self { why, fix }
+        Self { why, fix: format!("{}; or {WITHOUT}", error.advice) }
     }
 }
 
@@ -91,11 +91,9 @@ fn part(recipes: &Recipes, calibration: &CellConstants, strips: &[usize]) -> Par
 /// True if the device packs strips too. Otherwise pixels come back: those of split pixels are shared, negative ones are
 /// treated, and strips are packed by the processor.
 fn makes_chunks(recipes: &Recipes) -> bool {
-    let plan: &Plan = &recipes.plan;
-    let blocks = 0..plan.geometry.pixels().div_ceil(plan.block_pixels());
-    let is_finished =
-        plan.processing.negative == Default::default() && blocks.clone().all(|b| recipes.gather.shares(b).is_empty());
-    plan.compression == Compression::BSLZ4 && is_finished
+    let (plan, gather) = (&recipes.plan, &recipes.gather);
+    let has_shares = (0..gather.blocks()).any(|block| !gather.shares(block).is_empty());
+    plan.compression == Compression::BSLZ4 && plan.processing.negative == Negative::Keep && !has_shares
 }
 
 /// Pixels of gaps are masked, whatever the calibration says.
@@ -181,7 +179,8 @@ impl Worker<ring::Worker> for GpuWorker<'_> {
         self.taken.clear();
         self.done = 0;
         if self.pipeline.is_some() {
-            let is_taken = |(_, step): &(usize, &Step)| step.packs && takes(self.recipes, ring, step);
+            // The device has the constants of one storage cell.
+            let is_taken = |(_, step): &(usize, &Step)| step.packs && step.is_complete && step.frame.set == Some(0);
             self.taken.extend(steps.iter().enumerate().filter(is_taken).map(|(at, _)| at));
             if let Err(error) = self.run(ring, steps) {
                 self.give_up(&error);
@@ -196,13 +195,6 @@ impl Worker<ring::Worker> for GpuWorker<'_> {
             }
         }
     }
-}
-
-/// True if the device makes the strips of a frame: it is complete, and of the storage cell whose constants it has.
-fn takes(recipes: &Recipes, ring: &ring::Worker, step: &Step) -> bool {
-    let packets = recipes.plan.geometry.format().packets();
-    let is_complete = |tile| ring.tile(step.frame.number, tile).is_some_and(|(record, _)| u32::from(record.packets) == packets);
-    step.frame.set == Some(0) && (0..recipes.plan.streams()).all(is_complete)
 }
 
 /// Writes the words of frames, in the order of the strips.
@@ -245,17 +237,9 @@ fn leave(
         }
         Outcome::Chunk(bytes) => {
             let Some(mut rest) = bytes.get(HEADER_BYTES..) else { return false };
-            // All lengths are looked at before the first byte is written.
-            for strip in strips {
-                let Some(length) = strip_bytes(recipes, *strip, rest) else { return false };
-                rest = &rest[length..];
-            }
-            if !rest.is_empty() {
-                return false;
-            }
-            rest = &bytes[HEADER_BYTES..];
             for (strip, numbers) in strips.iter().zip(batch.stats(n)) {
-                let length = strip_bytes(recipes, *strip, rest).unwrap_or_default();
+                // Strips that were left before are made again by the processor.
+                let Some(length) = strip_bytes(recipes, *strip, rest) else { return false };
                 let (packed, others) = rest.split_at(length);
                 ring.pack(image, *strip, |_, out| {
                     out[..length].copy_from_slice(packed);
@@ -264,7 +248,7 @@ fn leave(
                 ring.set_numbers(image, *strip, numbers);
                 rest = others;
             }
-            true
+            rest.is_empty()
         }
         _ => false,
     }

@@ -64,14 +64,6 @@ impl WorkerKind {
         plan.gpu.map_or(Self::Strips, |gpu| Self::Gpu(Arc::new(Gpu(gpu.ordinal))))
     }
 
-    /// Threads `work-<n>` of a run.
-    pub(crate) fn count(&self, plan: &Plan) -> usize {
-        match self {
-            Self::Strips | Self::Gpu(_) => plan.workers,
-            Self::Scalar => 1,
-        }
-    }
-
     /// Instruction set of the kernels, where `isa` is that of the run.
     pub(crate) fn isa(&self, isa: Isa) -> Isa {
         match self {
@@ -80,11 +72,12 @@ impl WorkerKind {
         }
     }
 
-    /// The share of the strips of each thread.
+    /// The share of the strips of each thread `work-<n>`.
     pub(crate) fn shares(&self, plan: &Plan) -> Vec<u32> {
         match (self, plan.gpu) {
             (Self::Gpu(_), Some(gpu)) => gpu.shares(plan.workers),
-            _ => vec![1; self.count(plan)],
+            (Self::Scalar, _) => vec![1],
+            _ => vec![1; plan.workers],
         }
     }
 

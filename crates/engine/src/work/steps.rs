@@ -18,6 +18,8 @@ pub(crate) struct Step {
     pub becomes: FrameUse,
     /// For the last frame of an image: the image is to be packed.
     pub packs: bool,
+    /// All packets of the frame came.
+    pub is_complete: bool,
 }
 
 /// The frames of a worker, in their order.
@@ -63,7 +65,8 @@ impl<'a> Schedule<'a> {
             }
             self.selector = selector;
             let set = flags.and_then(|word| set_of(self.recipes, word));
-            self.steps.push(Step { frame: Frame { number, set, is_present: placed > 0 }, becomes, packs });
+            let frame = Frame { number, set, is_present: placed > 0 };
+            self.steps.push(Step { frame, becomes, packs, is_complete: placed == expected });
         }
     }
 }
