@@ -5,16 +5,19 @@ import json
 import os
 import shutil
 import subprocess
+import urllib.request
 
 import h5py
+import numpy as np
 import pytest
-from driving import ROOT, lyso_raw, lyso_tables, needs_lyso, program, simulate
+import raw_files
+from driving import LYSO, ROOT, lyso_raw, lyso_tables, needs_lyso, program, simulate
 from ports import free_ports
 from service import Service
 
 IMAGES = 6
 STRIPS = 8  # of 512 x 1024 pixels of 16 bits
-LAUNCHES = 5  # of a batch: conversion, statistics, blocks, places, chunk
+LAUNCHES = 6  # of a batch: words, conversion, statistics, blocks, places, chunk
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +78,7 @@ def contents(master):
 @pytest.mark.parametrize(("dtype", "loss"), [("int16", ["--loss", "0.004"]), ("int32", [])])
 def test_the_file_is_the_same_whoever_makes_the_images(bench, stand_in, calibration, dtype, loss):
     made = {}
-    for workers, more in ((2, {}), ("gpu", {}), ("gpu+cpu", {"gpu_share_percent": 60})):
+    for workers, more in ((2, {}), ("gpu", {}), ("gpu+cpu", {"gpu_share_percent": 60, "gpu_input": "copy"})):
         config = bench.config(**tables(calibration, dtype=dtype, workers=workers, **more), output={"overwrite": "replace"})
         made[workers] = receive(bench, config, environment(stand_in), *loss)
         program("check", bench.master, check=0)
@@ -86,6 +89,7 @@ def test_the_file_is_the_same_whoever_makes_the_images(bench, stand_in, calibrat
         assert (other_code, other["images"]) == (code, report["images"]) and found == expected
         gpu = other["gpu"]
         assert gpu["name"] == "GPU 0, driver of the tests" and gpu["warning"] is None
+        assert (gpu["reads_ring"], gpu["copies_because"]) == (workers == "gpu", None)
         # Frames that are not complete are made by the processor.
         strips = STRIPS * (2 if dtype == "int32" else 1)
         of_gpu = strips if workers == "gpu" else gpu["strips"] // report["images"]["complete"]
@@ -110,6 +114,20 @@ def test_a_gpu_that_fails_in_the_run_costs_no_image(bench, stand_in, calibration
     assert "the GPU was given up in the run, and the processor made the other images: " in gpu["warning"] and why in gpu["warning"]
     again = bench.config(**tables(calibration, workers=2), output={"overwrite": "replace"})
     assert receive(bench, again, None)[2] == found
+
+
+def test_frames_are_copied_for_a_gpu_that_cannot_read_the_ring(bench, stand_in, calibration):
+    found = []
+    for fails in ("", "register=801", "register=2"):
+        config = bench.config(**tables(calibration, workers="gpu"), output={"overwrite": "replace"})
+        code, report, contents_of_file = receive(bench, config, environment(stand_in, fails))
+        gpu = report["gpu"]
+        assert (code, gpu["reads_ring"], gpu["strips"], gpu["strips_by_processor"]) == (0, fails == "", STRIPS * IMAGES, 0)
+        if fails:
+            assert gpu["warning"].startswith("frames are copied for the GPU, because it cannot read the ring: registering ")
+            assert "of received frames (GPU 0, driver of the tests): " in gpu["copies_because"]
+        found.append(contents_of_file)
+    assert found[0] == found[1] == found[2]
 
 
 @pytest.mark.parametrize(
@@ -137,11 +155,11 @@ def test_without_a_gpu_the_run_is_refused_at_arm(bench, stand_in, calibration, t
     [
         ({"processing": {"workers": "gpu", "summation": 2}}, "a GPU adds no frames"),
         ({"processing": {"workers": "gpu", "common_mode": "row"}}, "a GPU corrects no common_mode"),
-        ({"processing": {"workers": "gpu", "arithmetic": "fixed"}}, "single precision"),
         ({"processing": {"workers": "gpu", "dtype": "raw"}}, "words of a JUNGFRAU to photons"),
         ({"processing": {"workers": "gpu"}, "tracking": {"frames": "all", "window_frames": 10}}, "does not follow the drift"),
         ({"processing": {"workers": "gpu", "gpu_share_percent": 30}}, 'write workers = "gpu+cpu"'),
         ({"processing": {"workers": 2, "gpu_number": 1}}, "no GPU is used"),
+        ({"processing": {"workers": 2, "gpu_input": "copy"}}, "no GPU is used"),
     ],
 )
 def test_what_a_gpu_cannot_do_is_said_by_the_check_of_the_configuration(bench, calibration, more, what):
@@ -163,6 +181,10 @@ def test_a_service_reports_the_failure_when_it_happens(stand_in, calibration, tm
         simulate("jungfrau", "--to", f"127.0.0.1:{port}", "--rate", 60, "--images", IMAGES, "--seed", 3)
         done = service.wait()
         assert (done["state"], done["images_committed"], done["images_written"], done["images_lost"]) == ("idle", IMAGES, IMAGES, 0)
+        totals = [line for line in urllib.request.urlopen(service.url + "/metrics", timeout=30).read().decode().splitlines() if "konkordia_other_total" in line and 'name="gpu_' in line]
+        found = {line.split('name="')[1].split('"')[0]: float(line.split()[-1]) for line in totals}
+        assert found["gpu_given_up"] == 1 and found["gpu_strips"] > 0 and found["gpu_strips_by_processor"] > 0, totals
+        assert found["gpu_strips"] + found["gpu_strips_by_processor"] == STRIPS * IMAGES
         # The log has every event of this severity.
         code, log = service.end()
         assert code == 0 and log.count("the GPU was given up in the run, and the processor made the other images") == 1, log
@@ -171,17 +193,34 @@ def test_a_service_reports_the_failure_when_it_happens(stand_in, calibration, tm
 
 
 @needs_lyso
-@pytest.mark.parametrize("dtype", ["int16", "float32"])
-def test_real_frames_have_no_other_bit(bench, stand_in, dtype):
+@pytest.mark.parametrize(("dtype", "arithmetic"), [("int16", "float"), ("int16", "fixed"), ("float32", "float")])
+def test_real_frames_have_no_other_bit(bench, stand_in, dtype, arithmetic):
     """Ten frames of lysozyme, by the processor and by the text of the kernels: the same chunks, byte by byte."""
     found = {}
     for workers in (2, "gpu"):
-        config = bench.config(**lyso_tables(images=10, buffer_mib=256), processing={"dtype": dtype, "workers": workers}, output={"overwrite": "replace"})
+        config = bench.config(**lyso_tables(images=10, buffer_mib=256), processing={"dtype": dtype, "arithmetic": arithmetic, "workers": workers}, output={"overwrite": "replace"})
         receiver = bench.receive(config, env=environment(stand_in))
         simulate("jungfrau", "--to", bench.to, "--rate", 20, "--raw", *lyso_raw())
-        code, report = receiver.finish()
+        code, report = receiver.finish(timeout=180)
         assert code == 0 and report["images"]["complete"] == 10
         found[workers] = contents(bench.master)
     strips = STRIPS * (2 if dtype == "float32" else 1)
     assert (report["gpu"]["strips"], report["gpu"]["strips_by_processor"]) == (10 * strips, 0)
     assert len(found["gpu"][0]) == 10 and found["gpu"] == found[2]
+
+
+@needs_lyso
+def test_files_are_converted_by_the_gpu_of_their_configuration(stand_in, tmp_path):
+    """With `--workers` the processor does it; `--verify` makes every image once more with the processor."""
+    words = np.stack([np.fromfile(path, "<u2").reshape(1, 512, 1024) for path in lyso_raw()])
+    path = raw_files.write_sls(tmp_path, words)
+    found = {}
+    for name, options in (("gpu", []), ("cpu", ["--workers", "2"])):
+        arguments = ["--calibration", LYSO, "--energy-kev", "12.4", "--set", "processing.workers=gpu", "--verify", "--json", *options]
+        done = program("convert", path, "-o", tmp_path / name, *arguments, env=environment(stand_in), check=0)
+        report = json.loads(done.stdout.splitlines()[-1])
+        assert report["images"]["complete"] == 10 and report["verified"]["images_different"] == 0
+        found[name] = contents(tmp_path / f"{name}_master.h5")
+        gpu = report["gpu"]
+        assert (gpu and (gpu["strips"], gpu["reads_ring"])) == ((10 * STRIPS, True) if name == "gpu" else None)
+    assert len(found["gpu"][0]) == 10 and found["gpu"] == found["cpu"]

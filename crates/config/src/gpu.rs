@@ -22,9 +22,9 @@ pub(super) fn read(
         d.add(t.span("gpu_share_percent"), "processing.gpu_share_percent: the workers are not \"gpu+cpu\"", why, fix);
     }
     if !workers.starts_with("gpu") {
-        if t.has("gpu_number") {
+        for key in ["gpu_number", "gpu_input"].into_iter().filter(|key| t.has(key)) {
             let fix = "write workers = \"gpu\" or \"gpu+cpu\", or remove the line";
-            d.add(t.span("gpu_number"), "processing.gpu_number: the workers are no GPU", "no GPU is used", fix);
+            d.add(t.span(key), format!("processing.{key}: the workers are no GPU"), "no GPU is used", fix);
         }
         return None;
     }
@@ -37,6 +37,7 @@ pub(super) fn read(
         ordinal: t.integer("gpu_number").unwrap_or(0) as u32,
         workers: GpuPlan::WORKERS,
         share_percent: if with_processor { t.integer("gpu_share_percent").unwrap_or(50) as u32 } else { 100 },
+        reads_ring: t.text("gpu_input") != Some("copy"),
     })
 }
 

@@ -35,6 +35,7 @@ mod roce;
 pub mod schema;
 mod schema_analysis;
 mod schema_experiment;
+mod schema_gpu;
 mod schema_images;
 mod schema_key;
 mod schema_service;

@@ -4,7 +4,7 @@
 pub use super::schema_key::{Key, Kind};
 use super::schema_key::{key, quantity};
 pub use super::schema_service::NAMED;
-use super::{schema_analysis, schema_experiment, schema_images, schema_service, schema_source};
+use super::{schema_analysis, schema_experiment, schema_gpu, schema_images, schema_service, schema_source};
 use konkordia_core::plan::Compression;
 
 /// The tables in the order of the documentation. Those of [`ARRAYS`] may stand several times, those of [`NAMED`] hold
@@ -687,6 +687,7 @@ pub fn all() -> impl Iterator<Item = &'static Key> {
     KEYS.iter()
         .chain(schema_source::KEYS)
         .chain(schema_images::KEYS)
+        .chain(schema_gpu::KEYS)
         .chain(schema_experiment::KEYS)
         .chain(schema_service::KEYS)
         .chain(schema_analysis::KEYS)

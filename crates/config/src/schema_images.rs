@@ -1,4 +1,4 @@
-//! Keys for what is said of each image, for its analysis while it is measured, and for the GPU that makes it.
+//! Keys for what is said of each image, and for its analysis while it is measured.
 
 use super::schema_key::{Key, Kind, key};
 
@@ -98,13 +98,5 @@ pub(super) const KEYS: &[Key] = &[
         Kind::Integer(1, 5000),
         "1000",
         "longest time for an answer; an image that has none by then goes on without",
-    ),
-    key("processing", "gpu_number", Kind::Integer(0, 63), "0", "which GPU, counted from 0 as nvidia-smi does"),
-    key(
-        "processing",
-        "gpu_share_percent",
-        Kind::Integer(1, 99),
-        "50",
-        "with gpu+cpu: the part of every image that the GPU makes",
     ),
 ];

@@ -448,12 +448,18 @@ fn a_gpu_makes_images_that_depend_on_one_frame() {
     let all = 3 + with("workers = \"auto\"").unwrap().0;
     assert_eq!(with("workers = \"gpu+cpu\"").unwrap(), (all, Some(50)));
     assert_eq!(with("workers = \"gpu+cpu\"\ngpu_share_percent = 80").unwrap(), (all, Some(80)));
+    let reads_ring = |line: &str| {
+        let text = super::EXAMPLE.replacen("[processing]", &format!("[processing]\nworkers = \"gpu\"\n{line}"), 1);
+        parse(&text).unwrap().gpu.unwrap().reads_ring
+    };
+    assert!(reads_ring("") && reads_ring("gpu_input = \"ring\"") && !reads_ring("gpu_input = \"copy\""));
     for wrong in [
         "workers = \"cuda\"",
         "workers = \"gpu\"\ngpu_share_percent = 80",
         "gpu_number = 1",
+        "gpu_input = \"copy\"",
+        "workers = \"gpu\"\ngpu_input = \"host\"",
         "workers = \"gpu\"\nsummation = 3",
-        "workers = \"gpu\"\narithmetic = \"fixed\"",
     ] {
         assert!(with(wrong).is_err(), "{wrong}");
     }

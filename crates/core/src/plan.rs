@@ -122,6 +122,8 @@ pub struct GpuPlan {
     pub workers: usize,
     /// Its part of the strips of an image, in percent; all of them without other workers.
     pub share_percent: u32,
+    /// It takes the words of frames from the ring by itself, where the platform permits it.
+    pub reads_ring: bool,
 }
 
 impl GpuPlan {
@@ -142,7 +144,6 @@ impl GpuPlan {
         expect(recipe == Recipe::JungfrauPhotons, "a GPU converts words of a JUNGFRAU to photons, and nothing else")?;
         expect(processing.tracking.is_none(), "a GPU does not follow the drift of pedestals ([tracking])")?;
         expect(processing.common_mode == CommonMode::None, "a GPU corrects no common_mode")?;
-        expect(processing.arithmetic == Arithmetic::Float, "a GPU converts in single precision (arithmetic = \"float\")")?;
         expect(!processing.has_sums(pixel), "a GPU adds no frames, and no offset to unsigned pixels")
     }
 

@@ -38,11 +38,12 @@ template <typename T> static __device__ T fixed_pixel_of(u32 word, const FixedCo
     return from_whole<T>((distance * (i64)constants.factor[stage] + ((i64)1 << (shift - 1))) >> shift);
 }
 
-// As convert; the factors are three planes of `pixels` values. Shifts are 1 to 47.
+// As convert; the factors are three planes of `pixels` values. Shifts are 1 to 47. With `high_gain` a word 0x3FFF is
+// saturated.
 template <typename T>
 static __device__ void convert_fixed(PTR(const u16) words, PTR(const u32) pedestal_g0, PTR(const u16) pedestal_g1,
                                      PTR(const u16) pedestal_g2, PTR(const u16) factor, u32 shift_g0, u32 shift_g1,
-                                     u32 shift_g2, PTR(T) out, u32 pixels, u32 frames)
+                                     u32 shift_g2, u32 high_gain, PTR(T) out, u32 pixels, u32 frames)
 {
     for (u32 at = blockIdx.x * blockDim.x + threadIdx.x; at < pixels; at += gridDim.x * blockDim.x) {
         const FixedConstants constants = {{pedestal_g0[at], pedestal_g1[at], pedestal_g2[at]},
@@ -50,7 +51,9 @@ static __device__ void convert_fixed(PTR(const u16) words, PTR(const u32) pedest
                                           {shift_g0, shift_g1, shift_g2}};
         for (u32 frame = 0; frame < frames; frame++) {
             const u64 here = (u64)frame * pixels + at;
-            out[here] = fixed_pixel_of<T>(words[here], constants);
+            const u32 word = words[here];
+            const T pixel = fixed_pixel_of<T>(word, constants);
+            out[here] = high_gain != 0 && word == 0x3FFF && is_number(pixel) ? Pixel<T>::saturated() : pixel;
         }
     }
 }
@@ -59,10 +62,10 @@ static __device__ void convert_fixed(PTR(const u16) words, PTR(const u32) pedest
     extern "C" __global__ void convert_fixed_##name(PTR(const u16) words, PTR(const u32) pedestal_g0,                  \
                                                     PTR(const u16) pedestal_g1, PTR(const u16) pedestal_g2,            \
                                                     PTR(const u16) factor, u32 shift_g0, u32 shift_g1, u32 shift_g2,   \
-                                                    PTR(T) out, u32 pixels, u32 frames)                                \
+                                                    u32 high_gain, PTR(T) out, u32 pixels, u32 frames)                 \
     {                                                                                                                  \
-        convert_fixed<T>(words, pedestal_g0, pedestal_g1, pedestal_g2, factor, shift_g0, shift_g1, shift_g2, out,      \
-                         pixels, frames);                                                                              \
+        convert_fixed<T>(words, pedestal_g0, pedestal_g1, pedestal_g2, factor, shift_g0, shift_g1, shift_g2, high_gain,\
+                         out, pixels, frames);                                                                         \
     }
 
 CONVERT_FIXED(i16, int16)

@@ -28,6 +28,22 @@ extern "C" __global__ void gather_words(PTR(const u16) modules, PTR(const u32) s
     }
 }
 
+// Instead of the beginning of a frame: there is none.
+#define NO_FRAME 0xFFFFFFFFFFFFFFFFull
+
+// The same from the memory in which the host received the frames: frame y of the grid begins there at word begins[y],
+// and `source` counts the words from there on. All packets of the frame came.
+extern "C" __global__ void take_words(PTR(const u16) received, PTR(const u64) begins, PTR(const u32) source, PTR(u16) words,
+                                      u32 pixels)
+{
+    const u64 frame = blockIdx.y, begin = begins[frame];
+    for (u32 at = blockIdx.x * blockDim.x + threadIdx.x; at < pixels; at += gridDim.x * blockDim.x) {
+        const u32 from = source[at];
+        const bool is_there = begin != NO_FRAME && from != NO_SOURCE;
+        words[frame * pixels + at] = is_there ? (u16)received[begin + from] : (u16)NO_WORD;
+    }
+}
+
 // Pixels without a word, after the conversion: masked in gaps, missing where a packet did not come.
 template <typename T>
 static __device__ void mark_absent(PTR(const u32) source, PTR(const u32) packet, PTR(const u8) arrived, PTR(T) images,

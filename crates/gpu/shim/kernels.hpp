@@ -34,7 +34,7 @@
     TYPED(convert), TYPED(convert_tracking), ENTRY(track_only), TYPED(convert_series), TYPED(convert_fixed), \
     ENTRY(bitshuffle), ENTRY(lz4_blocks), ENTRY(bslz4_blocks), ENTRY(chunk_places), ENTRY(chunk_gather), \
     TYPED(count_above), ENTRY(keep_images), TYPED(row_counts), ENTRY(row_places), TYPED(collect), \
-    ENTRY(gather_words), TYPED(mark_absent), TYPED(gather_counts), TYPED(share_out), \
+    ENTRY(gather_words), ENTRY(take_words), TYPED(mark_absent), TYPED(gather_counts), TYPED(share_out), \
     ENTRY(accumulate_int32), ENTRY(accumulate_float32), ENTRY(narrow_int16), ENTRY(narrow_uint16), \
     ENTRY(narrow_int32), ENTRY(narrow_uint32), TYPED(negatives), TYPED(stats), TYPED(stats_within), \
     ENTRY(merge_stats_integers), ENTRY(merge_stats_floats), ENTRY(chunk_blocks), ENTRY(unpack_blocks), \

@@ -4,6 +4,7 @@
 use crate::program::BLOCK_THREADS;
 use crate::sys;
 use bytemuck::{NoUninit, Pod};
+use konkordia_memory::ring::RawFrames;
 use std::ffi::CString;
 use std::marker::PhantomData;
 
@@ -46,6 +47,12 @@ impl<'a> Argument<'a> {
     /// An array that the kernel reads and writes.
     pub fn write<T: Pod>(array: &'a mut [T]) -> Self {
         Self { raw: sys::Argument::write(array), life: PhantomData }
+    }
+
+    /// The words of the memory of received frames, which the kernel only reads; see
+    /// [`received_word`](crate::device::emulated::received_word).
+    pub fn received_words(frames: &'a RawFrames) -> Self {
+        Self { raw: sys::Argument::received_words(frames), life: PhantomData }
     }
 
     /// A number of at most 8 bytes.

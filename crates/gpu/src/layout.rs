@@ -5,6 +5,9 @@ use konkordia_core::geometry::ImageGeometry;
 /// Instead of a source: the pixel of the image lies in a gap. `NO_SOURCE` in `gather.cu`.
 pub const NO_SOURCE: u32 = u32::MAX;
 
+/// Instead of the first word of a frame: there is no frame. `NO_FRAME` in `gather.cu`.
+pub const NO_FRAME: u64 = u64::MAX;
+
 /// Where each pixel of an image comes from, as `gather.cu` takes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Places {

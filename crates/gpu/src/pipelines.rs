@@ -1,20 +1,21 @@
 //! Pipelines for the workers of a run, whatever the device: one device, a pipeline for each worker.
 
 use crate::device::cuda::{self, Cuda};
-use crate::device::{Device, Result};
-use crate::pipeline::{Batch, Pipeline, Spec, Tables};
+use crate::device::{Device, DeviceError, Result};
+use crate::pipeline::{Batch, Calibration, Pipeline, Received, Spec, Tables};
+use konkordia_memory::ring::RawFrames;
 use std::fmt::Debug;
 
 /// What a pipeline is to do, with its constants.
 pub struct Part {
     /// See [`Spec`].
     pub spec: Spec,
-    /// Three planes of pedestals, G0 first.
-    pub pedestal: Vec<f32>,
-    /// Three planes of factors.
-    pub factor: Vec<f32>,
+    /// How words become pixels.
+    pub calibration: Calibration<'static>,
     /// 1 for pixels that may count.
     pub usable: Vec<u8>,
+    /// See [`Received`].
+    pub received: Option<(RawFrames, Vec<u32>)>,
 }
 
 /// A [`Pipeline`] of any device; its methods are those of the pipeline.
@@ -27,6 +28,12 @@ pub trait AnyPipeline: Send {
     /// # Errors
     /// If the device has failed.
     fn attach(&mut self) -> Result<()>;
+
+    /// [`Pipeline::takes_words`].
+    fn takes_words(&self) -> bool;
+
+    /// [`Pipeline::not_taken`].
+    fn not_taken(&self) -> Option<&DeviceError>;
 
     /// [`Pipeline::submit`].
     fn submit(&mut self, number: u64, frames: u32, fill: &mut dyn FnMut(&mut [u8])) -> bool;
@@ -51,6 +58,14 @@ impl<D: Device + Send> AnyPipeline for Pipeline<D> {
 
     fn attach(&mut self) -> Result<()> {
         self.attach()
+    }
+
+    fn takes_words(&self) -> bool {
+        self.takes_words()
+    }
+
+    fn not_taken(&self) -> Option<&DeviceError> {
+        self.not_taken()
     }
 
     fn submit(&mut self, number: u64, frames: u32, fill: &mut dyn FnMut(&mut [u8])) -> bool {
@@ -102,7 +117,8 @@ impl Part {
     /// # Errors
     /// As [`Pipeline::arm`].
     pub fn arm<D: Device>(&self, device: D) -> Result<Pipeline<D>> {
-        let tables = Tables { pedestal: &self.pedestal, factor: &self.factor, usable: &self.usable };
+        let received = self.received.as_ref().map(|(frames, source)| Received { frames, source });
+        let tables = Tables { calibration: &self.calibration, usable: &self.usable, received };
         Pipeline::arm(device, self.spec.clone(), &tables)
     }
 }

@@ -10,7 +10,7 @@
 //! | `chunk_places`, `chunk_gather` | the chunk of HDF5 filter 32008 | `kernels::codec` |
 //! | `count_above_*`, `keep_images` | the veto | `kernels::above` |
 //! | `row_counts_*`, `row_places`, `collect_*` | sparse images | `kernels::above` |
-//! | `gather_words`, `mark_absent_*`, `gather_counts_*`, `share_out_*` | modules to images | `core::geometry`, `core::share` |
+//! | `gather_words`, `take_words`, `mark_absent_*`, `gather_counts_*`, `share_out_*` | modules to images | `core::geometry`, `core::share` |
 //! | `accumulate_*`, `narrow_*`, `negatives_*` | sums of frames | `kernels::finish` |
 //! | `stats_*`, `stats_within_*`, `merge_stats_*` | statistics | `kernels::stats` |
 //! | `chunk_blocks`, `unpack_blocks`, `chunk_verdicts` | chunks to images | `kernels::chunk` |

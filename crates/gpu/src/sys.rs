@@ -1,6 +1,7 @@
 //! The call into the kernels that are compiled as C++ (`shim/launch.cpp`).
 
 use bytemuck::Pod;
+use konkordia_memory::ring::RawFrames;
 use std::ffi::{CStr, c_char, c_int};
 
 /// An argument as `shim::Argument` has it.
@@ -25,6 +26,13 @@ impl Argument {
     pub fn write<T: Pod>(array: &mut [T]) -> Self {
         let data = array.as_mut_ptr().cast();
         Self { data, count: array.len() as u64, element_bytes: size_of::<T>() as u32, kind: 1, bits: 0 }
+    }
+
+    /// The words of the memory of received frames. The kernel reads some of them by their address alone, so no
+    /// reference to what the receivers write meanwhile is made.
+    pub fn received_words(frames: &RawFrames) -> Self {
+        let (data, count) = (frames.start().cast_mut(), frames.bytes() as u64 / 2);
+        Self { data, count, element_bytes: 2, kind: 0, bits: 0 }
     }
 
     /// The bytes of an array that is written; `None` for others.
@@ -76,7 +84,8 @@ unsafe extern "C" {
 pub fn launch(name: &CStr, grid: (u32, u32), threads: u32, order: u64, arguments: &[Argument]) -> Result<(), String> {
     let mut error = [0u8; 512];
     // SAFETY: the name ends with 0 (`CStr`). The arguments are a slice with its true length, and each array in them is
-    // borrowed by `emulator::Argument`, mutably if its kind is 1, with its true length. The spans of the shim check
+    // borrowed by `emulator::Argument`, mutably if its kind is 1, with its true length. Of received frames only those
+    // are read that nobody writes (`device/emulated/sys.rs`). The spans of the shim check
     // every access against that length, and the kind and size of the elements against the kernel. The error is written
     // within its length and ended by 0.
     let failed = unsafe {

@@ -270,7 +270,8 @@ fn results_near_the_ends_of_a_type_are_those_of_the_cpu() {
 
 fn check_fixed<P: OutputPixel>() {
     let mut numbers = Numbers(0xF18E_0000_1234_5679);
-    for (pixels, frames, shift) in [(1usize, 1usize, [1, 47, 20]), (1025, 3, [22, 14, 16]), (20_001, 1, [8, 3, 1])] {
+    let cases = [(1usize, 1usize, [1, 47, 20], false), (1025, 3, [22, 14, 16], true), (20_001, 1, [8, 3, 1], true)];
+    for (pixels, frames, shift, high_gain) in cases {
         let mut plane = |bits: u32| -> Vec<u32> {
             let one = |_| if numbers.next().is_multiple_of(9) { 0 } else { (numbers.next() % (1 << bits)) as u32 };
             (0..pixels).map(one).collect()
@@ -287,6 +288,9 @@ fn check_fixed<P: OutputPixel>() {
         let (mut ours, mut theirs) = (vec![P::default(); words.len()], vec![P::default(); words.len()]);
         for (words, out) in words.chunks(pixels).zip(theirs.chunks_mut(pixels)) {
             jungfrau_fixed(words, &constants.view(), out);
+            if high_gain {
+                saturate_high_gain(words, out);
+            }
         }
         let factor = constants.factor.concat();
         let arguments = [
@@ -298,6 +302,7 @@ fn check_fixed<P: OutputPixel>() {
             Argument::number(u32::from(shift[0])),
             Argument::number(u32::from(shift[1])),
             Argument::number(u32::from(shift[2])),
+            Argument::number(u32::from(high_gain)),
             Argument::write(&mut ours),
             Argument::number(pixels as u32),
             Argument::number(frames as u32),

@@ -96,7 +96,8 @@ fn child() {
 /// A run of a pipeline on the driver of the tests; the case names launch and output.
 fn run(case: &str, say: impl Fn(&DeviceError)) {
     let scene = Scene::new(3, 24, 5, 5);
-    let (launch, output) = case.split_once(' ').expect("a launch and an output");
+    let (launch, rest) = case.split_once(' ').expect("a launch and an output");
+    let (output, in_ring) = rest.split_once(' ').map_or((rest, false), |(output, _)| (output, true));
     let launch = *LaunchBy::ALL.iter().find(|by| by.name() == launch).expect("a launch");
     let output = match output {
         "pixels" => Output::Pixels,
@@ -106,13 +107,17 @@ fn run(case: &str, say: impl Fn(&DeviceError)) {
     let is_hanging = launch == LaunchBy::Persistent || std::env::var("FAKE_DRIVER").is_ok_and(|fake| fake.contains("hang"));
     let patience = Duration::from_millis(if is_hanging { 300 } else { 20_000 });
     let spec = Spec { patience, first: u32::MAX - 2, ..scene.spec(launch, output, Some(8), 2) };
-    let mut pipeline = match Cuda::open(0).and_then(|device| Pipeline::arm(device, spec.clone(), &scene.tables())) {
+    let mut pipeline = match Cuda::open(0).and_then(|device| Pipeline::arm(device, spec.clone(), &scene.tables(in_ring))) {
         Ok(pipeline) => pipeline,
         Err(why) => return say(&why),
     };
+    let takes_words = pipeline.takes_words();
+    if let Some(why) = pipeline.not_taken() {
+        say(why);
+    }
     let (mut came, mut submitted) = (Vec::new(), 0);
     while came.len() < 16 {
-        if submitted < 8 && pipeline.submit(submitted, 2, |words| scene.fill(2 * submitted, words)) {
+        if submitted < 8 && pipeline.submit(submitted, 2, |given| scene.fill(takes_words, 2 * submitted, given)) {
             submitted += 1;
         }
         let moved = pipeline.poll(|batch| {
@@ -197,12 +202,20 @@ fn without_a_compiler_an_error_says_what_to_do() {
 fn the_calls_of_the_driver_make_the_images_of_the_cpu() {
     let libraries = [driver(), no_compiler()];
     for launch in [LaunchBy::Plain, LaunchBy::WaitValue, LaunchBy::Graph] {
-        for output in ["pixels", "chunks", "sparse"] {
+        for output in ["pixels", "chunks", "sparse", "pixels ring", "chunks ring", "sparse ring"] {
             let said = in_child(&format!("{} {output}", launch.name()), &libraries, "");
             assert!(said.len() == 1 && said[0].contains("8 batches of 16 images: "), "{launch:?} {output}: {said:?}");
             assert!(!said[0].starts_with("0 of") && !said[0].contains(" 0 rejected"), "{launch:?} {output}: {said:?}");
         }
     }
+}
+
+/// The words are brought then.
+#[test]
+fn a_driver_that_registers_no_memory_is_told_and_the_images_are_the_same() {
+    let said = in_child("plain chunks ring", &[driver(), no_compiler()], "register=801");
+    assert!(said[0].starts_with("Unsupported: registering ") && said[0].contains(" bytes of received frames"), "{said:?}");
+    assert!(said.len() == 2 && said[1].contains("8 batches of 16 images: "), "{said:?}");
 }
 
 #[test]
@@ -211,7 +224,8 @@ fn a_device_that_fails_in_the_run_hands_its_batches_back() {
     for launch in ["plain", "wait-value", "graph"] {
         for (fake, cause) in [("launch=11:214", "Uncorrectable"), ("launch=17:700", "Operation"), ("memory=2500", "OutOfMemory")]
         {
-            let said = in_child(&format!("{launch} pixels"), &libraries, fake);
+            let input = if cause == "Operation" { " ring" } else { "" };
+            let said = in_child(&format!("{launch} pixels{input}"), &libraries, fake);
             assert!(said[0].starts_with(&format!("{cause}: ")), "{launch} {fake}: {said:?}");
             let is_at_arm = cause == "OutOfMemory";
             assert!(is_at_arm || said[1].ends_with(" came back"), "{launch} {fake}: {said:?}");
@@ -243,7 +257,7 @@ fn nvrtc_compiles_what_a_pipeline_asks_for() {
     let libraries = [driver(), &compiler];
     let machine_code = in_child("compile", &libraries, "");
     assert!(machine_code[0].parse::<usize>().expect("bytes") > 10_000, "{machine_code:?}");
-    for output in ["pixels", "chunks", "sparse"] {
+    for output in ["pixels", "chunks", "sparse", "chunks ring"] {
         check_persistent(output, &libraries);
     }
 }

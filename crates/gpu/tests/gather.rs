@@ -8,7 +8,7 @@ use konkordia_core::pixel::Pixel;
 use konkordia_core::share::{share, share_start};
 use konkordia_core::tile::TileFormat;
 use konkordia_gpu::emulator::{Argument, Grid, Order, launch};
-use konkordia_gpu::layout::Places;
+use konkordia_gpu::layout::{NO_FRAME, Places};
 use konkordia_kernels::convert::{counts, jungfrau};
 use konkordia_kernels::unpack::Bits;
 use konkordia_kernels::{Constants, Isa, OutputPixel};
@@ -95,6 +95,22 @@ fn words_of(places: &Places, modules: &[u16], arrived: &[u8], order: Order) -> V
     words
 }
 
+/// The same of a frame of which all packets came, behind some other words; and the words of no frame.
+fn taken_words(places: &Places, modules: &[u16], order: Order) -> Vec<u16> {
+    const BEFORE: usize = 5;
+    let pixels = places.source.len();
+    let (mut words, received) = (vec![7; 2 * pixels], [&[7; BEFORE], modules].concat());
+    let arguments = [
+        Argument::read(&received),
+        Argument::read(&[NO_FRAME, BEFORE as u64]),
+        Argument::read(&places.source),
+        Argument::write(&mut words),
+        Argument::number(pixels as u32),
+    ];
+    launch("take_words", Grid { x: 7, y: 2 }, order, &arguments).expect("no fault");
+    words
+}
+
 fn mark_absent<P: OutputPixel>(places: &Places, arrived: &[u8], images: &mut [P], order: Order) {
     let arguments = [
         Argument::read(&places.source),
@@ -149,6 +165,10 @@ fn check_words<P: OutputPixel>(geometry: &ImageGeometry, order: Order, numbers: 
         let ours = &images[frame * pixels..][..pixels];
         assert_eq!(difference(ours, &expected), None, "{:?}, frame {frame}, {:?}", P::TYPE, geometry.double_pixels());
     }
+    let taken = taken_words(&places, &modules, order);
+    let all = words_of(&places, &modules, &vec![1; 2 * places.packets as usize], order);
+    assert_eq!(difference(&taken[..pixels], &vec![NO_WORD; pixels]), None, "no frame");
+    assert_eq!(difference(&taken[pixels..], &all[..pixels]), None, "words that are taken");
 }
 
 /// All modes of double pixels and all orientations, of tiles of both read-outs of a JUNGFRAU, whole and in part.

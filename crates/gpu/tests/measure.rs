@@ -32,11 +32,11 @@ fn every_batch_comes_once() {
     for launch in LaunchBy::ALL {
         let spec = scene.spec(launch, Output::Chunks, Some(8), 2);
         let device = Emulated::new(CpuExecutor::new(72), Nature::sound(4));
-        let mut pipeline = Pipeline::arm(device, spec.clone(), &scene.tables()).expect("a sound device");
+        let mut pipeline = Pipeline::arm(device, spec.clone(), &scene.tables(false)).expect("a sound device");
         let (mut came, mut filled) = (Vec::new(), Vec::new());
         let mut fill = |number: u64, words: &mut [u8]| {
             filled.push(number);
-            scene.fill(2 * number, words);
+            scene.fill(false, 2 * number, words);
         };
         let mut done = |batch: &Batch<'_>| {
             came.push(batch.number);

@@ -7,6 +7,7 @@ mod kernels;
 mod scene;
 
 use kernels::CpuExecutor;
+use konkordia_core::pixel::PixelType;
 use konkordia_gpu::device::emulated::{Emulated, Fault, Nature};
 use konkordia_gpu::device::{Cause, DeviceError};
 use konkordia_gpu::pipeline::{LaunchBy, Output, Pipeline, Spec};
@@ -21,6 +22,8 @@ struct Run {
     /// Frames of each batch.
     batches: Vec<u32>,
     seed: u64,
+    /// The device may take the words from the ring, and can.
+    in_ring: [bool; 2],
 }
 
 /// What was seen of a run.
@@ -46,14 +49,19 @@ impl Run {
         let spec = Spec { first, ..scene.spec(launch, output, least, frames) };
         let batches = (0..1 + numbers.below(14)).map(|_| if numbers.below(3) == 0 { 1 } else { frames }).collect();
         let fault = fault.map(|fault| (numbers.below(260), fault));
-        Self { spec, nature: Nature { fault, ..Nature::sound(seed) }, batches, seed }
+        let in_ring = [numbers.below(2) == 0, numbers.below(4) > 0];
+        let nature = Nature { fault, reads_frames: in_ring[1], ..Nature::sound(seed) };
+        Self { spec, nature, batches, seed, in_ring }
     }
 
     /// The caller of the pipeline: submits, polls and waits in an order of its own.
     fn go(&self, scene: &Scene) -> Result<Seen, DeviceError> {
         let pixels = scene.images[0].len();
         let device = Device::new(CpuExecutor::new(pixels), self.nature);
-        let mut pipeline = Pipeline::arm(device, self.spec.clone(), &scene.tables())?;
+        let mut pipeline = Pipeline::arm(device, self.spec.clone(), &scene.tables(self.in_ring[0]))?;
+        let takes_words = pipeline.takes_words();
+        assert_eq!(takes_words, self.in_ring == [true; 2]);
+        assert_eq!(pipeline.not_taken().map(|why| why.cause), (self.in_ring == [true, false]).then_some(Cause::Unsupported));
         let (mut seen, mut numbers, mut submitted) = (Seen::default(), Numbers::new(self.seed + 77), 0);
         let armed = pipeline.device().counts();
         let starts: Vec<u64> = self.batches.iter().scan(0, |at, n| Some(std::mem::replace(at, *at + u64::from(*n)))).collect();
@@ -63,7 +71,8 @@ impl Run {
             assert_eq!(credits as u64 + pipeline.in_flight(), self.spec.credits() as u64, "{context}");
             if submitted < self.batches.len() && numbers.below(3) > 0 {
                 let frames = self.batches[submitted];
-                let is_accepted = pipeline.submit(submitted as u64, frames, |words| scene.fill(starts[submitted], words));
+                let is_accepted =
+                    pipeline.submit(submitted as u64, frames, |given| scene.fill(takes_words, starts[submitted], given));
                 assert_eq!(is_accepted, credits > 0, "{context}");
                 submitted += usize::from(is_accepted);
             }
@@ -91,9 +100,10 @@ impl Run {
             pipeline.unfinished().zip(starts.iter().position(|start| *start == next).into_iter().flat_map(|n| n as u64..))
         {
             assert_eq!((back.number, back.frames), (number, self.batches[number as usize]), "{context}: handed back in order");
-            let mut words = vec![0; back.words.len()];
-            scene.fill(next, &mut words);
-            assert!(words == back.words, "{context}: the words of batch {number} are still there");
+            let mut given = vec![0u64; back.given.len().div_ceil(8)];
+            let given: &mut [u8] = &mut bytemuck::cast_slice_mut(&mut given)[..back.given.len()];
+            scene.fill(takes_words, next, given);
+            assert!(given == back.given, "{context}: what was given for batch {number} is still there");
             next += u64::from(back.frames);
         }
         seen.handed_back = next - seen.came.len() as u64;
@@ -205,8 +215,8 @@ fn the_same_seed_gives_the_same_run() {
         let runs = [(); 2].map(|()| {
             let device = Device::new(CpuExecutor::new(72), Nature::sound(seed));
             let spec = Run::of(&scene, seed, None).spec;
-            let mut pipeline = Pipeline::arm(device, spec, &scene.tables()).expect("a sound device");
-            (0..3).for_each(|n| assert!(pipeline.submit(n, 1, |words| scene.fill(n, words))));
+            let mut pipeline = Pipeline::arm(device, spec, &scene.tables(false)).expect("a sound device");
+            (0..3).for_each(|n| assert!(pipeline.submit(n, 1, |words| scene.fill(false, n, words))));
             (0..40).for_each(|_| {
                 pipeline.poll(|_| {}).expect("a sound device");
                 pipeline.pause();
@@ -226,7 +236,7 @@ fn too_little_memory_is_said_before_the_run() {
             let (device_bytes, pinned_bytes) = spec.memory_bytes();
             let arm = |memory_bytes, pinned_bytes| {
                 let nature = Nature { memory_bytes, pinned_bytes, ..Nature::sound(1) };
-                Pipeline::arm(Device::new(CpuExecutor::new(72), nature), spec.clone(), &scene.tables()).map(drop)
+                Pipeline::arm(Device::new(CpuExecutor::new(72), nature), spec.clone(), &scene.tables(false)).map(drop)
             };
             // The bytes are exactly those of the sum; pinned memory also has the usable pixels on their way.
             assert_eq!(arm(device_bytes, pinned_bytes + 72), Ok(()), "{launch:?} {output:?}");
@@ -248,11 +258,12 @@ fn a_spec_that_makes_no_sense_is_refused_with_a_reason() {
         (Spec { above: None, ..good.clone() }, "above a level"),
         (Spec { output: Output::Sparse { room: 0 }, ..good.clone() }, "room for a pixel"),
         (Spec { rows: 4, ..good.clone() }, "three planes"),
-        (Spec { pixel: konkordia_gpu::pipeline::PixelKind::Float32, ..good.clone() }, "the type of the pixels"),
+        (Spec { pixel: PixelType::Float32, ..good.clone() }, "the type of the pixels"),
+        (Spec { pixel: PixelType::Int64, ..good.clone() }, "words are not converted to int64"),
     ];
     for (spec, expected) in cases {
         let device = Device::new(CpuExecutor::new(72), Nature::sound(1));
-        let why = Pipeline::arm(device, spec, &scene.tables()).map(drop).expect_err(expected);
+        let why = Pipeline::arm(device, spec, &scene.tables(false)).map(drop).expect_err(expected);
         assert!(why.cause == Cause::Request && why.why.contains(expected), "{why}");
     }
 }

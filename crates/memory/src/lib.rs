@@ -53,6 +53,7 @@ mod images;
 mod loan;
 mod mapping;
 pub mod pages;
+mod raw_frames;
 pub mod ring;
 mod spec;
 mod sync;

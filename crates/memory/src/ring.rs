@@ -38,6 +38,7 @@ use crate::images::{Images, ImagesSpec};
 pub use crate::loan::Filled;
 use crate::loan::{Loan, SPARE, TAKEN, swap};
 use crate::mapping::Mapping;
+pub use crate::raw_frames::RawFrames;
 pub use crate::spec::RingSpec;
 use crate::sync::{Accesses, AtomicU64, Count, Ordering, Part, Place, kept};
 
@@ -59,7 +60,7 @@ struct TileCell {
 
 struct Shared {
     spec: RingSpec,
-    raw: Mapping,
+    raw: Arc<Mapping>,
     images: Images,
     tile_stride: usize,
     section_bytes: usize,
@@ -118,7 +119,7 @@ impl Shared {
     }
 
     fn tile_start(&self, image: u64, tile: usize) -> *mut u8 {
-        let offset = (self.slot(image) * self.spec.tiles + tile) * self.tile_stride;
+        let offset = self.index(image, tile) * self.tile_stride;
         debug_assert!(offset + self.spec.tile_bytes <= self.raw.bytes());
         // SAFETY: slot and tile are in range, so the offset lies inside the mapping, which was sized for all slots and
         // tiles.
@@ -209,7 +210,7 @@ impl Ring {
             snapshot: spec.snapshot.clone(),
         })?;
         let raw = if spec.reserved_pages { Mapping::reserved(raw_bytes) } else { None };
-        let raw = raw.map_or_else(|| Mapping::new(raw_bytes), Ok)?;
+        let raw = Arc::new(raw.map_or_else(|| Mapping::new(raw_bytes), Ok)?);
         let shared = Arc::new(Shared {
             raw,
             images,
@@ -535,6 +536,18 @@ impl Worker {
         // SAFETY: `assert_ready` checked both cursors; while `self` is borrowed the cursor cannot move, so no receiver
         // gets this slot again.
         unsafe { self.shared.tile(frame, tile) }
+    }
+
+    /// The memory of the raw frames, for a device that reads it by itself.
+    pub fn raw_frames(&self) -> RawFrames {
+        RawFrames::new(Arc::clone(&self.shared.raw), self.shared.tile_stride)
+    }
+
+    /// Where the tiles of a frame begin in [`Self::raw_frames`]. Their bytes may be read, of packets that came, until
+    /// this worker finishes the frame.
+    pub fn frame_start(&self, frame: u64) -> usize {
+        self.assert_ready(frame);
+        self.shared.slot(frame) * self.shared.spec.tiles * self.shared.tile_stride
     }
 
     /// True if there is room for an image.

@@ -83,8 +83,8 @@ struct Current {
     config: Config,
     plan: Arc<Plan>,
     setup_reporter: SetupReporter,
-    /// The failure of its GPU was reported.
-    gpu_is_reported: bool,
+    /// What was reported of its GPU last.
+    gpu_reported: Option<String>,
     looked: Instant,
 }
 
@@ -99,12 +99,12 @@ impl Current {
         }
     }
 
-    /// Reports that its GPU was given up, once.
+    /// Reports once that its GPU cannot read the ring, and that it was given up.
     fn report_gpu(&mut self, machine: &mut Machine, gpu: Option<&GpuReport>) {
-        let Some(warning) = gpu.and_then(GpuReport::warning).filter(|_| !self.gpu_is_reported) else { return };
-        self.gpu_is_reported = true;
+        let Some(warning) = gpu.and_then(GpuReport::warning).filter(|w| self.gpu_reported.as_ref() != Some(w)) else { return };
         let message = format!("run {}: {warning}", self.run);
         machine.remark(Severity::Warning, message, json!({ "run": self.run, "gpu": gpu.map(|gpu| &gpu.name) }));
+        self.gpu_reported = Some(warning);
     }
 }
 
@@ -194,7 +194,7 @@ impl Driver for Udp {
             config: parameters.config.clone(),
             plan: Arc::clone(&plan),
             setup_reporter: SetupReporter::default(),
-            gpu_is_reported: false,
+            gpu_reported: None,
             looked: Instant::now(),
         };
         let stray = crate::machine::datagrams_to_closed_ports();

@@ -166,6 +166,7 @@ impl Live for UdpLive {
         images.veto(self.control.analysis().read().map_or(0, |tally| tally.vetoed));
         let (ledger, mut totals) = account(&p.packets, p.packets_of_others, &images);
         totals.extend(wakeup_totals(&self.control.wakeups()));
+        totals.extend(gpu_totals(self.control.gpu().as_ref()));
         let fill = |used: u64, of: u64| (used as f64 / of.max(1) as f64).min(1.0);
         Look {
             expected: self.plan.images(),
@@ -613,6 +614,15 @@ fn wakeup_totals(threads: &[(String, Wakeups)]) -> impl Iterator<Item = (String,
     })
 }
 
+/// What a GPU did, and whether it was given up.
+fn gpu_totals(gpu: Option<&GpuReport>) -> impl Iterator<Item = (String, u64)> {
+    let counts = |gpu: &GpuReport| {
+        let given_up = u64::from(gpu.failure.is_some());
+        [("gpu_strips", gpu.strips), ("gpu_strips_by_processor", gpu.strips_by_processor), ("gpu_given_up", given_up)]
+    };
+    gpu.map(counts).into_iter().flatten().map(|(name, count)| (name.to_string(), count))
+}
+
 fn last_look(outcome: &RunOutcome) -> Look {
     let RunLedger { images, written, unwritten, .. } = &outcome.ledger;
     let from_other_senders = outcome.seen.iter().map(|seen| seen.other_senders.packets()).sum();
@@ -622,6 +632,7 @@ fn last_look(outcome: &RunOutcome) -> Look {
         (name, *v)
     }));
     totals.extend(wakeup_totals(&outcome.wakeups));
+    totals.extend(gpu_totals(outcome.gpu.as_ref()));
     totals.push(("images_unwritten".into(), *unwritten));
     totals.push((format!("runs_{}", outcome.ended_name().replace(' ', "_")), 1));
     Look { written: *written, unwritten: *unwritten, ledger, totals, meter: outcome.meter.clone(), ..Look::of(images) }

@@ -465,11 +465,15 @@ impl Report {
 fn gpu_line(gpu: &GpuReport) -> String {
     let [made, others] = [gpu.strips, gpu.strips_by_processor].map(text::count);
     let warning = gpu.warning().map_or(String::new(), |warning| format!("; {warning}"));
-    format!("\ngpu       {}: {made} strips of images, {others} of its strips by the processor{warning}", gpu.name)
+    let input = if gpu.reads_ring { "it read frames from the ring" } else { "frames were copied for it" };
+    format!("\ngpu       {}: {made} strips of images, {others} of its strips by the processor; {input}{warning}", gpu.name)
 }
 
 fn gpu_json(gpu: &GpuReport) -> Value {
-    json!({ "name": gpu.name, "strips": gpu.strips, "strips_by_processor": gpu.strips_by_processor, "warning": gpu.warning() })
+    json!({
+        "name": gpu.name, "strips": gpu.strips, "strips_by_processor": gpu.strips_by_processor, "warning": gpu.warning(),
+        "reads_ring": gpu.reads_ring, "copies_because": gpu.copies_because,
+    })
 }
 
 /// Milliseconds with three digits.

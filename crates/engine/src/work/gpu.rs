@@ -1,7 +1,8 @@
-//! The worker of a GPU. Its thread brings the words of frames into the order of the image, gives them to the device in
-//! batches, and leaves what comes back in the ring. What the device cannot do (frames that are not complete, frames of
-//! other storage cells), and everything after it has failed, is done by the processor on the same thread: no image of
-//! a run with a GPU depends on another one, so who made its strips makes no difference.
+//! The worker of a GPU. Its thread gives frames to the device in batches, and leaves what comes back in the ring. The
+//! device takes the words of frames from the ring, or the thread brings them into the order of the image for it. What
+//! the device cannot do (frames that are not complete, frames of other storage cells), and everything after it has
+//! failed, is done by the processor on the same thread: no image of a run with a GPU depends on another one, so who
+//! made its strips makes no difference.
 
 use super::batch::BATCH_FRAMES;
 use super::fill::gather_words;
@@ -13,11 +14,12 @@ use crate::gpu_tally::GpuTally;
 use konkordia_core::plan::{Compression, GpuPlan, Negative};
 use konkordia_core::selection::FrameUse;
 use konkordia_gpu::device::{Cause, DeviceError};
-use konkordia_gpu::pipeline::{Batch, LaunchBy, Outcome, Output, PixelKind, Spec};
+use konkordia_gpu::layout::NO_SOURCE;
+use konkordia_gpu::pipeline::{Batch, Calibration, LaunchBy, Outcome, Output, Spec};
 use konkordia_gpu::pipelines::{AnyPipeline, ArmPipelines, Part};
 use konkordia_kernels::chunk::HEADER_BYTES;
-use konkordia_kernels::constants::{CellConstants, PixelConstants};
-use konkordia_memory::ring;
+use konkordia_kernels::constants::{CellConstants, ConstantPlanes, PixelConstants};
+use konkordia_memory::ring::{self, RawFrames};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,35 +49,34 @@ impl From<DeviceError> for Refused {
     }
 }
 
-/// Arms a pipeline for each worker that has strips.
+/// Arms a pipeline for each worker that has strips. `frames` is where the device may take words from by itself.
 pub(super) fn arm(
     gpu: &dyn ArmPipelines,
     recipes: &Recipes,
     strips_of: &[Vec<usize>],
+    frames: Option<&RawFrames>,
 ) -> Result<Vec<Option<Box<dyn AnyPipeline>>>, Refused> {
     recipes.plan.check_gpu().map_err(Refused::new)?;
     let PixelConstants::Jungfrau(calibration) = &recipes.constants else { return Err(Refused::new("a GPU needs pedestals")) };
     if calibration.sets.len() > 1 {
         return Err(Refused::new("the calibration has several storage cells, and a GPU has the constants of one"));
     }
-    let parts: Vec<Part> = strips_of.iter().filter(|strips| !strips.is_empty()).map(|s| part(recipes, calibration, s)).collect();
+    let has_strips = |strips: &&Vec<usize>| !strips.is_empty();
+    let parts: Vec<Part> = strips_of.iter().filter(has_strips).map(|s| part(recipes, calibration, s, frames)).collect();
     let mut armed = gpu.arm(&parts)?.into_iter();
     Ok(strips_of.iter().map(|strips| if strips.is_empty() { None } else { armed.next() }).collect())
 }
 
 /// What the pipeline of these strips does: an image of one row, which is made of them.
-fn part(recipes: &Recipes, calibration: &CellConstants, strips: &[usize]) -> Part {
+fn part(recipes: &Recipes, calibration: &CellConstants, strips: &[usize], frames: Option<&RawFrames>) -> Part {
     let (plan, set) = (&recipes.plan, &calibration.sets[0]);
     let ranges: Vec<Range<usize>> = strips.iter().map(|strip| recipes.pixels_of(*strip)).collect();
     let pixels: usize = ranges.iter().map(Range::len).sum();
-    let plane = |plane: &Vec<f32>| ranges.iter().flat_map(|range| plane[range.clone()].iter().copied()).collect::<Vec<f32>>();
-    let mut pedestal = set.pedestal.each_ref().map(plane);
-    mask_gaps(recipes, strips, &mut pedestal);
     let spec = Spec {
         rows: 1,
         columns: pixels as u32,
         frames: GpuPlan::BATCH_FRAMES as u32,
-        pixel: PixelKind::ALL.into_iter().find(|kind| kind.name() == plan.pixel.name()).expect("runs convert to these types"),
+        pixel: plan.pixel,
         high_gain: calibration.high_gain,
         above: None,
         output: if makes_chunks(recipes) && pixels >= 8 { Output::Chunks } else { Output::Pixels },
@@ -85,7 +86,52 @@ fn part(recipes: &Recipes, calibration: &CellConstants, strips: &[usize]) -> Par
         first: 0,
     };
     assert_eq!(spec.credits(), GpuPlan::BATCHES, "the plan counts the memory of so many");
-    Part { spec, pedestal: pedestal.concat(), factor: set.factor.each_ref().map(plane).concat(), usable: vec![1; pixels] }
+    Part {
+        spec,
+        calibration: constants(recipes, strips, set, &ranges),
+        usable: vec![1; pixels],
+        received: frames.map(|frames| (frames.clone(), sources(recipes, strips, frames.tile_stride()))),
+    }
+}
+
+/// The constants of the pixels of these strips. Those of gaps are masked, whatever the calibration says.
+fn constants(recipes: &Recipes, strips: &[usize], set: &ConstantPlanes, ranges: &[Range<usize>]) -> Calibration<'static> {
+    fn taken<T: Copy>(plane: &[T], ranges: &[Range<usize>]) -> Vec<T> {
+        ranges.iter().flat_map(|range| plane[range.clone()].iter().copied()).collect()
+    }
+    if let Some(fixed) = recipes.fixed.first() {
+        let mut factor = fixed.factor.each_ref().map(|plane| taken(plane, ranges));
+        fill_gaps(recipes, strips, &mut factor, 0);
+        return Calibration::Fixed {
+            pedestal_g0: taken(&fixed.pedestal_g0, ranges).into(),
+            pedestal_g1: taken(&fixed.pedestal_g1, ranges).into(),
+            pedestal_g2: taken(&fixed.pedestal_g2, ranges).into(),
+            factor: factor.concat().into(),
+            shift: fixed.shift,
+        };
+    }
+    let mut pedestal = set.pedestal.each_ref().map(|plane| taken(plane, ranges));
+    fill_gaps(recipes, strips, &mut pedestal, f32::NAN);
+    let factor = set.factor.each_ref().map(|plane| taken(plane, ranges));
+    Calibration::Float { pedestal: pedestal.concat().into(), factor: factor.concat().into() }
+}
+
+/// How many words behind the beginning of its frame in the ring the word of each pixel is.
+fn sources(recipes: &Recipes, strips: &[usize], tile_stride: usize) -> Vec<u32> {
+    let leading_bytes = recipes.plan.geometry.format().leading_bytes as usize;
+    let mut sources = Vec::new();
+    for block in strips.iter().flat_map(|strip| recipes.blocks_of(*strip)) {
+        let at = sources.len();
+        sources.resize(at + recipes.gather.block_length(block), NO_SOURCE);
+        for segment in recipes.gather.segments(block) {
+            let Some(tile) = segment.tile else { continue };
+            let first = (usize::from(tile) * tile_stride + leading_bytes) / 2;
+            for (source, pixel) in sources[at..][segment.in_block()].iter_mut().zip(segment.tile_pixels()) {
+                *source = u32::try_from(first + pixel).expect("frames of 8 GiB at most");
+            }
+        }
+    }
+    sources
 }
 
 /// True if the device packs strips too. Otherwise pixels come back: those of split pixels are shared, negative ones are
@@ -96,13 +142,13 @@ fn makes_chunks(recipes: &Recipes) -> bool {
     plan.compression == Compression::BSLZ4 && plan.processing.negative == Negative::Keep && !has_shares
 }
 
-/// Pixels of gaps are masked, whatever the calibration says.
-fn mask_gaps(recipes: &Recipes, strips: &[usize], pedestal: &mut [Vec<f32>; 3]) {
+/// Puts a value into the planes where an image has gaps.
+fn fill_gaps<T: Copy>(recipes: &Recipes, strips: &[usize], planes: &mut [Vec<T>; 3], value: T) {
     let mut at = 0;
     for block in strips.iter().flat_map(|strip| recipes.blocks_of(*strip)) {
         for segment in recipes.gather.segments(block).iter().filter(|segment| segment.tile.is_none()) {
             let gap = segment.in_block();
-            pedestal.iter_mut().for_each(|plane| plane[at + gap.start..at + gap.end].fill(f32::NAN));
+            planes.iter_mut().for_each(|plane| plane[at + gap.start..at + gap.end].fill(value));
         }
         at += recipes.gather.block_length(block);
     }
@@ -147,7 +193,11 @@ impl<'a> GpuWorker<'a> {
         let mut submitted = 0;
         while *done < taken.len() {
             if let Some(next) = taken[submitted..].chunks(GpuPlan::BATCH_FRAMES).next() {
-                let mut fill = |words: &mut [u8]| fill_words(recipes, strips, ring, next.iter().map(|at| &steps[*at]), words);
+                let (takes_words, frames) = (pipeline.takes_words(), next.iter().map(|at| steps[*at].frame.number));
+                let mut fill = |given: &mut [u8]| {
+                    let frames = frames.clone();
+                    if takes_words { fill_begins(ring, frames, given) } else { fill_words(recipes, strips, ring, frames, given) }
+                };
                 if pipeline.submit(*batches, next.len() as u32, &mut fill) {
                     submitted += next.len();
                     *batches += 1;
@@ -197,19 +247,19 @@ impl Worker<ring::Worker> for GpuWorker<'_> {
     }
 }
 
+/// Writes where frames begin in the ring, in words.
+fn fill_begins(ring: &ring::Worker, frames: impl Iterator<Item = u64>, begins: &mut [u8]) {
+    let begins: &mut [u64] = bytemuck::cast_slice_mut(begins);
+    begins.iter_mut().zip(frames).for_each(|(begin, frame)| *begin = ring.frame_start(frame) as u64 / 2);
+}
+
 /// Writes the words of frames, in the order of the strips.
-fn fill_words<'s>(
-    recipes: &Recipes,
-    strips: &[usize],
-    ring: &ring::Worker,
-    steps: impl Iterator<Item = &'s Step>,
-    words: &mut [u8],
-) {
+fn fill_words(recipes: &Recipes, strips: &[usize], ring: &ring::Worker, frames: impl Iterator<Item = u64>, words: &mut [u8]) {
     let mut rest: &mut [u16] = bytemuck::cast_slice_mut(words);
-    for step in steps {
+    for frame in frames {
         for block in strips.iter().flat_map(|strip| recipes.blocks_of(*strip)) {
             let (words, others) = std::mem::take(&mut rest).split_at_mut(recipes.gather.block_length(block));
-            gather_words(recipes, ring, step.frame.number, block, words);
+            gather_words(recipes, ring, frame, block, words);
             rest = others;
         }
     }

@@ -89,9 +89,9 @@ impl WorkerKind {
         match (self, recipes.plan.gpu) {
             (Self::Gpu(gpu), Some(plan)) => {
                 let strips: Vec<_> = workers[..plan.workers].iter().map(|worker| worker.strips().collect()).collect();
-                let pipelines = gpu::arm(&**gpu, recipes, &strips)?;
-                let name = pipelines.iter().flatten().next().map_or(String::new(), |pipeline| pipeline.device_name().into());
-                let tally = Arc::new(GpuTally::new(name));
+                let frames = workers.first().filter(|_| plan.reads_ring).map(ring::Worker::raw_frames);
+                let pipelines = gpu::arm(&**gpu, recipes, &strips, frames.as_ref())?;
+                let tally = Arc::new(GpuTally::new(&pipelines));
                 let mut means: Vec<_> = pipelines.into_iter().map(|pipeline| Means::Gpu(pipeline, Arc::clone(&tally))).collect();
                 means.extend(workers[plan.workers..].iter().map(|_| Means::Processor));
                 Ok(means)

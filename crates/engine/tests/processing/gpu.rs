@@ -6,7 +6,7 @@ use crate::kernels::CpuExecutor;
 use konkordia_core::geometry::{DoublePixels, ImageGeometry, Orientation, Placement, Quarter};
 use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::{Compression, GpuPlan, Plan, Processing, TrackedFrames, Tracking};
-use konkordia_core::process::Negative;
+use konkordia_core::process::{Arithmetic, Negative};
 use konkordia_engine::run::{self, ArmError, RunOutcome, WorkerKind};
 use konkordia_gpu::device::emulated::{Emulated, Fault, Nature};
 use konkordia_gpu::device::{Cause, DeviceError};
@@ -40,7 +40,7 @@ impl ArmPipelines for EmulatedGpu {
     }
 }
 
-const ALL_STRIPS: GpuPlan = GpuPlan { ordinal: 0, workers: GpuPlan::WORKERS, share_percent: 100 };
+const ALL_STRIPS: GpuPlan = GpuPlan { ordinal: 0, workers: GpuPlan::WORKERS, share_percent: 100, reads_ring: true };
 
 fn with_gpu(plan: &Plan) -> Plan {
     Plan { workers: ALL_STRIPS.workers, gpu: Some(ALL_STRIPS), ..plan.clone() }
@@ -71,7 +71,25 @@ fn chunks_and_pixels_of_every_type_and_codec_are_those_of_the_processor() {
         for compression in [Compression::BSZSTD, Compression::Zstd { level: 3 }] {
             recording.check(&Plan { compression, ..plan.clone() }, &constants(&recording));
         }
+        for pixel in [PixelType::Int16, PixelType::Uint16, PixelType::Int32, PixelType::Uint32] {
+            in_integers(&recording, &Plan { pixel, compression: Compression::BSLZ4, ..plan.clone() });
+        }
         recording.check(&Plan { processing: offset, compression: Compression::BSLZ4, ..plan }, &constants(&recording));
+    }
+}
+
+/// The naive run has no integers, so the images are compared with those of the processor.
+fn in_integers(recording: &Recording, plan: &Plan) {
+    let processing = Processing { arithmetic: Arithmetic::Fixed, ..Processing::default() };
+    let (plan, mut constants) = (Plan { processing, ..plan.clone() }, constants(recording));
+    for high_gain in [false, true] {
+        constants.sets[0].high_gain = high_gain;
+        let (_, expected) = recording.run(&plan, &constants);
+        let (mut parts, collector) = recording.parts(&with_gpu(&plan), &constants);
+        parts.workers = WorkerKind::Gpu(Arc::new(EmulatedGpu::new(Nature::sound(9))));
+        let outcome = run_within(120, run::arm(parts).unwrap());
+        assert!(collector.take() == expected, "{}, high gain {high_gain}: other images", plan.pixel);
+        assert!(outcome.gpu.is_some_and(|gpu| gpu.strips > 0 && gpu.failure.is_none()));
     }
 }
 
@@ -95,18 +113,22 @@ fn a_device_that_fails_in_the_run_costs_no_image() {
     let expected = recording.check(&plan, &constants(&recording));
     let mut given_up = 0;
     for (seed, fault) in (0..36).zip([Fault::Operation, Fault::Uncorrectable, Fault::Hang].into_iter().cycle()) {
-        let nature = Nature { fault: Some((10 + 11 * seed, fault)), ..Nature::sound(seed) };
+        // Some take the words from the ring, and some cannot.
+        let nature = Nature { fault: Some((10 + 11 * seed, fault)), reads_frames: seed % 4 > 0, ..Nature::sound(seed) };
         let (outcome, seen) = run(&recording, &plan, nature);
         assert!(outcome.is_success(), "{fault:?} {seed}: {:?}", outcome.ended);
         assert!(seen == expected, "{fault:?} {seed}: other images");
         let gpu = outcome.gpu.expect("there is one");
         assert_eq!(gpu.strips + gpu.strips_by_processor, strips, "{fault:?} {seed}: every strip was made once");
         // Where the fault lies behind the last operation, nothing was given up.
-        assert_eq!(gpu.warning().is_some(), gpu.strips_by_processor > 0, "{fault:?} {seed}");
-        if let Some(warning) = gpu.warning() {
-            given_up += 1;
-            assert!(warning.contains("the processor made the other images"), "{warning}");
-        }
+        assert_eq!(gpu.failure.is_some(), gpu.strips_by_processor > 0, "{fault:?} {seed}");
+        assert_eq!((gpu.reads_ring, gpu.copies_because.is_some()), (seed % 4 > 0, seed % 4 == 0), "{fault:?} {seed}");
+        let part = match gpu.failure {
+            Some(_) => "the processor made the other images: ",
+            None => "frames are copied for the GPU, because it cannot read the ring: ",
+        };
+        given_up += u32::from(gpu.failure.is_some());
+        assert!(gpu.warning().is_none_or(|warning| warning.contains(part)), "{fault:?} {seed}");
     }
     assert!(given_up > 24, "{given_up} of 36 devices failed");
 }

@@ -233,9 +233,10 @@ impl Recording {
         self.compare(plan, constants, &outcome, &seen);
         self.check_with(WorkerKind::Scalar, plan, constants, &seen);
         if plan.check_gpu().is_ok() && constants.sets.len() == 1 {
-            // With a thread of the processor, and without.
-            for (workers, share_percent) in [(4, 40), (3, 100)] {
-                let plan = Plan { workers, gpu: Some(GpuPlan { ordinal: 0, workers: 3, share_percent }), ..plan.clone() };
+            // With a thread of the processor, and without; words that are brought, and words that are taken.
+            for (workers, share_percent, reads_ring) in [(4, 40, false), (4, 40, true), (3, 100, false), (3, 100, true)] {
+                let gpu = Some(GpuPlan { ordinal: 0, workers: 3, share_percent, reads_ring });
+                let plan = Plan { workers, gpu, ..plan.clone() };
                 let gpu = EmulatedGpu::new(Nature::sound(self.reference.packet_ledger().placed));
                 self.check_with(WorkerKind::Gpu(Arc::new(gpu)), &plan, constants, &seen);
             }
@@ -250,7 +251,10 @@ impl Recording {
         let seen = collector.take();
         self.compare(plan, constants, &outcome, &seen);
         assert!(seen == expected, "{kind:?} workers give other images");
-        assert_eq!(outcome.gpu.as_ref().and_then(|gpu| gpu.failure.as_ref()), None);
+        if let Some(gpu) = outcome.gpu {
+            assert_eq!((gpu.failure, gpu.copies_because), (None, None));
+            assert_eq!(Some(gpu.reads_ring), plan.gpu.map(|gpu| gpu.reads_ring));
+        }
     }
 
     pub fn compare(&self, plan: &Plan, constants: &Constants, outcome: &RunOutcome, seen: &[Seen]) {

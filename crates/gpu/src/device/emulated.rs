@@ -4,10 +4,13 @@
 //!
 //! It checks what a real device cannot: an operation that touches pinned memory which the host has not lent panics.
 
+mod sys;
+
 use super::{
     ARGUMENTS_MAX, Argument, Cause, Device, DeviceError, Event, Flag, Graph, Launch, Lent, Memory, Node, Number, Persistent,
     Pinned, PinnedSpan, Prepared, Result, Span, Step, Stream, has_come,
 };
+use konkordia_memory::ring::RawFrames;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -17,6 +20,8 @@ pub enum Value<'a> {
     Read(&'a [u8], usize),
     /// An array that is written.
     Write(&'a mut [u8], usize),
+    /// The memory of received frames, which is read by [`received_word`].
+    Frames(&'a RawFrames),
     /// A number.
     Number(Number),
 }
@@ -52,12 +57,14 @@ pub struct Nature {
     pub pinned_bytes: usize,
     /// The number of an operation, from 0, and what happens there.
     pub fault: Option<(u64, Fault)>,
+    /// It can read the memory of received frames.
+    pub reads_frames: bool,
 }
 
 impl Nature {
     /// A device with much memory that does not fail.
     pub fn sound(seed: u64) -> Self {
-        Self { seed, memory_bytes: usize::MAX, pinned_bytes: usize::MAX, fault: None }
+        Self { seed, memory_bytes: usize::MAX, pinned_bytes: usize::MAX, fault: None, reads_frames: true }
     }
 }
 
@@ -98,11 +105,13 @@ pub struct Emulated<E> {
 struct Bytes {
     words: Vec<u64>,
     bytes: usize,
+    /// These have no words, and are in the way of nothing but kernels.
+    frames: Option<RawFrames>,
 }
 
 impl Bytes {
     fn new(bytes: usize, word: u64) -> Self {
-        Self { words: vec![word; bytes.div_ceil(8)], bytes }
+        Self { words: vec![word; bytes.div_ceil(8)], bytes, frames: None }
     }
 
     fn get(&self) -> &[u8] {
@@ -265,7 +274,7 @@ impl<E: Executor> Emulated<E> {
             Fault::Hang => self.streams[stream].is_stuck = true,
             Fault::Operation => self.failed = Some(self.error(Cause::Operation, what, "an illegal address was used (injected)")),
             Fault::Uncorrectable => {
-                for n in 0..self.memories.len() {
+                for n in (0..self.memories.len()).filter(|n| self.memories[*n].frames.is_none()).collect::<Vec<_>>() {
                     let at = self.below(self.memories[n].bytes.max(1) as u64) as usize;
                     self.memories[n].get_mut()[at] ^= 0x40;
                 }
@@ -359,7 +368,10 @@ impl<E: Executor> Emulated<E> {
         let mut values: [Value<'_>; ARGUMENTS_MAX] = std::array::from_fn(|_| Value::Number(Number::U32(0)));
         for ((argument, taken), value) in launch.arguments.iter().zip(&mut taken).zip(&mut values) {
             *value = match *argument {
-                Argument::Read(span, element) => Value::Read(&taken.get()[span.offset..span.offset + span.bytes], element),
+                Argument::Read(span, element) => match &taken.frames {
+                    Some(frames) => Value::Frames(frames),
+                    None => Value::Read(&taken.get()[span.offset..span.offset + span.bytes], element),
+                },
                 Argument::Write(span, element) => {
                     Value::Write(&mut taken.get_mut()[span.offset..span.offset + span.bytes], element)
                 }
@@ -437,7 +449,7 @@ impl<E: Executor> Device for Emulated<E> {
 
     fn allocate(&mut self, bytes: usize) -> Result<Memory> {
         self.open("allocating memory")?;
-        let used = self.memories.iter().map(|memory| memory.bytes).sum();
+        let used = self.memories.iter().filter(|memory| memory.frames.is_none()).map(|memory| memory.bytes).sum();
         room(used, bytes, self.nature.memory_bytes)
             .map_err(|why| self.error(Cause::OutOfMemory, "allocating memory of the device", why))?;
         self.memories.push(Bytes::new(bytes, 0xA5A5_A5A5_A5A5_A5A5));
@@ -451,6 +463,16 @@ impl<E: Executor> Device for Emulated<E> {
             .map_err(|why| self.error(Cause::OutOfMemory, "allocating pinned memory", why))?;
         self.pinned.push((Bytes::new(bytes, 0), None));
         Ok(Pinned(self.pinned.len() as u32 - 1))
+    }
+
+    fn register(&mut self, frames: &RawFrames) -> Result<Memory> {
+        let what = "registering the memory of received frames";
+        self.open(what)?;
+        if !self.nature.reads_frames {
+            return Err(self.error(Cause::Unsupported, what, "this memory cannot be pinned (injected)"));
+        }
+        self.memories.push(Bytes { words: Vec::new(), bytes: frames.bytes(), frames: Some(frames.clone()) });
+        Ok(Memory(self.memories.len() as u32 - 1))
     }
 
     fn flag(&mut self, value: u32) -> Result<Flag> {
@@ -566,6 +588,14 @@ impl<E: Executor> Device for Emulated<E> {
     }
 }
 
+/// Word `at` of the memory of received frames, as a kernel reads it: of a frame that the caller of the pipeline holds.
+///
+/// # Panics
+/// If there are not so many words.
+pub fn received_word(frames: &RawFrames, at: usize) -> u16 {
+    sys::received_word(frames, at)
+}
+
 /// Runs the text of the kernels ([`crate::emulator`]).
 #[cfg(feature = "emulator")]
 pub struct TextExecutor {
@@ -587,6 +617,7 @@ impl Executor for TextExecutor {
             Value::Write(bytes, 2) => Argument::write::<u16>(cast_slice_mut(bytes)),
             Value::Write(bytes, 8) => Argument::write::<u64>(cast_slice_mut(bytes)),
             Value::Write(bytes, _) => Argument::write::<u32>(cast_slice_mut(bytes)),
+            Value::Frames(frames) => Argument::received_words(frames),
             Value::Number(number) if number.bytes() == 2 => Argument::number(number.bits() as u16),
             Value::Number(number) if number.bytes() == 4 => Argument::number(number.bits() as u32),
             Value::Number(number) => Argument::number(number.bits()),

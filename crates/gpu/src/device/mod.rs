@@ -9,6 +9,7 @@ mod error;
 
 pub use error::{Cause, DeviceError};
 
+use konkordia_memory::ring::RawFrames;
 use std::time::Duration;
 
 /// Result of what a device does.
@@ -219,6 +220,14 @@ pub trait Device {
     /// # Errors
     /// As [`Self::allocate`].
     fn allocate_pinned(&mut self, bytes: usize) -> Result<Pinned>;
+
+    /// The memory in which the host receives frames, as memory of the device that is only read, by kernels. It is not
+    /// freed before the device has gone. What is read there, and when, is the caller's matter: see
+    /// [`konkordia_memory::ring::Worker::frame_start`].
+    ///
+    /// # Errors
+    /// As [`Self::allocate`], or if the device cannot read memory of the host that it did not allocate.
+    fn register(&mut self, frames: &RawFrames) -> Result<Memory>;
 
     /// A flag with a first value.
     ///

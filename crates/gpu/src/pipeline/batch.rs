@@ -22,7 +22,8 @@ pub enum Outcome<'a> {
         /// Values of the pixels.
         values: &'a [u8],
     },
-    /// A sparse image for which there was no room. The image must be made elsewhere; its words are those of the batch.
+    /// A sparse image for which there was no room. The image must be made elsewhere, from what was given for the
+    /// batch.
     Overflow {
         /// Pixels that it has.
         found: u32,
@@ -38,8 +39,8 @@ pub struct Batch<'a> {
     pub number: u64,
     /// Its frames.
     pub frames: u32,
-    /// The words of its frames.
-    pub words: &'a [u8],
+    /// What was given for its frames: their words, or where they begin.
+    pub given: &'a [u8],
     pub(super) meta: &'a [u8],
     pub(super) out: &'a [u8],
 }
@@ -88,8 +89,8 @@ pub struct Unfinished<'a> {
     pub number: u64,
     /// Its frames.
     pub frames: u32,
-    /// The words of its frames.
-    pub words: &'a [u8],
+    /// What was given for its frames: their words, or where they begin.
+    pub given: &'a [u8],
 }
 
 fn numbers<'a>(spec: &Spec, meta: &'a [u8], n: usize) -> &'a [u32] {

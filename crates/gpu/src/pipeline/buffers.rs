@@ -2,14 +2,43 @@
 
 use super::spec::{Output, Spec};
 use crate::device::{Argument, Device, Event, Launch, Memory, Node, Number, Pinned, PinnedSpan, Result, Span, Step};
+use crate::layout::NO_FRAME;
 use crate::program::{BLOCK_BYTES, SLOT_BYTES, STATS_NUMBERS};
 
 /// Most blocks of a grid that goes over pixels: each thread takes several.
 const PIXEL_BLOCKS_MAX: u32 = 2048;
 
+/// Where the words of frames come from.
+#[derive(Clone, Copy)]
+pub enum Input {
+    /// The host brings them.
+    Words,
+    /// The device takes them from the memory in which the host received them. The host says where frames begin.
+    Received { frames: Memory, bytes: usize, source: Memory },
+}
+
+impl Input {
+    /// Bytes that the host gives for a frame.
+    pub fn frame_bytes(self, spec: &Spec) -> usize {
+        match self {
+            Self::Words => spec.pixels() * 2,
+            Self::Received { .. } => size_of_val(&NO_FRAME),
+        }
+    }
+
+    /// Bytes that the host gives for a batch.
+    pub fn batch_bytes(self, spec: &Spec) -> usize {
+        spec.frames as usize * self.frame_bytes(spec)
+    }
+}
+
 /// Memory of the device for one batch.
 pub struct Set {
-    pub words: Memory,
+    input: Input,
+    /// What the host gives.
+    given: Memory,
+    /// The words of the frames; the same if the host gives them.
+    words: Memory,
     images: Memory,
     counts: Memory,
     keep: Memory,
@@ -25,7 +54,8 @@ enum OfOutput {
 
 /// Memory of the host for one batch, and what is known of it.
 pub struct Slot {
-    pub words: Pinned,
+    /// What the host gives.
+    pub given: Pinned,
     pub meta: Pinned,
     pub out: Pinned,
     pub in_done: Event,
@@ -35,9 +65,14 @@ pub struct Slot {
 
 /// The constants on the device.
 pub struct Constants {
-    pub pedestal: Memory,
-    pub factor: Memory,
+    pub planes: Planes,
     pub usable: Memory,
+}
+
+/// See `Calibration`.
+pub enum Planes {
+    Float { pedestal: Memory, factor: Memory },
+    Fixed { pedestals: [Memory; 3], factor: Memory, shift: [u8; 3] },
 }
 
 /// At most two copies.
@@ -54,9 +89,9 @@ fn part(memory: Memory, offset: usize, bytes: usize) -> Span {
 }
 
 impl Slot {
-    pub fn new(device: &mut dyn Device, spec: &Spec) -> Result<Self> {
+    pub fn new(device: &mut dyn Device, spec: &Spec, input: Input) -> Result<Self> {
         Ok(Self {
-            words: device.allocate_pinned(spec.words_bytes())?,
+            given: device.allocate_pinned(input.batch_bytes(spec))?,
             meta: device.allocate_pinned(spec.meta_bytes())?,
             out: device.allocate_pinned(spec.frames as usize * spec.returned_bytes_max())?,
             in_done: device.event()?,
@@ -67,7 +102,7 @@ impl Slot {
 }
 
 impl Set {
-    pub fn new(device: &mut dyn Device, spec: &Spec) -> Result<Self> {
+    pub fn new(device: &mut dyn Device, spec: &Spec, input: Input) -> Result<Self> {
         let frames = spec.frames as usize;
         let of_output = match spec.output {
             Output::Pixels => OfOutput::Pixels,
@@ -91,8 +126,15 @@ impl Set {
                 }
             }
         };
+        let words = device.allocate(spec.words_bytes())?;
+        let given = match input {
+            Input::Words => words,
+            Input::Received { .. } => device.allocate(input.batch_bytes(spec))?,
+        };
         Ok(Self {
-            words: device.allocate(spec.words_bytes())?,
+            input,
+            given,
+            words,
             images: device.allocate(frames * spec.image_bytes())?,
             counts: device.allocate(frames * 4)?,
             keep: device.allocate(frames)?,
@@ -106,15 +148,30 @@ impl Set {
         Step::Fill { what: whole(self.keep, spec.frames as usize), byte: 1 }
     }
 
-    /// Copies the words to the device.
+    /// Copies what the host gives to the device.
     pub fn copy_in(&self, spec: &Spec, slot: &Slot) -> Step {
-        let bytes = spec.words_bytes();
-        Step::CopyIn { from: PinnedSpan { memory: slot.words, offset: 0, bytes }, to: whole(self.words, bytes) }
+        let bytes = self.input.batch_bytes(spec);
+        Step::CopyIn { from: PinnedSpan { memory: slot.given, offset: 0, bytes }, to: whole(self.given, bytes) }
     }
 
     /// From words to what is kept and, with `packs`, to what comes back of it.
     pub fn work(&self, device: &mut dyn Device, spec: &Spec, constants: &Constants, packs: bool) -> Result<Vec<Step>> {
-        let mut steps = vec![self.convert(device, spec, constants)?];
+        let mut steps = Vec::new();
+        if let Input::Received { frames, bytes, source } = self.input {
+            let launch = Launch {
+                kernel: "take_words".into(),
+                grid: (pixel_blocks(spec), spec.frames),
+                arguments: vec![
+                    Argument::Read(whole(frames, bytes), 2),
+                    Argument::Read(whole(self.given, self.input.batch_bytes(spec)), 8),
+                    Argument::Read(whole(source, spec.pixels() * 4), 4),
+                    Argument::Write(whole(self.words, spec.words_bytes()), 2),
+                    number(spec.pixels()),
+                ],
+            };
+            steps.push(Step::Launch(device.prepare(&launch)?));
+        }
+        steps.push(self.convert(device, spec, constants)?);
         if let (Some(stats), Some(strip_pixels)) = (self.stats, spec.stats_of) {
             let launch = Launch {
                 kernel: format!("stats_{}", spec.pixel.name()),
@@ -165,19 +222,28 @@ impl Set {
 
     fn convert(&self, device: &mut dyn Device, spec: &Spec, constants: &Constants) -> Result<Step> {
         let (pixels, frames) = (spec.pixels(), spec.frames as usize);
-        let launch = Launch {
-            kernel: format!("convert_{}", spec.pixel.name()),
-            grid: (pixel_blocks(spec), 1),
-            arguments: vec![
-                Argument::Read(whole(self.words, spec.words_bytes()), 2),
-                Argument::Read(whole(constants.pedestal, pixels * 12), 4),
-                Argument::Read(whole(constants.factor, pixels * 12), 4),
-                number(usize::from(spec.high_gain)),
-                Argument::Write(whole(self.images, frames * spec.image_bytes()), spec.pixel.bytes()),
-                number(pixels),
-                number(frames),
-            ],
+        let mut arguments = vec![Argument::Read(whole(self.words, spec.words_bytes()), 2)];
+        let arithmetic = match constants.planes {
+            Planes::Float { pedestal, factor } => {
+                arguments.extend([pedestal, factor].map(|plane| Argument::Read(whole(plane, pixels * 12), 4)));
+                ""
+            }
+            Planes::Fixed { pedestals: [g0, g1, g2], factor, shift } => {
+                arguments.push(Argument::Read(whole(g0, pixels * 4), 4));
+                arguments.extend([g1, g2].map(|plane| Argument::Read(whole(plane, pixels * 2), 2)));
+                arguments.push(Argument::Read(whole(factor, pixels * 6), 2));
+                arguments.extend(shift.map(|shift| number(shift.into())));
+                "fixed_"
+            }
         };
+        arguments.extend([
+            number(usize::from(spec.high_gain)),
+            Argument::Write(whole(self.images, frames * spec.image_bytes()), spec.pixel.bytes()),
+            number(pixels),
+            number(frames),
+        ]);
+        let kernel = format!("convert_{arithmetic}{}", spec.pixel.name());
+        let launch = Launch { kernel, grid: (pixel_blocks(spec), 1), arguments };
         Ok(Step::Launch(device.prepare(&launch)?))
     }
 

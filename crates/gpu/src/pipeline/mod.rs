@@ -1,9 +1,9 @@
 //! Batches of frames on a device: while batch n comes back, n + 1 is worked on and n + 2 is on its way there.
 //!
 //! The caller has credits; a batch that is submitted takes one, and gives it back when it is done. Buffers of the
-//! device are double (three with graphs), pinned buffers are as many as there are credits, so the words of a batch stay
-//! until it is done: if the device fails, [`Pipeline::unfinished`] has all of them, in order. Everything is allocated
-//! by [`Pipeline::arm`]. One thread calls; nothing waits inside.
+//! device are double (three with graphs), pinned buffers are as many as there are credits, so what was given for a
+//! batch stays until it is done: if the device fails, [`Pipeline::unfinished`] has all of them, in order. Everything is
+//! allocated by [`Pipeline::arm`]. One thread calls; nothing waits inside.
 
 mod batch;
 mod buffers;
@@ -11,17 +11,22 @@ mod schedule;
 mod spec;
 
 pub use batch::{Account, Batch, Outcome, Unfinished};
-pub use spec::{Above, LaunchBy, Output, PixelKind, Spec, Tables};
+pub use spec::{Above, Calibration, LaunchBy, Output, Received, Spec, Tables};
 
-use crate::device::{Cause, Device, DeviceError, Flag, Graph, Lent, Persistent, PinnedSpan, Result, Step, Stream};
+use crate::device::{Cause, Device, DeviceError, Flag, Graph, Lent, Memory, Persistent, PinnedSpan, Result, Step, Stream};
+use crate::layout::NO_FRAME;
 use batch::used;
-use buffers::{Constants, Set, Slot, whole};
+use buffers::{Constants, Input, Planes, Set, Slot, whole};
+use bytemuck::cast_slice;
 use std::time::Duration;
 
 /// A pipeline that is armed.
 pub struct Pipeline<D: Device> {
     device: D,
     spec: Spec,
+    input: Input,
+    /// Why the host brings the words although the device was to take them.
+    not_taken: Option<DeviceError>,
     sets: Vec<Set>,
     slots: Vec<Slot>,
     labels: Vec<Label>,
@@ -99,9 +104,10 @@ impl<D: Device> Pipeline<D> {
             returned: flag(spec.first)?,
             stop: flag(0)?,
         };
-        let constants = upload(&mut device, &spec, tables, streams.to_device)?;
-        let sets = (0..spec.launch.sets()).map(|_| Set::new(&mut device, &spec)).collect::<Result<Vec<_>>>()?;
-        let slots = (0..spec.credits()).map(|_| Slot::new(&mut device, &spec)).collect::<Result<Vec<_>>>()?;
+        let constants = constants(&mut device, &spec, tables, streams.to_device)?;
+        let (input, not_taken) = register(&mut device, &spec, tables, streams.to_device)?;
+        let sets = (0..spec.launch.sets()).map(|_| Set::new(&mut device, &spec, input)).collect::<Result<Vec<_>>>()?;
+        let slots = (0..spec.credits()).map(|_| Slot::new(&mut device, &spec, input)).collect::<Result<Vec<_>>>()?;
         let (mut work, mut graphs) = (Vec::new(), Vec::new());
         if spec.launch == LaunchBy::Graph {
             for (n, slot) in slots.iter().enumerate() {
@@ -122,6 +128,8 @@ impl<D: Device> Pipeline<D> {
         let mut new = Self {
             device,
             spec,
+            input,
+            not_taken,
             sets,
             slots,
             labels,
@@ -175,6 +183,16 @@ impl<D: Device> Pipeline<D> {
         &self.device
     }
 
+    /// True if the device takes the words of frames from where they were received.
+    pub fn takes_words(&self) -> bool {
+        matches!(self.input, Input::Received { .. })
+    }
+
+    /// Why the host brings the words although the device was to take them.
+    pub fn not_taken(&self) -> Option<&DeviceError> {
+        self.not_taken.as_ref()
+    }
+
     /// Moves it to the thread that calls.
     ///
     /// # Errors
@@ -205,8 +223,10 @@ impl<D: Device> Pipeline<D> {
         self.at.submitted - self.at.finished
     }
 
-    /// Accepts a batch of `frames` frames: `fill` writes their words. False if there is no credit, and nothing was done
-    /// then. A batch that was accepted is either done or handed back.
+    /// Accepts a batch of `frames` frames: `fill` writes their words or, if the device takes them
+    /// ([`Self::takes_words`]), for each frame a `u64`: at which word of the received memory it begins. Such a frame
+    /// must stay there until the batch is done or the device has failed. False if there is no credit, and nothing was
+    /// done then. A batch that was accepted is either done or handed back.
     ///
     /// # Panics
     /// If a batch has not so many frames.
@@ -216,9 +236,13 @@ impl<D: Device> Pipeline<D> {
             return false;
         }
         let n = self.slot_of(self.at.submitted);
-        let words = self.slots[n].words;
-        fill(&mut self.device.pinned_mut(words)[..frames as usize * self.spec.pixels() * 2]);
-        self.device.lend(words, Lent::Read);
+        let (given, frame_bytes) = (self.slots[n].given, self.input.frame_bytes(&self.spec));
+        let bytes = self.device.pinned_mut(given);
+        if matches!(self.input, Input::Received { .. }) {
+            bytes.chunks_exact_mut(frame_bytes).for_each(|begin| begin.copy_from_slice(&NO_FRAME.to_ne_bytes()));
+        }
+        fill(&mut bytes[..frames as usize * frame_bytes]);
+        self.device.lend(given, Lent::Read);
         self.device.lend(self.slots[n].meta, Lent::Write);
         self.labels[n] = Label { number, frames };
         if self.in_flight() == 0 {
@@ -264,8 +288,8 @@ impl<D: Device> Pipeline<D> {
         numbers.map(|batch| {
             let n = self.slot_of(batch);
             let Label { number, frames } = self.labels[n];
-            let words = &self.device.pinned(self.slots[n].words)[..frames as usize * self.spec.pixels() * 2];
-            Unfinished { number, frames, words }
+            let given = &self.device.pinned(self.slots[n].given)[..frames as usize * self.input.frame_bytes(&self.spec)];
+            Unfinished { number, frames, given }
         })
     }
 
@@ -327,12 +351,12 @@ impl<D: Device> Pipeline<D> {
     fn finish(&mut self, done: &mut impl FnMut(&Batch<'_>)) {
         let n = self.slot_of(self.at.finished);
         let (slot, Label { number, frames }) = (&self.slots[n], self.labels[n]);
-        for memory in [slot.words, slot.meta, slot.out] {
+        for memory in [slot.given, slot.meta, slot.out] {
             self.device.take_back(memory);
         }
         let pinned = |memory| self.device.pinned(memory);
-        let words = &pinned(slot.words)[..frames as usize * self.spec.pixels() * 2];
-        let batch = Batch { spec: &self.spec, number, frames, words, meta: pinned(slot.meta), out: pinned(slot.out) };
+        let given = &pinned(slot.given)[..frames as usize * self.input.frame_bytes(&self.spec)];
+        let batch = Batch { spec: &self.spec, number, frames, given, meta: pinned(slot.meta), out: pinned(slot.out) };
         for frame in 0..frames {
             match batch.outcome(frame) {
                 Outcome::Rejected => self.account.rejected += 1,
@@ -358,22 +382,43 @@ impl<D: Device> Drop for Pipeline<D> {
 }
 
 /// Brings the constants to the device.
-fn upload(device: &mut dyn Device, spec: &Spec, tables: &Tables<'_>, stream: Stream) -> Result<Constants> {
-    let mut upload = |bytes: &[u8]| {
-        let (memory, staging) = (device.allocate(bytes.len())?, device.allocate_pinned(bytes.len())?);
-        device.pinned_mut(staging).copy_from_slice(bytes);
-        device.lend(staging, Lent::Read);
-        let from = PinnedSpan { memory: staging, offset: 0, bytes: bytes.len() };
-        device.enqueue(stream, Step::CopyIn { from, to: whole(memory, bytes.len()) })?;
-        wait_for(device, spec, stream)?;
-        device.take_back(staging);
-        Ok(memory)
+fn constants(device: &mut dyn Device, spec: &Spec, tables: &Tables<'_>, stream: Stream) -> Result<Constants> {
+    let mut upload = |bytes: &[u8]| upload(device, spec, stream, bytes);
+    let planes = match tables.calibration {
+        Calibration::Float { pedestal, factor } => {
+            Planes::Float { pedestal: upload(cast_slice(pedestal))?, factor: upload(cast_slice(factor))? }
+        }
+        Calibration::Fixed { pedestal_g0, pedestal_g1, pedestal_g2, factor, shift } => Planes::Fixed {
+            pedestals: [upload(cast_slice(pedestal_g0))?, upload(cast_slice(pedestal_g1))?, upload(cast_slice(pedestal_g2))?],
+            factor: upload(cast_slice(factor))?,
+            shift: *shift,
+        },
     };
-    Ok(Constants {
-        pedestal: upload(bytemuck::cast_slice(tables.pedestal))?,
-        factor: upload(bytemuck::cast_slice(tables.factor))?,
-        usable: upload(tables.usable)?,
-    })
+    Ok(Constants { planes, usable: upload(tables.usable)? })
+}
+
+/// Brings a table to the device.
+fn upload(device: &mut dyn Device, spec: &Spec, stream: Stream, bytes: &[u8]) -> Result<Memory> {
+    let (memory, staging) = (device.allocate(bytes.len())?, device.allocate_pinned(bytes.len())?);
+    device.pinned_mut(staging).copy_from_slice(bytes);
+    device.lend(staging, Lent::Read);
+    let from = PinnedSpan { memory: staging, offset: 0, bytes: bytes.len() };
+    device.enqueue(stream, Step::CopyIn { from, to: whole(memory, bytes.len()) })?;
+    wait_for(device, spec, stream)?;
+    device.take_back(staging);
+    Ok(memory)
+}
+
+/// Lets the device read where frames were received, if it can; otherwise why not.
+fn register(device: &mut dyn Device, spec: &Spec, tables: &Tables<'_>, stream: Stream) -> Result<(Input, Option<DeviceError>)> {
+    let Some(Received { frames, source }) = tables.received else { return Ok((Input::Words, None)) };
+    match device.register(frames) {
+        Err(error) => Ok((Input::Words, Some(error))),
+        Ok(memory) => {
+            let source = upload(device, spec, stream, cast_slice(source))?;
+            Ok((Input::Received { frames: memory, bytes: frames.bytes(), source }, None))
+        }
+    }
 }
 
 /// Waits at arm until a stream is done.

@@ -50,9 +50,9 @@ impl<D: Device> Pipeline<D> {
     pub(super) fn release(&mut self) {
         let held = self.at.entered;
         for slot in 0..self.slots.len() {
-            let Slot { words, meta, out, .. } = self.slots[slot];
+            let Slot { given, meta, out, .. } = self.slots[slot];
             if self.failed.is_none() {
-                self.device.lend(words, Lent::Read);
+                self.device.lend(given, Lent::Read);
                 self.device.lend(meta, Lent::Write);
                 self.device.lend(out, Lent::Write);
             }

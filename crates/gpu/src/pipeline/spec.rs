@@ -1,43 +1,12 @@
 //! What a pipeline does, fixed when it is armed.
 
 use crate::device::Number;
+use crate::layout::NO_SOURCE;
 use crate::program::{BLOCK_BYTES, SLOT_BYTES, STATS_NUMBERS, STATS_PORTION};
+use konkordia_core::pixel::PixelType;
+use konkordia_memory::ring::RawFrames;
+use std::borrow::Cow;
 use std::time::Duration;
-
-/// Type of the pixels that are made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names are the types")]
-pub enum PixelKind {
-    Int16,
-    Uint16,
-    Int32,
-    Uint32,
-    Float32,
-}
-
-impl PixelKind {
-    /// All of them.
-    pub const ALL: [Self; 5] = [Self::Int16, Self::Uint16, Self::Int32, Self::Uint32, Self::Float32];
-
-    /// Bytes of a pixel.
-    pub fn bytes(self) -> usize {
-        match self {
-            Self::Int16 | Self::Uint16 => 2,
-            Self::Int32 | Self::Uint32 | Self::Float32 => 4,
-        }
-    }
-
-    /// As the kernels are named.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Int16 => "int16",
-            Self::Uint16 => "uint16",
-            Self::Int32 => "int32",
-            Self::Uint32 => "uint32",
-            Self::Float32 => "float32",
-        }
-    }
-}
 
 /// How work gets to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -108,8 +77,8 @@ pub struct Spec {
     pub columns: u32,
     /// Frames of a batch.
     pub frames: u32,
-    /// Pixels that are made.
-    pub pixel: PixelKind,
+    /// Pixels that are made: one of [`PixelType::CONVERTED`].
+    pub pixel: PixelType,
     /// A word 0x3FFF is saturated.
     pub high_gain: bool,
     /// The veto; without it all images are kept.
@@ -127,15 +96,63 @@ pub struct Spec {
     pub first: u32,
 }
 
+/// How words become pixels.
+#[derive(Clone, Debug)]
+pub enum Calibration<'a> {
+    /// In single precision.
+    Float {
+        /// Three planes of pedestals, G0 first.
+        pedestal: Cow<'a, [f32]>,
+        /// Three planes of factors.
+        factor: Cow<'a, [f32]>,
+    },
+    /// In integers, as docs/formats/fixed-point.md has them.
+    Fixed {
+        /// Pedestals of G0 in 1/256 ADU.
+        pedestal_g0: Cow<'a, [u32]>,
+        /// Pedestals of G1 in 1/4 ADU.
+        pedestal_g1: Cow<'a, [u16]>,
+        /// Pedestals of G2 in 1/4 ADU.
+        pedestal_g2: Cow<'a, [u16]>,
+        /// Three planes of factors; 0 = not usable.
+        factor: Cow<'a, [u16]>,
+        /// Shift of each stage.
+        shift: [u8; 3],
+    },
+}
+
+impl Calibration<'_> {
+    /// True if there are constants of so many pixels.
+    fn is_of(&self, pixels: usize) -> bool {
+        match self {
+            Self::Float { pedestal, factor } => [pedestal.len(), factor.len()] == [3 * pixels; 2],
+            Self::Fixed { pedestal_g0, pedestal_g1, pedestal_g2, factor, .. } => {
+                [pedestal_g0.len(), pedestal_g1.len(), pedestal_g2.len(), factor.len() / 3] == [pixels; 4]
+                    && factor.len() == 3 * pixels
+            }
+        }
+    }
+}
+
 /// Constants of a detector, pixel by pixel.
 #[derive(Clone, Copy)]
 pub struct Tables<'a> {
-    /// Three planes of pedestals, G0 first.
-    pub pedestal: &'a [f32],
-    /// Three planes of factors.
-    pub factor: &'a [f32],
+    /// How words become pixels.
+    pub calibration: &'a Calibration<'a>,
     /// 1 for pixels that may count.
     pub usable: &'a [u8],
+    /// The device takes the words of frames from where they were received, if it can. Otherwise the host brings them.
+    pub received: Option<Received<'a>>,
+}
+
+/// Where frames were received.
+#[derive(Clone, Copy)]
+pub struct Received<'a> {
+    /// The memory.
+    pub frames: &'a RawFrames,
+    /// For each pixel, how many words behind the first one of the frame its word is, or
+    /// [`NO_SOURCE`](crate::layout::NO_SOURCE).
+    pub source: &'a [u32],
 }
 
 impl Spec {
@@ -190,7 +207,9 @@ impl Spec {
         2 * self.launch.sets()
     }
 
-    /// Memory that is asked for: of the device, and pinned memory of the host.
+    /// Memory that is asked for where the host brings the words, and converts them in single precision: of the device,
+    /// and pinned memory of the host. A device that takes them itself has 4 bytes more for each pixel, and the host 8
+    /// bytes for each frame in their place. Integers have 10 bytes less for each pixel.
     pub fn memory_bytes(&self) -> (usize, usize) {
         let (frames, pixels) = (self.frames as usize, self.pixels());
         let of_output = match self.output {
@@ -237,11 +256,20 @@ impl Spec {
         if self.frames == 0 || pixels == 0 {
             return Err("a batch has at least one frame, and an image at least one pixel".into());
         }
+        if !PixelType::CONVERTED.contains(&self.pixel) {
+            return Err(format!("words are not converted to {}", self.pixel));
+        }
         if pixels > 1 << 28 || self.words_bytes() > 1 << 32 {
             return Err("an image has at most 2^28 pixels, and a batch 4 GiB of words".into());
         }
-        if (tables.pedestal.len(), tables.factor.len(), tables.usable.len()) != (3 * pixels, 3 * pixels, pixels) {
+        if !tables.calibration.is_of(pixels) || tables.usable.len() != pixels {
             return Err("constants are three planes of pedestals, three of factors, and a byte for each pixel".into());
+        }
+        if let Some(Received { frames, source }) = tables.received {
+            let is_there = |word: &u32| *word == NO_SOURCE || (*word as usize) < frames.bytes() / 2;
+            if source.len() != pixels || !source.iter().all(is_there) {
+                return Err("every pixel has a place in the memory of received frames, or none".into());
+            }
         }
         let bytes = [self.above.map(|above| above.level), self.above.map(|above| above.high)];
         if bytes.into_iter().flatten().any(|number| number.bytes() != self.pixel.bytes()) {

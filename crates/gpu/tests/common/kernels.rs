@@ -1,8 +1,10 @@
 // The kernels of pipelines, made of the code of the CPU; those of sparse images and vetoes for `int16` pixels only.
 // They allocate nothing, and take a thousandth of the time of the text of the kernels (`tests/pipeline_text.rs`).
 
-use konkordia_gpu::device::emulated::{Executor, Value};
+use konkordia_gpu::device::emulated::{Executor, Value, received_word};
+use konkordia_gpu::layout::{NO_FRAME, NO_SOURCE};
 use konkordia_gpu::program::{BLOCK_BYTES, SLOT_BYTES, STATS_NUMBERS};
+use konkordia_kernels::convert::fixed::{FixedView, jungfrau_fixed};
 use konkordia_kernels::convert::{OutputPixel, jungfrau, saturate_high_gain};
 use konkordia_kernels::planes::Lz4Encoder;
 use konkordia_kernels::stats::{self, Measured, PixelStats};
@@ -49,6 +51,21 @@ fn number(value: &Value<'_>) -> usize {
 
 /// Each returns false if the arguments are not those of the kernel.
 impl CpuExecutor {
+    fn take_words(values: &mut [Value<'_>]) -> bool {
+        let [Value::Frames(received), Value::Read(begins, 8), Value::Read(source, 4), Value::Write(words, 2), count] = values
+        else {
+            return false;
+        };
+        let (begins, words): (&[u64], &mut [u16]) = (bytemuck::cast_slice(begins), bytemuck::cast_slice_mut(words));
+        for (begin, words) in begins.iter().zip(words.chunks_exact_mut(number(count))) {
+            for (word, source) in words.iter_mut().zip(four(source)) {
+                let is_there = *begin != NO_FRAME && *source != NO_SOURCE;
+                *word = if is_there { received_word(received, *begin as usize + *source as usize) } else { 0xFFFF };
+            }
+        }
+        true
+    }
+
     fn convert<P: OutputPixel>(values: &mut [Value<'_>]) -> bool {
         let [
             Value::Read(words, 2),
@@ -72,6 +89,43 @@ impl CpuExecutor {
         assert_eq!((out.len(), *bytes), (number(frames) * count, size_of::<P>()));
         for (words, out) in words.chunks_exact(count).zip(out.chunks_exact_mut(count)) {
             jungfrau::<P>(Isa::Scalar, words, &constants, out);
+            if number(high_gain) != 0 {
+                saturate_high_gain(words, out);
+            }
+        }
+        true
+    }
+
+    fn convert_fixed<P: OutputPixel>(values: &mut [Value<'_>]) -> bool {
+        let [
+            Value::Read(words, 2),
+            Value::Read(g0, 4),
+            Value::Read(g1, 2),
+            Value::Read(g2, 2),
+            Value::Read(factor, 2),
+            shift_g0,
+            shift_g1,
+            shift_g2,
+            high_gain,
+            Value::Write(out, bytes),
+            count,
+            frames,
+        ] = values
+        else {
+            return false;
+        };
+        let (count, words, factor) = (number(count), two(words), two(factor));
+        let constants = FixedView {
+            pedestal_g0: four(g0),
+            pedestal_g1: two(g1),
+            pedestal_g2: two(g2),
+            factor: [&factor[..count], &factor[count..2 * count], &factor[2 * count..]],
+            shift: [number(shift_g0) as u8, number(shift_g1) as u8, number(shift_g2) as u8],
+        };
+        let out: &mut [P] = bytemuck::cast_slice_mut(out);
+        assert_eq!((out.len(), *bytes), (number(frames) * count, size_of::<P>()));
+        for (words, out) in words.chunks_exact(count).zip(out.chunks_exact_mut(count)) {
+            jungfrau_fixed(words, &constants, out);
             if number(high_gain) != 0 {
                 saturate_high_gain(words, out);
             }
@@ -243,7 +297,12 @@ impl CpuExecutor {
 impl Executor for CpuExecutor {
     fn run(&mut self, kernel: &str, grid: (u32, u32), values: &mut [Value<'_>]) -> Result<(), String> {
         let is_known = match kernel {
+            "take_words" => Self::take_words(values),
             "convert_int16" => Self::convert::<i16>(values),
+            "convert_fixed_int16" => Self::convert_fixed::<i16>(values),
+            "convert_fixed_uint16" => Self::convert_fixed::<u16>(values),
+            "convert_fixed_int32" => Self::convert_fixed::<i32>(values),
+            "convert_fixed_uint32" => Self::convert_fixed::<u32>(values),
             "stats_int16" => Self::stats::<i16>(grid, values),
             "convert_uint16" => Self::convert::<u16>(values),
             "stats_uint16" => Self::stats::<u16>(grid, values),

@@ -1,12 +1,14 @@
 // Frames with constants, and what the CPU makes of them.
 
-use konkordia_core::pixel::Pixel;
+use konkordia_core::frame_header::FrameHeader;
+use konkordia_core::pixel::{Pixel, PixelType};
 use konkordia_core::plan::Compression;
 use konkordia_gpu::device::Number;
-use konkordia_gpu::pipeline::{Above, Batch, LaunchBy, Outcome, Output, PixelKind, Spec, Tables};
+use konkordia_gpu::pipeline::{Above, Batch, Calibration, LaunchBy, Outcome, Output, Received, Spec, Tables};
 use konkordia_kernels::convert::{jungfrau, saturate_high_gain};
 use konkordia_kernels::stats::{self, PixelStats};
 use konkordia_kernels::{Constants, ElementSize, Isa, above, codec};
+use konkordia_memory::ring::{RawFrames, Ring, RingSpec};
 use std::time::Duration;
 
 pub struct Numbers(pub u64);
@@ -40,9 +42,50 @@ pub struct Scene {
     pub images: Vec<Vec<i16>>,
     pub chunks: Vec<Vec<u8>>,
     pub counts: Vec<u32>,
-    pedestal: Vec<f32>,
-    factor: Vec<f32>,
+    calibration: Calibration<'static>,
     usable: Vec<u8>,
+    pub ring: Ring,
+    received: RawFrames,
+    source: Vec<u32>,
+}
+
+/// Tiles of a frame in the ring.
+const TILES: usize = 2;
+
+/// The frames in a ring, as the receivers of two tiles place them. The pixels of the image are those of both tiles in
+/// turn, from the last ones to the first ones.
+fn receive(frames: &[Vec<u16>]) -> (Ring, RawFrames, Vec<u32>) {
+    let pixels = frames[0].len().div_ceil(TILES);
+    let spec = RingSpec {
+        slots: frames.len().max(2) as u64,
+        packed_slots: 1,
+        tiles: TILES,
+        tile_bytes: 2 * pixels,
+        sections: 1,
+        payload_bytes: 2 * pixels,
+        strip_bytes_max: vec![64],
+        strip_numbers: 0,
+        shares: vec![1],
+        frame_readers: 0,
+        snapshot: None,
+        reserved_pages: false,
+    };
+    let mut ring = Ring::new(spec).unwrap();
+    for (tile, receiver) in ring.receivers.iter_mut().enumerate() {
+        for (n, words) in (0..).zip(frames) {
+            let mut sent: Vec<u16> = words.iter().skip(tile).step_by(TILES).copied().collect();
+            sent.resize(pixels, 0x1234);
+            sent.reverse();
+            assert!(receiver.claim(n));
+            receiver.open(n, FrameHeader::default());
+            receiver.place(n, 0, bytemuck::cast_slice(&sent));
+        }
+        receiver.seal_below(frames.len() as u64);
+    }
+    let received = ring.workers[0].raw_frames();
+    let stride = received.tile_stride() / 2;
+    let source = (0..frames[0].len()).map(|at| (at % TILES * stride + pixels - 1 - at / TILES) as u32).collect();
+    (ring, received, source)
 }
 
 impl Scene {
@@ -78,11 +121,15 @@ impl Scene {
         let bools: Vec<bool> = usable.iter().map(|byte| *byte != 0).collect();
         let count = |image: &Vec<i16>| above::count(Isa::Scalar, image, &bools, LEVEL, HIGH) as u32;
         let (chunks, counts) = (images.iter().map(chunk).collect(), images.iter().map(count).collect());
-        Self { rows, columns, frames, images, chunks, counts, pedestal, factor, usable }
+        let (ring, received, source) = receive(&frames);
+        let calibration = Calibration::Float { pedestal: pedestal.into(), factor: factor.into() };
+        Self { rows, columns, frames, images, chunks, counts, calibration, usable, ring, received, source }
     }
 
-    pub fn tables(&self) -> Tables<'_> {
-        Tables { pedestal: &self.pedestal, factor: &self.factor, usable: &self.usable }
+    /// With `in_ring`, the device may take the words of frames from the ring.
+    pub fn tables(&self, in_ring: bool) -> Tables<'_> {
+        let received = in_ring.then_some(Received { frames: &self.received, source: &self.source });
+        Tables { calibration: &self.calibration, usable: &self.usable, received }
     }
 
     pub fn spec(&self, launch: LaunchBy, output: Output, least: Option<u32>, frames: u32) -> Spec {
@@ -91,7 +138,7 @@ impl Scene {
             rows: self.rows,
             columns: self.columns,
             frames,
-            pixel: PixelKind::Int16,
+            pixel: PixelType::Int16,
             high_gain: true,
             above: least.map(above),
             output,
@@ -102,8 +149,19 @@ impl Scene {
         }
     }
 
-    /// Fills a batch: frame `n` of the run is frame `n % frames.len()` of the scene.
-    pub fn fill(&self, first: u64, words: &mut [u8]) {
+    /// Fills a batch: frame `n` of the run is frame `n % frames.len()` of the scene. A device that takes the words is
+    /// told where they begin.
+    pub fn fill(&self, takes_words: bool, first: u64, given: &mut [u8]) {
+        if takes_words {
+            let begins: &mut [u64] = bytemuck::cast_slice_mut(given);
+            let begin = |n: u64| self.ring.workers[0].frame_start(n % self.frames.len() as u64) as u64 / 2;
+            begins.iter_mut().zip(first..).for_each(|(to, n)| *to = begin(n));
+        } else {
+            self.fill_words(first, given);
+        }
+    }
+
+    fn fill_words(&self, first: u64, words: &mut [u8]) {
         let pixels = self.images[0].len();
         for (n, words) in (first..).zip(words.chunks_exact_mut(2 * pixels)) {
             words.copy_from_slice(bytemuck::cast_slice(&self.frames[n as usize % self.frames.len()]));

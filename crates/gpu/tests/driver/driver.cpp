@@ -7,6 +7,7 @@
 //   memory=N         the device has N bytes
 //   launch=N:E       launch N (from 0) and everything after it fails with E
 //   hang=N           launch N never ends
+//   register=N       cuMemHostRegister fails with N
 #include "../../shim/launch.cpp"
 
 #include <cstdlib>
@@ -131,8 +132,8 @@ template <typename... A, void (*kernel)(A...)> struct Unpack<kernel> {
 #define NAMED(name) {#name, Unpack<name>::of}
 #define NAMED_TYPES(name) NAMED(name##_int16), NAMED(name##_uint16), NAMED(name##_int32), NAMED(name##_uint32), NAMED(name##_float32)
 static const std::map<std::string, std::vector<shim::Argument> (*)(void **)> ARGUMENTS_OF = {
-    NAMED_TYPES(convert), NAMED_TYPES(stats), NAMED(bslz4_blocks), NAMED(chunk_places),      NAMED(chunk_gather), NAMED_TYPES(count_above),
-    NAMED(keep_images),   NAMED(row_places),   NAMED_TYPES(row_counts), NAMED_TYPES(collect),
+    NAMED_TYPES(convert), NAMED_TYPES(convert_fixed), NAMED_TYPES(stats), NAMED(bslz4_blocks), NAMED(chunk_places),      NAMED(chunk_gather), NAMED_TYPES(count_above),
+    NAMED(keep_images),   NAMED(take_words),NAMED(row_places),   NAMED_TYPES(row_counts), NAMED_TYPES(collect),
 };
 
 template <typename T> static T value_of(void **values, int n)
@@ -270,6 +271,23 @@ Result cuMemFreeHost(void *host)
     memories.erase((Address)host);
     std::free(host);
     return OK;
+}
+Result cuMemHostRegister_v2(void *host, std::size_t bytes, unsigned how)
+{
+    IN_CONTEXT
+    if ((Address)host % 4096 != 0 || bytes % 4096 != 0 || how != 3 || memories.count((Address)host)) {
+        return INVALID; // portable and mapped, and once
+    }
+    const Result result = (Result)number("register", OK);
+    if (result == OK) {
+        memories[(Address)host] = bytes;
+    }
+    return result;
+}
+Result cuMemHostUnregister(void *host)
+{
+    IN_CONTEXT
+    return memories.erase((Address)host) == 1 ? OK : INVALID;
 }
 Result cuStreamCreate(Stream **stream, unsigned)
 {

@@ -7,14 +7,18 @@ use super::output::Output;
 use crate::console::Progress;
 use konkordia_acquire::machine;
 use konkordia_core::failure::{Exit, Failure};
-use konkordia_core::pixel::Pixel;
+use konkordia_core::frame_header::FrameHeader;
+use konkordia_core::pixel::{Pixel, PixelType};
 use konkordia_core::plan::Compression;
 use konkordia_core::text;
 use konkordia_gpu::device::cuda::Cuda;
 use konkordia_gpu::device::{Device, DeviceError, Number};
 use konkordia_gpu::measure::{self, Transfer, Way};
-use konkordia_gpu::pipeline::{Above, Batch, LaunchBy, Outcome, Output as Returned, Pipeline, PixelKind, Spec, Tables};
+use konkordia_gpu::pipeline::{
+    Above, Batch, Calibration, LaunchBy, Outcome, Output as Returned, Pipeline, Received, Spec, Tables,
+};
 use konkordia_kernels::{Constants, ElementSize, Isa, above, codec, convert};
+use konkordia_memory::ring::{RawFrames, Ring, RingSpec};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -25,10 +29,23 @@ const LEVEL: i16 = 2;
 /// Different frames.
 const FRAMES: usize = 4;
 
+/// Ways to launch, and whether the device reads frames from a ring, as it does in runs.
+const WAYS: [(LaunchBy, bool); 5] = [
+    (LaunchBy::Plain, false),
+    (LaunchBy::Plain, true),
+    (LaunchBy::WaitValue, false),
+    (LaunchBy::Graph, false),
+    (LaunchBy::Persistent, false),
+];
+
+fn way_name((launch, reads_ring): (LaunchBy, bool)) -> String {
+    format!("{}{}", launch.name(), if reads_ring { " from the ring" } else { "" })
+}
+
 /// What a row of the pipeline gives.
 struct Row {
     size: &'static str,
-    launch: LaunchBy,
+    way: (LaunchBy, bool),
     output: &'static str,
     images_per_s: f64,
     words_gb_per_s: f64,
@@ -50,6 +67,7 @@ struct Scene {
     words: Vec<Vec<u16>>,
     pedestal: Vec<f32>,
     factor: Vec<f32>,
+    calibration: Calibration<'static>,
     usable: Vec<u8>,
     may_count: Vec<bool>,
     images: Vec<Vec<i16>>,
@@ -57,6 +75,10 @@ struct Scene {
     counts: Vec<u32>,
     /// An image with fewer pixels above the level is rejected: half of them.
     least: u32,
+    /// The frames as a receiver of one tile leaves them.
+    ring: Ring,
+    received: RawFrames,
+    source: Vec<u32>,
 }
 
 /// All that was measured.
@@ -83,7 +105,7 @@ pub fn command(args: &BenchGpuArgs) -> Result<Exit, Failure> {
         Err(why) => {
             let report = json!({
                 "bench": "gpu", "machine": facts, "device": null, "cause": format!("{:?}", why.cause), "why": why.to_string(),
-                "rows": [], "verified": true,
+                "rows": [], "verified": null,
             });
             output.print(report, &format!("bench gpu: nothing was measured: {why}"));
             return Ok(Exit::Complete);
@@ -119,14 +141,14 @@ fn measured(args: &BenchGpuArgs, progress: &mut Progress) -> Result<Found, Devic
         let scene = if args.quick { Scene::new(8, 64) } else { Scene::new(rows, columns) };
         for (name, output) in [("pixels", Returned::Pixels), ("chunks", Returned::Chunks)] {
             found.cores.push(Core { size, output: name, images_per_s: scene.on_one_core(output, span(args)) });
-            for launch in LaunchBy::ALL {
-                progress.update(|| format!("{size}, {name}, {}", launch.name()));
-                match pipeline_row(args, &scene, size, (name, output), launch) {
+            for way in WAYS {
+                progress.update(|| format!("{size}, {name}, {}", way_name(way)));
+                match pipeline_row(args, &scene, size, (name, output), way) {
                     Ok((row, wrong)) => {
                         found.rows.push(row);
                         found.wrong += wrong;
                     }
-                    Err(why) => found.failed.push((format!("{size}, {name}, {}", launch.name()), why)),
+                    Err(why) => found.failed.push((format!("{size}, {name}, {}", way_name(way)), why)),
                 }
             }
         }
@@ -143,13 +165,16 @@ fn pipeline_row(
     scene: &Scene,
     size: &'static str,
     (name, output): (&'static str, Returned),
-    launch: LaunchBy,
+    way: (LaunchBy, bool),
 ) -> Result<(Row, u64), DeviceError> {
     let device = Cuda::open(args.device)?;
-    let mut pipeline = Pipeline::arm(device, scene.spec(args.frames, output, launch), &scene.tables())?;
+    let mut pipeline = Pipeline::arm(device, scene.spec(args.frames, output, way.0), &scene.tables(way.1))?;
+    if let Some(why) = pipeline.not_taken() {
+        return Err(why.clone());
+    }
     let frames = u64::from(args.frames);
     let mut wrong = 0;
-    let mut fill = |number: u64, words: &mut [u8]| scene.fill(number * frames, words);
+    let mut fill = |number: u64, given: &mut [u8]| scene.fill(way.1, number * frames, given);
     let mut done = |batch: &Batch<'_>| {
         let images = (batch.number * frames..).zip(0..batch.frames);
         wrong += images.filter(|(image, n)| !scene.is_right(*image, &batch.outcome(*n))).count() as u64;
@@ -161,7 +186,35 @@ fn pipeline_row(
     let us = |share: f64| times[((times.len() - 1) as f64 * share) as usize].as_secs_f64() * 1e6;
     let images_per_s = (timed.batches * frames) as f64 / timed.elapsed.as_secs_f64().max(1e-9);
     let words_gb_per_s = images_per_s * scene.words[0].len() as f64 * 2e-9;
-    Ok((Row { size, launch, output: name, images_per_s, words_gb_per_s, latency_us: [us(0.5), us(0.99)] }, wrong))
+    Ok((Row { size, way, output: name, images_per_s, words_gb_per_s, latency_us: [us(0.5), us(0.99)] }, wrong))
+}
+
+/// Frames in a ring, each in one packet.
+fn received(frames: &[Vec<u16>]) -> Ring {
+    let bytes = size_of_val(&frames[0][..]);
+    let spec = RingSpec {
+        slots: frames.len() as u64,
+        packed_slots: 1,
+        tiles: 1,
+        tile_bytes: bytes,
+        sections: 1,
+        payload_bytes: bytes,
+        strip_bytes_max: vec![64],
+        strip_numbers: 0,
+        shares: vec![1],
+        frame_readers: 0,
+        snapshot: None,
+        reserved_pages: false,
+    };
+    let mut ring = Ring::new(spec).expect("memory for four frames");
+    for (n, words) in (0..).zip(frames) {
+        let receiver = &mut ring.receivers[0];
+        assert!(receiver.claim(n), "there is a slot for each frame");
+        receiver.open(n, FrameHeader::default());
+        receiver.place(n, 0, bytemuck::cast_slice(words));
+        receiver.seal_below(n + 1);
+    }
+    ring
 }
 
 impl Scene {
@@ -183,10 +236,12 @@ impl Scene {
         let words: Vec<Vec<u16>> = (0..FRAMES)
             .map(|n| pedestal[..pixels].iter().map(|p| (*p as u64 + below(20) + photons(&mut below, n)) as u16).collect())
             .collect();
+        let ring = received(&words);
         let mut new = Self {
             rows,
             columns,
             words,
+            calibration: Calibration::Float { pedestal: pedestal.clone().into(), factor: factor.clone().into() },
             pedestal,
             factor,
             usable: vec![1; pixels],
@@ -195,6 +250,9 @@ impl Scene {
             chunks: Vec::new(),
             counts: Vec::new(),
             least: 0,
+            received: ring.workers[0].raw_frames(),
+            ring,
+            source: (0..rows * columns).collect(),
         };
         for n in 0..FRAMES {
             let (mut image, mut chunk) = (vec![0; pixels], Vec::new());
@@ -242,7 +300,7 @@ impl Scene {
             rows: self.rows,
             columns: self.columns,
             frames,
-            pixel: PixelKind::Int16,
+            pixel: PixelType::Int16,
             high_gain: false,
             above: Some(Above { level: Number::I16(LEVEL), high: Number::I16(i16::VALID_MAX), least: self.least }),
             output,
@@ -254,11 +312,18 @@ impl Scene {
         }
     }
 
-    fn tables(&self) -> Tables<'_> {
-        Tables { pedestal: &self.pedestal, factor: &self.factor, usable: &self.usable }
+    fn tables(&self, reads_ring: bool) -> Tables<'_> {
+        let received = reads_ring.then_some(Received { frames: &self.received, source: &self.source });
+        Tables { calibration: &self.calibration, usable: &self.usable, received }
     }
 
-    fn fill(&self, first: u64, words: &mut [u8]) {
+    fn fill(&self, reads_ring: bool, first: u64, given: &mut [u8]) {
+        if reads_ring {
+            let begin = |n: u64| self.ring.workers[0].frame_start(n % FRAMES as u64) as u64 / 2;
+            let begins: &mut [u64] = bytemuck::cast_slice_mut(given);
+            return begins.iter_mut().zip(first..).for_each(|(to, n)| *to = begin(n));
+        }
+        let words = given;
         for (n, words) in (first..).zip(words.chunks_exact_mut(2 * self.words[0].len())) {
             words.copy_from_slice(bytemuck::cast_slice(&self.words[n as usize % FRAMES]));
         }
@@ -279,7 +344,7 @@ impl Scene {
 impl Row {
     fn to_json(&self) -> Value {
         json!({
-            "size": self.size, "launch": self.launch.name(), "output": self.output,
+            "size": self.size, "launch": self.way.0.name(), "reads_ring": self.way.1, "output": self.output,
             "images_per_second": self.images_per_s, "words_gigabytes_per_second": self.words_gb_per_s,
             "latency_us": self.latency_us[0], "latency_us_p99": self.latency_us[1],
         })
@@ -317,7 +382,7 @@ impl Found {
             let [median, high] = row.latency_us;
             vec![
                 row.size.into(),
-                format!("{}, {}", row.output, row.launch.name()),
+                format!("{}, {}", row.output, way_name(row.way)),
                 format!("{:.0} ({:.2} GB/s)", row.images_per_s, row.words_gb_per_s),
                 format!("{median:.0} .. {high:.0}"),
             ]

@@ -9,6 +9,7 @@ use super::{
     Prepared, Result, Span, Step, Stream,
 };
 use crate::program::BLOCK_THREADS;
+use konkordia_memory::ring::RawFrames;
 use std::time::{Duration, Instant};
 use sys::{Chain, Context, EventHandle, GraphHandle, Kernel, Module, PinnedBlock, StreamHandle};
 use text::TurnStep;
@@ -204,6 +205,12 @@ impl Device for Cuda {
         self.open_for("allocating pinned memory")?;
         self.blocks.push(self.context.allocate_pinned(bytes)?);
         Ok(Pinned(self.blocks.len() as u32 - 1))
+    }
+
+    fn register(&mut self, frames: &RawFrames) -> Result<Memory> {
+        self.open_for("registering the memory of received frames")?;
+        self.memories.push((self.context.register(frames)?, frames.bytes()));
+        Ok(Memory(self.memories.len() as u32 - 1))
     }
 
     fn flag(&mut self, value: u32) -> Result<Flag> {

@@ -4,17 +4,18 @@
 use crate::device::{Cause, DeviceError, Lent, Result};
 use cudarc::driver::sys as cu;
 use cudarc::nvrtc::sys as nvrtc;
+use konkordia_memory::ring::RawFrames;
 use std::ffi::{CStr, CString, c_void};
 use std::ptr::null_mut;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The driver that has all functions: that of CUDA 12.4.
 pub const DRIVER_VERSION_MIN: i32 = 12040;
 
 /// Functions of the driver that are called here. The binding panics at one that is missing, so they are looked up
 /// before.
-const DRIVER_FUNCTIONS: [&str; 37] = [
+const DRIVER_FUNCTIONS: [&str; 39] = [
     "cuCtxCreate_v2",
     "cuCtxDestroy_v2",
     "cuCtxSetCurrent",
@@ -41,6 +42,8 @@ const DRIVER_FUNCTIONS: [&str; 37] = [
     "cuMemFreeHost",
     "cuMemHostAlloc",
     "cuMemHostGetDevicePointer_v2",
+    "cuMemHostRegister_v2",
+    "cuMemHostUnregister",
     "cuMemcpyDtoHAsync_v2",
     "cuMemcpyHtoDAsync_v2",
     "cuMemsetD8Async",
@@ -57,6 +60,8 @@ const DRIVER_FUNCTIONS: [&str; 37] = [
 /// A context of the driver, and whether a device in it was given up.
 struct Shared {
     context: cu::CUcontext,
+    /// Memory of the host that the device reads, with its address for the device.
+    registered: Mutex<Vec<(RawFrames, u64)>>,
     /// Nothing is freed: the device may still use it.
     is_abandoned: AtomicBool,
 }
@@ -239,7 +244,7 @@ impl Context {
         let has_cooperative_launches = attribute(A::CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH)? != 0;
         // SAFETY: the driver writes the handle, and makes it the one of this thread.
         checked(unsafe { cu::cuCtxCreate_v2(&raw mut context, 0, device) }, what, &place)?;
-        let shared = Arc::new(Shared { context, is_abandoned: AtomicBool::new(false) });
+        let shared = Arc::new(Shared { context, registered: Mutex::default(), is_abandoned: AtomicBool::new(false) });
         Ok(Self {
             shared,
             name: place,
@@ -298,6 +303,29 @@ impl Context {
             self.checked(cu::cuMemHostGetDevicePointer_v2(&raw mut device, host, 0), &what)?;
         }
         Ok(PinnedBlock { host: host.cast(), device, bytes, lent: None })
+    }
+
+    /// The address for the device of memory of the host. It is registered once for all devices in this context.
+    pub fn register(&mut self, frames: &RawFrames) -> Result<u64> {
+        let mut registered = self.shared.registered.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, device)) = registered.iter().find(|(known, _)| known.start() == frames.start()) {
+            return Ok(*device);
+        }
+        let (mut device, what) = (0, format!("registering {} bytes of received frames", frames.bytes()));
+        let start: *mut c_void = frames.start().cast_mut().cast();
+        let flags = cu::CU_MEMHOSTREGISTER_PORTABLE | cu::CU_MEMHOSTREGISTER_DEVICEMAP;
+        // SAFETY: the memory has so many bytes and lives as long as `frames`, of which `registered` keeps a copy until
+        // the memory is registered no more. The driver writes one address.
+        unsafe {
+            self.checked(cu::cuMemHostRegister_v2(start, frames.bytes(), flags), &what)?;
+            let result = cu::cuMemHostGetDevicePointer_v2(&raw mut device, start, 0);
+            if let Err(error) = self.checked(result, &what) {
+                cu::cuMemHostUnregister(start);
+                return Err(error);
+            }
+        }
+        registered.push((frames.clone(), device));
+        Ok(device)
     }
 
     pub fn stream(&mut self) -> Result<StreamHandle> {
@@ -465,9 +493,19 @@ impl Drop for Context {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        if !*self.is_abandoned.get_mut() {
-            // SAFETY: no `Context` is left, so nobody has a handle of it.
-            unsafe { cu::cuCtxDestroy_v2(self.context) };
+        let registered = std::mem::take(self.registered.get_mut().unwrap_or_else(PoisonError::into_inner));
+        if *self.is_abandoned.get_mut() {
+            // The device may still read it.
+            std::mem::forget(registered);
+            return;
+        }
+        // SAFETY: no `Context` is left, so nobody has a handle of it, and all streams are idle (`Context::drop`).
+        unsafe {
+            cu::cuCtxSetCurrent(self.context);
+            for (frames, _) in &registered {
+                cu::cuMemHostUnregister(frames.start().cast_mut().cast());
+            }
+            cu::cuCtxDestroy_v2(self.context);
         }
     }
 }
