@@ -398,8 +398,8 @@ mod tests {
         entry
     }
 
-    /// The numbers of docs/fpga.md, by hand: a page of registers, a page with the ring, two with 300 x 16 bytes of rows, 26
-    /// with 256 x 408 bytes of constants, slots of 16384 + 128 bytes in pages.
+    /// The numbers of docs/fpga.md, by hand: a page of registers, one with the ring, two with 300 x 16 bytes of rows,
+    /// 26 with 256 x 408 bytes of constants, slots of 16384 + 128 bytes in pages.
     #[test]
     fn where_everything_lies() {
         let layout = Layout::new(FORM).unwrap();

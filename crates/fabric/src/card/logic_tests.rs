@@ -31,8 +31,8 @@ fn tables(logic: &Logic) -> BTreeMap<(u32, u32), u64> {
     found
 }
 
-/// Where the logic writes a packet, as place.sv reads its tables: address and bytes of each segment, in the order of the
-/// payload.
+/// Where the logic writes a packet, as place.sv reads its tables: address and bytes of each segment, in the order of
+/// the payload.
 fn written(tables: &BTreeMap<(u32, u32), u64>, tile: u32, packet: u32) -> Vec<(usize, usize)> {
     let place = (tables[&(4, tile)] >> 16 & 3) as u32;
     let origin = tables[&(2, place << 9 | packet)];
