@@ -6,7 +6,7 @@ use konkordia_fabric::card::{ENTRY_BYTES, Form, Layout, MASK_BYTES, STEP_MAX};
 use libfuzzer_sys::fuzz_target;
 
 const FORM: Form =
-    Form { image_bytes: 2 * 8192, is_unsigned: false, tiles: 2, tile_packets: 100, slots: 3, first_frame: 1 };
+    Form { image_bytes: 2 * 8192, is_unsigned: false, tiles: 2, tile_packets: 100, slots: 3, first_frame: 1, rows: 1 };
 
 fuzz_target!(|data: &[u8]| {
     let layout = Layout::new(FORM).expect("a card has this form");

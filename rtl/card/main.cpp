@@ -1,11 +1,11 @@
 // A stand-in for a card: the logic of rtl/src/card.sv, simulated, with the memory of the card, and DMA into memory that
 // `konkordia card` has made (docs/fpga.md, "A card").
 //
-//     card SETUP FRAMES ADDRESS [SEED]
+//     card FRAMES ADDRESS [SEED]
 //
-// SETUP has lines "register NAME VALUE", "table SELECT ROW VALUE" and "constants FILE"; FRAMES has Ethernet frames, each
-// behind its length (u32, little-endian); ADDRESS is what konkordia prints: PROCESS/FILE/NUMBER. With SEED, memory, DMA
-// and line stall at random clocks.
+// FRAMES has Ethernet frames, each behind its length (u32, little-endian); ADDRESS is what konkordia prints:
+// PROCESS/FILE/NUMBER. Registers, tables and constants of the logic stand in the memory of konkordia. With SEED, memory,
+// DMA and line stall at random clocks.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -18,7 +18,6 @@
 #include <deque>
 #include <fstream>
 #include <iostream>
-#include <map>
 #include <random>
 #include <sstream>
 #include <stdexcept>
@@ -30,11 +29,12 @@
 
 namespace {
 
-constexpr std::size_t BEAT = 64, HEAD = 4096, CONSTANT_WORDS = 102;
+constexpr std::size_t BEAT = 64, HEAD = 4096, CONSTANT_BYTES = 408;
 // Places in the memory of konkordia, behind its head (crates/fabric/src/card.rs).
-constexpr std::size_t REGISTERS = 0, RELEASED = 128, STOP = 136, STATE = 256, CLOCKS = 264, FRAME_COUNTS = 320, PACKET_COUNTS = 400;
+constexpr std::size_t REGISTERS = 0, RELEASED = 128, STOP = 136, STATE = 256, CLOCKS = 264, FRAME_COUNTS = 320,
+                      PACKET_COUNTS = 400, LOGIC = 512, ROW_BYTES = 16, ENTRY_BYTES = 32, RING_HEAD = 128;
 constexpr std::size_t RING_OPEN = 72;
-constexpr uint64_t RUNNING = 1, ENDED = 2, VERSION = 1;
+constexpr uint64_t RUNNING = 1, ENDED = 2, VERSION = 2;
 // A run without any movement for so many clocks is over.
 constexpr uint64_t QUIET_CLOCKS = 3000;
 constexpr uint64_t WAIT_US = 50, STUCK_US = 60'000'000;
@@ -72,10 +72,21 @@ public:
         if (load(ring + RING_OPEN) != 1) fail("konkordia takes no frames any more");
     }
 
-    // What DMA writes; the logic must not write anywhere else.
+    // What DMA writes; the logic must not write anywhere else than into entries and slots.
     void write(std::size_t at, const uint8_t* from, std::size_t bytes) {
-        if (at + bytes > bytes_ - HEAD || at < 4096) fail("the logic writes outside of the memory of the host");
+        const bool is_entry = at >= ring_ && at + bytes <= ring_end_;
+        if (!is_entry && (at < slots_ || at + bytes > bytes_ - HEAD)) fail("the logic writes outside of its part of the host's memory");
         std::memcpy(start_ + HEAD + at, from, bytes);
+    }
+    void allow(std::size_t ring, std::size_t ring_end, std::size_t slots) {
+        ring_ = ring;
+        ring_end_ = ring_end;
+        slots_ = slots;
+    }
+    // What konkordia wrote before it said its address.
+    const uint8_t* part(std::size_t at, std::size_t bytes) const {
+        if (at > bytes_ - HEAD || bytes > bytes_ - HEAD - at) fail("a part lies outside of the memory of konkordia");
+        return start_ + HEAD + at;
     }
     uint64_t load(std::size_t at) const { return word(at)->load(std::memory_order_acquire); }
     void store(std::size_t at, uint64_t value) { word(at)->store(value, std::memory_order_release); }
@@ -86,46 +97,7 @@ private:
     }
     int fd_ = -1;
     uint8_t* start_ = nullptr;
-    std::size_t bytes_ = 0;
-};
-
-struct Table {
-    uint32_t select, row;
-    uint64_t value;
-};
-
-struct Setup {
-    std::map<std::string, uint64_t> registers;
-    std::vector<Table> tables;
-    std::vector<uint32_t> constants;
-
-    explicit Setup(const std::string& path) {
-        std::ifstream in(path);
-        if (!in) fail(path + " cannot be opened");
-        for (std::string line; std::getline(in, line);) {
-            std::istringstream words(line);
-            std::string what, name;
-            words >> what;
-            Table table{};
-            if (what == "register") {
-                words >> name;
-                words >> registers[name];
-            } else if (what == "table") {
-                words >> table.select >> table.row >> table.value;
-                tables.push_back(table);
-            } else if (what == "constants") {
-                words >> name;
-                std::ifstream file(name, std::ios::binary | std::ios::ate);
-                if (!file) fail(name + " cannot be opened");
-                constants.resize(static_cast<std::size_t>(file.tellg()) / 4);
-                file.seekg(0);
-                file.read(reinterpret_cast<char*>(constants.data()), static_cast<std::streamsize>(constants.size() * 4));
-            } else {
-                fail(path + ": a line that is neither register, table nor constants: " + line);
-            }
-            if (!words) fail(path + ": the line has not all its words: " + line);
-        }
-    }
+    std::size_t bytes_ = 0, ring_ = 0, ring_end_ = 0, slots_ = ~std::size_t{0};
 };
 
 std::vector<std::vector<uint8_t>> frames_of(const std::string& path) {
@@ -141,20 +113,27 @@ std::vector<std::vector<uint8_t>> frames_of(const std::string& path) {
 
 class Card {
 public:
-    Card(const Setup& setup, Host& host, uint64_t seed) : setup_(setup), host_(host), dice_(seed), stalls_(seed != 0) {
-        place_registers();
-        memory_.resize(64 * std::size_t{setup.registers.at("slot_bytes")});
+    Card(Host& host, uint64_t seed) : host_(host), dice_(seed), stalls_(seed != 0) {
+        logic_registers();
+        host_registers();
+        memory_.resize(64 * slot_bytes_);
         const uint64_t released = host.load(RELEASED);
         if (released != 0) fail("the memory of konkordia was used before");
         host.hold(ring_);
         logic_.rst = 1;
         for (int n = 0; n < 4; ++n) clock();
         logic_.rst = 0;
-        for (const Table& table : setup.tables) {
+        const std::size_t rows = host.load(REGISTERS + 64);
+        const uint8_t* row = host.part(host.load(REGISTERS + 72), rows * ROW_BYTES);
+        for (std::size_t n = 0; n < rows; ++n, row += ROW_BYTES) {
+            uint32_t table[2];
+            uint64_t value;
+            std::memcpy(table, row, 8);
+            std::memcpy(&value, row + 8, 8);
             logic_.cfg_write = 1;
-            logic_.cfg_select = table.select;
-            logic_.cfg_address = table.row;
-            logic_.cfg_data = table.value;
+            logic_.cfg_select = table[0];
+            logic_.cfg_address = table[1];
+            logic_.cfg_data = value;
             clock();
         }
         logic_.cfg_write = 0;
@@ -196,48 +175,64 @@ public:
     }
 
 private:
-    void place_registers() {
-        const auto& r = setup_.registers;
-        logic_.cfg_v4 = 1;
-        logic_.cfg_address_v4 = r.at("address_v4");
-        logic_.cfg_port_first = r.at("port_first");
-        logic_.cfg_streams = r.at("streams");
-        logic_.cfg_frame_offset = r.at("frame_offset");
-        logic_.cfg_packet_offset = r.at("packet_offset");
-        logic_.cfg_module_offset = r.at("module_offset");
-        logic_.cfg_frame_big = r.at("frame_big");
-        logic_.cfg_packet_big = r.at("packet_big");
-        logic_.cfg_module_big = r.at("module_big");
-        logic_.cfg_frame_mask = r.at("frame_mask");
-        logic_.cfg_packet_mask = r.at("packet_mask");
-        logic_.cfg_module_mask = r.at("module_mask");
-        logic_.cfg_frame_shift = r.at("frame_shift");
-        logic_.cfg_packet_shift = r.at("packet_shift");
-        logic_.cfg_module_shift = r.at("module_shift");
-        logic_.cfg_frame_bits = r.at("frame_bits");
-        logic_.cfg_first_packet = r.at("first_packet");
-        logic_.cfg_packets = r.at("packets");
-        logic_.cfg_frame_packets = r.at("frame_packets");
-        logic_.cfg_datagram_bytes = r.at("datagram_bytes");
-        logic_.cfg_header_sixteenths = r.at("header_sixteenths");
-        logic_.cfg_tiles = r.at("tiles");
+    // Registers of the logic, in the order of `REGISTERS` in crates/fabric/src/card/logic.rs.
+    void logic_registers() {
+        if ((host_.load(REGISTERS) & 0xFFFFFFFF) != VERSION) fail("konkordia speaks another version");
+        std::size_t at = LOGIC;
+        const auto next = [&] {
+            at += 8;
+            return host_.load(at - 8);
+        };
+        logic_.cfg_frame_offset = next();
+        logic_.cfg_frame_big = next();
+        logic_.cfg_frame_mask = next();
+        logic_.cfg_frame_shift = next();
+        logic_.cfg_packet_offset = next();
+        logic_.cfg_packet_big = next();
+        logic_.cfg_packet_mask = next();
+        logic_.cfg_packet_shift = next();
+        logic_.cfg_module_offset = next();
+        logic_.cfg_module_big = next();
+        logic_.cfg_module_mask = next();
+        logic_.cfg_module_shift = next();
+        logic_.cfg_frame_bits = next();
+        logic_.cfg_first_packet = next();
+        logic_.cfg_packets = next();
+        logic_.cfg_frame_packets = next();
+        logic_.cfg_datagram_bytes = next();
+        logic_.cfg_header_sixteenths = next();
+        logic_.cfg_tiles = next();
+        slot_bytes_ = next();
+        logic_.cfg_unit_log2 = next();
+        const uint64_t version = next(), low = next(), high = next();
+        logic_.cfg_v4 = version == 4;
+        logic_.cfg_v6 = version == 6;
+        logic_.cfg_address_v4 = low;
+        for (int n = 0; n < 4; ++n) logic_.cfg_address_v6[n] = (n < 2 ? low : high) >> 32 * (n % 2);
+        logic_.cfg_port_first = next();
+        logic_.cfg_streams = next();
+        logic_.cfg_high_gain = next();
+        logic_.cfg_shifts = next();
         logic_.cfg_base = 0;
-        logic_.cfg_slot_bytes = r.at("slot_bytes");
-        logic_.cfg_high_gain = r.at("high_gain");
-        logic_.cfg_shifts = r.at("shifts");
-        logic_.cfg_unit_log2 = r.at("unit_log2");
-        logic_.cfg_beats = r.at("slot_bytes") / BEAT;
-        // What konkordia asks for stands in its registers: version, first frame, type, slots and their places.
-        const uint64_t form = host_.load(REGISTERS);
-        if ((form & 0xFFFFFFFF) != VERSION) fail("konkordia speaks another version");
-        logic_.cfg_unsigned = form >> 32 & 1;
+        logic_.cfg_slot_bytes = slot_bytes_;
+        logic_.cfg_beats = slot_bytes_ / BEAT;
+    }
+
+    // Type, first frame, slots and their places, and where the constants lie.
+    void host_registers() {
+        const std::size_t slots = host_.load(REGISTERS + 16), slots_start = host_.load(REGISTERS + 32);
+        logic_.cfg_unsigned = host_.load(REGISTERS) >> 32 & 1;
         logic_.cfg_first_frame = host_.load(REGISTERS + 8);
-        logic_.cfg_host_slots = host_.load(REGISTERS + 16);
+        logic_.cfg_host_slots = slots;
         logic_.cfg_host_slot_bytes = host_.load(REGISTERS + 24);
-        logic_.cfg_host_pixels = host_.load(REGISTERS + 32);
+        logic_.cfg_host_pixels = slots_start;
         ring_ = host_.load(REGISTERS + 40);
-        logic_.cfg_host_ring = ring_ + 128;
-        if (host_.load(REGISTERS + 48) != r.at("slot_bytes")) fail("konkordia waits for frames of another size");
+        logic_.cfg_host_ring = ring_ + RING_HEAD;
+        host_.allow(ring_ + RING_HEAD, ring_ + RING_HEAD + slots * ENTRY_BYTES, slots_start);
+        if (host_.load(REGISTERS + 48) != slot_bytes_) fail("konkordia waits for frames of another size");
+        constants_bytes_ = host_.load(REGISTERS + 80);
+        constants_ = host_.part(host_.load(REGISTERS + 88), constants_bytes_);
+        if (constants_bytes_ != slot_bytes_ / BEAT * CONSTANT_BYTES) fail("there are not constants of all pixels");
     }
 
     bool is_waiting_for_host() const {
@@ -277,8 +272,8 @@ private:
         if (!offered_ && !answers_.empty() && !stalls(10)) offered_ = true;
         logic_.d_valid = offered_;
         if (offered_) std::memcpy(logic_.d_data.data(), memory_.data() + answers_.front(), BEAT);
-        logic_.c_valid = !setup_.constants.empty();
-        std::memcpy(logic_.c_data.data(), setup_.constants.data() + constant_, CONSTANT_WORDS * 4);
+        logic_.c_valid = 1;
+        std::memcpy(logic_.c_data.data(), constants_ + constant_, CONSTANT_BYTES);
         logic_.h_ready = !stalls(20);
     }
 
@@ -295,7 +290,7 @@ private:
                 line_bytes_ += frame_bytes;
                 at_ = 0;
                 ++frame_;
-                line_pause_ = stalls(30) ? dice_() % 200 : setup_.registers.at("pause_clocks");
+                line_pause_ = stalls(30) ? dice_() % 200 : 0;
             }
         }
         if (logic_.m_valid && logic_.m_ready) {
@@ -306,7 +301,7 @@ private:
         if (logic_.d_valid && logic_.d_ready) {
             answers_.pop_front();
             offered_ = false;
-            constant_ = constant_ + CONSTANT_WORDS == setup_.constants.size() ? 0 : constant_ + CONSTANT_WORDS;
+            constant_ = constant_ + CONSTANT_BYTES == constants_bytes_ ? 0 : constant_ + CONSTANT_BYTES;
             moves = true;
         }
         if (logic_.r_valid && logic_.r_ready) {
@@ -335,12 +330,13 @@ private:
         for (std::size_t n = 0; n < 10; ++n) host_.store(PACKET_COUNTS + 8 * n, logic_.packet_counters[n]);
     }
 
-    const Setup& setup_;
     Host& host_;
     std::mt19937_64 dice_;
     bool stalls_, offered_ = false;
     Vcard logic_;
     std::vector<uint8_t> memory_;
+    const uint8_t* constants_ = nullptr;
+    std::size_t slot_bytes_ = 0, constants_bytes_ = 0;
     std::deque<uint64_t> answers_;
     std::vector<uint64_t> entries_at_;
     const std::vector<std::vector<uint8_t>>* frames_ = nullptr;
@@ -351,15 +347,14 @@ private:
 }  // namespace
 
 int main(int count, char** words) {
-    if (count != 4 && count != 5) {
-        std::cerr << "usage: card SETUP FRAMES ADDRESS [SEED]\n";
+    if (count != 3 && count != 4) {
+        std::cerr << "usage: card FRAMES ADDRESS [SEED]\n";
         return 2;
     }
     try {
-        const Setup setup(words[1]);
-        const std::vector<std::vector<uint8_t>> frames = frames_of(words[2]);
-        Host host(words[3]);
-        Card card(setup, host, count == 5 ? std::stoull(words[4]) : 0);
+        const std::vector<std::vector<uint8_t>> frames = frames_of(words[1]);
+        Host host(words[2]);
+        Card card(host, count == 4 ? std::stoull(words[3]) : 0);
         card.run(frames);
     } catch (const std::exception& error) {
         std::cerr << "card: " << error.what() << "\n";

@@ -55,6 +55,8 @@ class Source:
         self.beats: list[tuple[int, ...]] = []
         self.next = 0
         self.offered = False
+        # What the block sees, so that only changes are written: a write takes as long as many a clock of the block.
+        self.shown: tuple[bool, int] | None = None
         self.taken_at: list[int] = []
 
     def send(self, *beats: tuple[int, ...]) -> None:
@@ -64,6 +66,10 @@ class Source:
     def drive(self, now: int) -> None:
         # A beat that was offered stays until it is taken.
         self.offered = self.next < len(self.beats) and (self.offered or not self.stall(now))
+        show = (self.offered, self.next)
+        if show == self.shown:
+            return
+        self.shown = show
         self.valid.value = int(self.offered)
         if self.offered:
             for signal, value in zip(self.signals, self.beats[self.next], strict=True):
@@ -87,14 +93,16 @@ class Sink:
         self.ready = getattr(dut, f"{prefix}_ready") if has_ready else None
         self.signals = [getattr(dut, f"{prefix}_{field}") for field in fields]
         self.stall, self.is_ready = stall, True
+        self.shown: bool | None = None
         self.beats: list[tuple[int, ...]] = []
         self.taken_at: list[int] = []
         self.waiting: tuple[int, ...] | None = None
 
     def drive(self, now: int) -> None:
         self.is_ready = self.ready is None or not self.stall(now)
-        if self.ready is not None:
+        if self.ready is not None and self.is_ready != self.shown:
             self.ready.value = int(self.is_ready)
+            self.shown = self.is_ready
 
     def sample(self, now: int) -> None:
         if not int(self.valid.value):
@@ -114,10 +122,13 @@ class Bench:
     def __init__(self, dut: Any, *parts: Source | Sink) -> None:
         self.dut, self.parts, self.now = dut, parts, 0
         self.resets: set[int] = set()
+        self.resetting: bool | None = None
 
     async def reset(self) -> None:
         """Two clocks of reset before the first beat."""
+        self.resetting = False
         for part in self.parts:
+            part.shown = None
             if part.ready is not None and isinstance(part, Sink):
                 part.ready.value = 0
             if isinstance(part, Source):
@@ -138,7 +149,9 @@ class Bench:
         for _ in range(count):
             self.dut.clk.value = 0
             resetting = self.now in self.resets
-            self.dut.rst.value = int(resetting)
+            if resetting != self.resetting:
+                self.dut.rst.value = int(resetting)
+                self.resetting = resetting
             for part in self.parts:
                 part.drive(self.now)
             await Timer(2, "ns")

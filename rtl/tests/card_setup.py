@@ -1,5 +1,5 @@
-"""What rtl/card/main.cpp needs besides the memory of `konkordia card`: registers, tables and constants of a JUNGFRAU,
-and Ethernet frames."""
+"""Ethernet frames for rtl/card/main.cpp, and the constants of a JUNGFRAU by docs/formats/fixed-point.md, with which the
+tests compare those of `konkordia card`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from model_udp import ADDRESS_V4, Frame
-from program import Program
+from model_udp import Frame
 
 FRACTION_BITS, PEDESTAL_BITS = (8, 2, 2), (22, 16, 16)
 # Bits of a pixel: pedestals, then factors, as pixel_lane has them.
@@ -22,7 +21,8 @@ def factors_of(pedestals: npt.NDArray[np.float32], gains: npt.NDArray[np.float32
     at an end of the ADC, a gain of the wrong sign. A pixel that is unusable in G0 is so in all stages."""
     signs = np.array([1, -1, -1], np.float32)[:, None]
     bad = ~((pedestals > 0) & (pedestals < 16383)) | ~(np.isfinite(gains) & (gains * signs > 0))
-    return np.where(bad | bad[0], np.float32(np.nan), np.float32(1) / (gains * np.float32(energy_kev)))
+    with np.errstate(divide="ignore"):
+        return np.where(bad | bad[0], np.float32(np.nan), np.float32(1) / (gains * np.float32(energy_kev)))
 
 
 def quantise(pedestals: npt.NDArray[np.float32], factors: npt.NDArray[np.float32]) -> tuple[list[npt.NDArray[np.int64]], tuple[int, int, int]]:
@@ -49,22 +49,6 @@ def packed_constants(planes: list[npt.NDArray[np.int64]]) -> bytes:
     """102 bits for each pixel, 32 pixels side by side."""
     bits = [(plane[:, None] >> np.arange(width) & 1).astype(np.uint8) for plane, width in zip(planes, WIDTHS, strict=True)]
     return np.packbits(np.concatenate(bits, axis=1).reshape(-1, 32 * sum(WIDTHS)), axis=1, bitorder="little").tobytes()
-
-
-def write_setup(folder: pathlib.Path, program: Program, planes: list[npt.NDArray[np.int64]], shifts: tuple[int, int, int]) -> pathlib.Path:
-    """The file with registers and tables, and beside it that with the constants."""
-    constants = folder / "constants.bin"
-    constants.write_bytes(packed_constants(planes))
-    unit_log2, owners = program.owners()
-    registers = program.registers() | {
-        "address_v4": int(ADDRESS_V4), "port_first": program.port_first, "streams": len(program.tiles), "high_gain": 0,
-        "shifts": shifts[0] | shifts[1] << 6 | shifts[2] << 12, "unit_log2": unit_log2, "pause_clocks": 0,
-    }
-    lines = [f"register {name} {value}" for name, value in registers.items()]
-    lines += [f"table {select} {row} {value}" for select, row, value in program.tables() + owners]
-    path = folder / "setup.txt"
-    path.write_text("\n".join([*lines, f"constants {constants}", ""]))
-    return path
 
 
 def write_frames(path: pathlib.Path, frames: Iterable[bytes]) -> pathlib.Path:

@@ -12,15 +12,42 @@ import xml.etree.ElementTree
 
 from bench import CLOCK_MHZ
 from blocks import BLOCKS, RTL, sources
-from cocotb.runner import get_runner
+from cocotb.runner import Verilator
 
 BUILD = pathlib.Path(os.environ.get("RTL_BUILD", RTL / "build"))
 # The sources; scripts/rtl faults simulates copies with a fault.
 SOURCES = pathlib.Path(os.environ.get("RTL_SOURCES", RTL / "src"))
 WARNINGS = ["-Wall", "-Wno-DECLFILENAME", "-Wno-UNUSED", "-Wno-PINCONNECTEMPTY"]
 COVERAGE = ["--coverage-line", "--coverage-toggle"]
-# A source with a fault may well have a warning.
-VERILATOR = ["-Wno-fatal", "-Wno-lint"] if os.environ.get("RTL_FAULT") else WARNINGS + COVERAGE
+# Four times the same blocks: their toggles are counted in tests of their own, and take as long as the rest together.
+WITHOUT_TOGGLES = ("four_receivers",)
+
+
+def arguments(block: str) -> list[str]:
+    """Arguments for Verilator. A source with a fault may well have a warning."""
+    if os.environ.get("RTL_FAULT"):
+        return ["-Wno-fatal", "-Wno-lint"]
+    return WARNINGS + COVERAGE[: 1 if block in WITHOUT_TOGGLES else 2]
+
+
+# The names of a declaration of ports.
+PORTS = re.compile(r"^ *(?:input|output) +(?:wire|reg) +(?:\[[^]]*\] *)?(\w+(?: *, *\w+)*)", re.MULTILINE)
+
+
+def visible(block: str) -> str:
+    """What tests see of a block: its ports. cocotb would make every signal inside visible too, and with that the
+    simulation of a large block takes several times as long."""
+    included = (SOURCES / "place_config.svh").read_text()
+    text = (SOURCES / f"{block}.sv").read_text().replace('`include "place_config.svh"', included)
+    names = [name for ports in PORTS.findall(text) for name in re.split(" *, *", ports)]
+    return "\n".join(["`verilator_config", *(f'public_flat_rw -module "{block}" -var "{name}"' for name in names), ""])
+
+
+class Simulator(Verilator):  # type: ignore[misc]
+    """Verilator, in which tests see only what they are shown."""
+
+    def _build_command(self) -> list[list[str]]:
+        return [[word for word in command if word != "--public-flat-rw"] for command in super()._build_command()]
 
 
 def coverage(folder: pathlib.Path) -> str:
@@ -38,8 +65,10 @@ def simulate(block: str) -> tuple[int, int]:
     folder, notes = BUILD / block, BUILD / block / "notes.jsonl"
     folder.mkdir(parents=True, exist_ok=True)
     notes.unlink(missing_ok=True)
-    runner = get_runner("verilator")
-    runner.build(verilog_sources=sources(block, SOURCES), includes=[SOURCES], hdl_toplevel=block, build_dir=folder, build_args=VERILATOR, always=True)
+    shown = folder / "visible.vlt"
+    shown.write_text(visible(block))
+    runner = Simulator()
+    runner.build(verilog_sources=sources(block, SOURCES), includes=[SOURCES], hdl_toplevel=block, build_dir=folder, build_args=[*arguments(block), str(shown)], always=True)
     results = runner.test(
         hdl_toplevel=block,
         test_module=f"test_{block}",
@@ -71,6 +100,8 @@ def main() -> int:
         return 2
     version = subprocess.run(["verilator", "--version"], capture_output=True, text=True, check=True).stdout.strip()
     print(f"rtl: {version}")
+    # Verilator writes many files of C++.
+    os.environ.setdefault("MAKEFLAGS", f"--jobs={os.cpu_count() or 1}")
     sums = [simulate(block) for block in blocks]
     passed, failed = (sum(column) for column in zip(*sums, strict=True))
     print(f"{passed} passed, {failed} failed in 0.0s (rtl)")

@@ -19,7 +19,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests/e2e"), str(ROOT / "rtl/tests")]
 from blocks import sources  # noqa: E402
-from card_setup import ethernet, factors_of, quantise, write_frames, write_setup  # noqa: E402
+from card_setup import ethernet, write_frames  # noqa: E402
 from driving import (  # noqa: E402
     BINARY,
     LYSO,
@@ -33,7 +33,7 @@ from driving import (  # noqa: E402
     program,
     simulate,
 )
-from model_udp import random_frame  # noqa: E402
+from model_udp import ADDRESS_V4, random_frame  # noqa: E402
 from program import shipped  # noqa: E402
 
 import model_udp  # noqa: E402
@@ -89,13 +89,6 @@ def detector(tmp_path_factory):
     return folder, datagrams
 
 
-def constants_of(folder):
-    """The integers of the logic, as docs/formats/fixed-point.md has them."""
-    pedestals = np.array([np.fromfile(folder / f"pedestal_g{stage}.f32", np.float32) for stage in range(3)])
-    gains = np.fromfile(folder / "gain_adu_per_kev.f32", np.float32).reshape(3, -1)
-    return quantise(pedestals, factors_of(pedestals, gains, ENERGY_KEV))
-
-
 def received(folder, calibration, datagrams):
     """The images that the program itself makes of these packets."""
     bench = Bench(folder)
@@ -120,12 +113,12 @@ def received(folder, calibration, datagrams):
 
 def run_of_card(folder, simulator, calibration, frames, *options, seed="", images=FRAMES, kill=False):
     """One run; returns the account, the exit code of konkordia and what the simulation says."""
-    setup = write_setup(folder, PROGRAM, *constants_of(calibration))
     line = write_frames(folder / "frames.bin", frames)
     command = [BINARY, "card", "-o", str(folder / "card"), "--images", str(images), "--first-frame", "1", "--silence", "4", "--json", *options]
+    command += ["--address", str(ADDRESS_V4), "--calibration", str(calibration), "--energy-kev", str(ENERGY_KEV)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as taker:
         address = json.loads(taker.stdout.readline())["address"]
-        card = subprocess.Popen([simulator, setup, line, address, *filter(None, [seed])], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        card = subprocess.Popen([simulator, line, address, *filter(None, [seed])], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         if kill:
             while not (folder / "card_data_000001.h5").exists() and card.poll() is None:
                 pass

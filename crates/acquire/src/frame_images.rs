@@ -42,7 +42,11 @@ impl FrameImages {
         Ok((Self::of_loaded(config, loaded)?, file))
     }
 
-    fn loaded(config: &Config, calibration: &Calibration) -> Result<Loaded, Failure> {
+    /// Constants and mask of a calibration.
+    ///
+    /// # Errors
+    /// It does not fit the detector and its pixels.
+    pub(crate) fn loaded(config: &Config, calibration: &Calibration) -> Result<Loaded, Failure> {
         if config.recipe != Recipe::JungfrauPhotons {
             return Err(refuse("only words of a JUNGFRAU become photons".into()));
         }

@@ -5,7 +5,7 @@
 //!
 //! | offset | what | written by |
 //! |---|---|---|
-//! | 0 | u32: version, 1 | host |
+//! | 0 | u32: version of the registers, 2 | host |
 //! | 4 | u32: type of the pixels, 0 = `int16`, 1 = `uint16` | host |
 //! | 8 | u64: number of the first frame | host |
 //! | 16 | u64: slots | host |
@@ -14,12 +14,19 @@
 //! | 40 | u64: offset of the ring, a queue of `konkordia_links::shm` with as many entries as slots | host |
 //! | 48 | u64: bytes of the pixels of a frame | host |
 //! | 56 | u64: packets of a tile, and tiles in the upper 32 bits | host |
+//! | 64 | u64: table rows | host |
+//! | 72 | u64: offset of the table rows, [`ROW_BYTES`] each: u32 table, u32 row, u64 value | host |
+//! | 80 | u64: bytes of the constants, [`CONSTANT_BYTES`] for 32 pixels | host |
+//! | 88 | u64: offset of the constants | host |
 //! | 128 | u64: frames that were given back | host |
 //! | 136 | u64: 1 = finish the frames that are open, and end | host |
 //! | 256 | u64: 0 = no card yet, 1 = it runs, 2 = it has ended | card |
 //! | 264 | u64: clocks of the run | card |
 //! | 320 | 9 x u64: verdicts of Ethernet frames | card |
 //! | 400 | 10 x u64: verdicts of packets | card |
+//! | 512 | 28 x u64: registers of the logic, in the order of [`REGISTERS`] | host |
+//!
+//! A card writes the table rows to its logic in their order, and reads the constants anew for each frame.
 //!
 //! Frame *n* of the run, counted from 0 as they were finished, lies in slot *n* modulo the slots: its pixels in blocks
 //! of 8192 bytes, each after bitshuffle, and behind them 64 bytes for each tile, of which bit *i* says that packet *i*
@@ -35,20 +42,23 @@
 //! | 30 | u8: tiles |
 //! | 31 | u8: version, 1 |
 
+mod constants;
+mod logic;
+
+pub use constants::{CONSTANT_BYTES, packed};
+pub use logic::{Front, IMAGE_BYTES_MAX, Logic, REGISTERS, ROW_BYTES, Row, TILE_PACKETS_MAX, TILES_MAX};
 use std::ops::Range;
 
-/// Version of the registers and of the entries.
-pub const VERSION: u8 = 1;
+/// Version of the registers.
+pub const VERSION: u32 = 2;
+/// Version of the entries.
+pub const ENTRY_VERSION: u8 = 1;
 /// Bytes of an entry.
 pub const ENTRY_BYTES: usize = 32;
 /// Bytes of the mask of a tile.
 pub const MASK_BYTES: usize = 64;
 /// Bytes of a block of pixels.
 pub const BLOCK_BYTES: usize = 8192;
-/// Tiles of a frame at most.
-pub const TILES_MAX: u8 = 16;
-/// Packets of a tile at most.
-pub const TILE_PACKETS_MAX: u16 = 512;
 /// Slots at most: as many as the logic can count.
 pub const SLOTS_MAX: u32 = 2048;
 /// Frames by which the logic steps forward at most; of the first frame, from the one before it.
@@ -67,6 +77,8 @@ pub const CLOCKS: usize = 264;
 pub const FRAME_COUNTS: usize = 320;
 /// Offset of the verdicts of packets, in the order of [`PACKET_VERDICTS`].
 pub const PACKET_COUNTS: usize = 400;
+/// Offset of the registers of the logic.
+pub const LOGIC: usize = 512;
 /// Names of the verdicts of Ethernet frames; the first one is that of frames whose packet is looked at.
 pub const FRAME_VERDICTS: [&str; 9] =
     ["taken", "other_traffic", "fragment", "vlan", "length", "checksum", "joined", "no_room", "damaged"];
@@ -83,6 +95,8 @@ pub const PACKET_VERDICTS: [&str; 10] = [
     "malformed_required",
     "malformed_packet_number",
 ];
+/// Table rows at most: 16 of required values, 4 x (512 + 4 x 16) of places, 2 x 16 of tiles, 2048 of owners.
+const ROWS_MAX: u32 = 16 + 4 * (512 + 4 * 16) + 2 * 16 + 2048;
 /// Everything is aligned to this.
 const PAGE_BYTES: u64 = 4096;
 /// Bytes of a ring before its entries.
@@ -103,6 +117,8 @@ pub struct Form {
     pub slots: u32,
     /// Number of the first frame of the run.
     pub first_frame: u64,
+    /// Table rows that the logic is told.
+    pub rows: u32,
 }
 
 /// Where everything lies.
@@ -110,6 +126,8 @@ pub struct Form {
 pub struct Layout {
     form: Form,
     slot_bytes: u64,
+    rows_start: u64,
+    constants_start: u64,
     slots_start: u64,
 }
 
@@ -128,7 +146,7 @@ pub struct Frame {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// An entry of another version.
-    #[error("the entry has version {0}, and this program reads version {VERSION}")]
+    #[error("the entry has version {0}, and this program reads version {ENTRY_VERSION}")]
     Version(u8),
     /// Not the next entry.
     #[error("the entry says that it is number {found}, and number {expected} comes next")]
@@ -190,6 +208,11 @@ pub enum Refused {
     },
 }
 
+/// Bytes of the constants of all pixels.
+const fn constants_bytes(form: &Form) -> u64 {
+    form.image_bytes as u64 / 2 / constants::PIXELS as u64 * CONSTANT_BYTES as u64
+}
+
 impl Layout {
     /// The layout of a form.
     ///
@@ -204,13 +227,18 @@ impl Layout {
         in_bounds("tiles", form.tiles.into(), TILES_MAX.into())?;
         in_bounds("packets of a tile", form.tile_packets.into(), TILE_PACKETS_MAX.into())?;
         in_bounds("slots", form.slots.into(), SLOTS_MAX.into())?;
-        in_bounds("bytes of a frame", form.image_bytes.into(), 1 << 27)?;
+        in_bounds("bytes of a frame", form.image_bytes.into(), IMAGE_BYTES_MAX.into())?;
+        in_bounds("table rows", form.rows.into(), ROWS_MAX.into())?;
         if !(form.image_bytes as usize).is_multiple_of(BLOCK_BYTES) {
             return Err(format!("a frame of {} bytes; the card has whole blocks of {BLOCK_BYTES}", form.image_bytes));
         }
         let slot_bytes = (u64::from(form.image_bytes) + u64::from(form.tiles) * MASK_BYTES as u64).next_multiple_of(PAGE_BYTES);
         let ring_bytes = RING_HEAD_BYTES + u64::from(form.slots) * ENTRY_BYTES as u64;
-        Ok(Self { form, slot_bytes, slots_start: PAGE_BYTES + ring_bytes.next_multiple_of(PAGE_BYTES) })
+        let rows_start = PAGE_BYTES + ring_bytes.next_multiple_of(PAGE_BYTES);
+        let rows_bytes = u64::from(form.rows) * ROW_BYTES as u64;
+        let constants_start = rows_start + rows_bytes.next_multiple_of(PAGE_BYTES);
+        let slots_start = constants_start + constants_bytes(&form).next_multiple_of(PAGE_BYTES);
+        Ok(Self { form, slot_bytes, rows_start, constants_start, slots_start })
     }
 
     /// What it was made for.
@@ -233,6 +261,21 @@ impl Layout {
         PAGE_BYTES
     }
 
+    /// Where the table rows begin.
+    pub const fn rows_start(&self) -> u64 {
+        self.rows_start
+    }
+
+    /// Where the constants begin.
+    pub const fn constants_start(&self) -> u64 {
+        self.constants_start
+    }
+
+    /// Bytes of the constants.
+    pub const fn constants_bytes(&self) -> u64 {
+        constants_bytes(&self.form)
+    }
+
     /// Bytes of a frame and its masks, from the beginning of its slot.
     pub const fn frame_bytes(&self) -> usize {
         self.form.image_bytes as usize + self.form.tiles as usize * MASK_BYTES
@@ -244,8 +287,8 @@ impl Layout {
     }
 
     /// The registers that the host writes before a card begins.
-    pub fn registers(&self) -> [u8; 64] {
-        let mut registers = [0; 64];
+    pub fn registers(&self) -> [u8; 96] {
+        let mut registers = [0; 96];
         let words = [
             u64::from(VERSION) | u64::from(self.form.is_unsigned) << 32,
             self.form.first_frame,
@@ -255,6 +298,10 @@ impl Layout {
             self.ring_start(),
             self.form.image_bytes.into(),
             u64::from(self.form.tile_packets) | u64::from(self.form.tiles) << 32,
+            self.form.rows.into(),
+            self.rows_start,
+            self.constants_bytes(),
+            self.constants_start,
         ];
         for (place, word) in registers.chunks_exact_mut(8).zip(words) {
             place.copy_from_slice(&word.to_le_bytes());
@@ -270,7 +317,7 @@ impl Layout {
         let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|n| entry[at + n]));
         let (found, image, slot_start) = (word(0), word(8), word(16));
         let (bytes, missing) = (word(24) & 0xFFFF_FFFF, u16::from_le_bytes([entry[28], entry[29]]));
-        if entry[31] != VERSION {
+        if entry[31] != ENTRY_VERSION {
             return Err(Refused::Version(entry[31]));
         }
         let expected = taken + 1;
@@ -330,8 +377,15 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const FORM: Form =
-        Form { image_bytes: 2 * 8192, is_unsigned: false, tiles: 2, tile_packets: 3, slots: 4, first_frame: 0x0102_0304 };
+    const FORM: Form = Form {
+        image_bytes: 2 * 8192,
+        is_unsigned: false,
+        tiles: 2,
+        tile_packets: 3,
+        slots: 4,
+        first_frame: 0x0102_0304,
+        rows: 300,
+    };
 
     fn entry(sequence: u64, image: u64, slot_start: u64, missing: u16) -> [u8; ENTRY_BYTES] {
         let mut entry = [0; ENTRY_BYTES];
@@ -344,20 +398,23 @@ mod tests {
         entry
     }
 
-    /// The numbers of docs/fpga.md, by hand: a page of registers, a page with the ring, slots of 16384 + 128 bytes in
-    /// pages.
+    /// The numbers of docs/fpga.md, by hand: a page of registers, one with the ring, two with 300 x 16 bytes of rows,
+    /// 26 with 256 x 408 bytes of constants, slots of 16384 + 128 bytes in pages.
     #[test]
     fn where_everything_lies() {
         let layout = Layout::new(FORM).unwrap();
-        assert_eq!((layout.ring_start(), layout.slots_start, layout.slot_bytes), (4096, 8192, 20_480));
-        assert_eq!((layout.memory_bytes(), layout.frame_bytes(), layout.masks()), (90_112, 16_512, 16_384..16_512));
+        assert_eq!((layout.ring_start(), layout.slots_start, layout.slot_bytes), (4096, 122_880, 20_480));
+        assert_eq!((layout.rows_start(), layout.constants_start(), layout.constants_bytes()), (8192, 16_384, 104_448));
+        assert_eq!((layout.memory_bytes(), layout.frame_bytes(), layout.masks()), (204_800, 16_512, 16_384..16_512));
         let registers = layout.registers();
-        assert_eq!(registers[..16], [1, 0, 0, 0, 0, 0, 0, 0, 4, 3, 2, 1, 0, 0, 0, 0]);
-        assert_eq!(registers[16..40], [4, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0, 0, 0, 0, 0, 0, 0, 0x20, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(registers[40..], [0, 0x10, 0, 0, 0, 0, 0, 0, 0, 0x40, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 2, 0, 0, 0]);
+        assert_eq!(registers[..16], [2, 0, 0, 0, 0, 0, 0, 0, 4, 3, 2, 1, 0, 0, 0, 0]);
+        assert_eq!(registers[16..40], [4, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0, 0, 0, 0, 0, 0, 0, 0xE0, 1, 0, 0, 0, 0, 0]);
+        assert_eq!(registers[40..64], [0, 0x10, 0, 0, 0, 0, 0, 0, 0, 0x40, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 2, 0, 0, 0]);
+        assert_eq!(registers[64..80], [44, 1, 0, 0, 0, 0, 0, 0, 0, 0x20, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(registers[80..], [0, 0x98, 1, 0, 0, 0, 0, 0, 0, 0x40, 0, 0, 0, 0, 0, 0]);
         let unsigned = Layout::new(Form { is_unsigned: true, ..FORM }).unwrap();
-        assert_eq!(unsigned.registers()[..8], [1, 0, 0, 0, 1, 0, 0, 0]);
-        assert_eq!(Layout::new(Form { slots: 125, ..FORM }).unwrap().slots_start, 3 * 4096, "a ring of 4128 bytes");
+        assert_eq!(unsigned.registers()[..8], [2, 0, 0, 0, 1, 0, 0, 0]);
+        assert_eq!(Layout::new(Form { slots: 125, ..FORM }).unwrap().slots_start, 31 * 4096, "a ring of 4128 bytes");
     }
 
     #[test]
@@ -368,6 +425,8 @@ mod tests {
         };
         says(Form { image_bytes: 8192 + 64, ..FORM }, "whole blocks");
         says(Form { image_bytes: 0, ..FORM }, "no bytes");
+        says(Form { image_bytes: 1 << 27, ..FORM }, "at most 134209536");
+        says(Form { rows: 4401, ..FORM }, "at most 4400");
         says(Form { tiles: 17, ..FORM }, "at most 16");
         says(Form { tile_packets: 513, ..FORM }, "at most 512");
         says(Form { slots: 0, ..FORM }, "no slots");
@@ -377,16 +436,16 @@ mod tests {
     #[test]
     fn an_entry_is_believed_only_if_it_can_be() {
         let layout = Layout::new(FORM).unwrap();
-        let right = entry(6, 9, 8192 + 20_480, 2);
-        let frame = Frame { image: 9, slot_start: 28_672, missing: 2 };
+        let right = entry(6, 9, 122_880 + 20_480, 2);
+        let frame = Frame { image: 9, slot_start: 143_360, missing: 2 };
         assert_eq!(layout.check(&right, 5, Some(8)), Ok(frame));
         assert_eq!(layout.check(&right, 5, None), Ok(frame));
         assert_eq!(layout.check(&right, 6, Some(8)), Err(Refused::Sequence { found: 6, expected: 7 }));
         assert_eq!(layout.check(&right, 5, Some(9)), Err(Refused::Order { image: 9, before: 9 }));
-        assert_eq!(layout.check(&entry(6, 72, 28_672, 0), 5, Some(8)).map(|frame| frame.image), Ok(72));
-        assert_eq!(layout.check(&entry(6, 73, 28_672, 0), 5, Some(8)), Err(Refused::Ahead { image: 73 }));
-        assert_eq!(layout.check(&entry(6, 64, 28_672, 0), 5, None), Err(Refused::Ahead { image: 64 }));
-        assert_eq!(layout.check(&entry(6, u64::MAX, 28_672, 0), 5, Some(8)), Err(Refused::Ahead { image: u64::MAX }));
+        assert_eq!(layout.check(&entry(6, 72, 143_360, 0), 5, Some(8)).map(|frame| frame.image), Ok(72));
+        assert_eq!(layout.check(&entry(6, 73, 143_360, 0), 5, Some(8)), Err(Refused::Ahead { image: 73 }));
+        assert_eq!(layout.check(&entry(6, 64, 143_360, 0), 5, None), Err(Refused::Ahead { image: 64 }));
+        assert_eq!(layout.check(&entry(6, u64::MAX, 143_360, 0), 5, Some(8)), Err(Refused::Ahead { image: u64::MAX }));
         let changed = |at: usize, to: u8| {
             let mut entry = right;
             entry[at] = to;
@@ -395,12 +454,15 @@ mod tests {
         let form = |what, found, expected| Refused::Form { what, found, expected };
         assert_eq!(changed(31, 2), Refused::Version(2));
         assert_eq!(changed(7, 1), Refused::Sequence { found: 6 + (1 << 56), expected: 6 });
-        assert_eq!(changed(17, 0x20), form("the offset of the slot", 0x2000, 28_672));
-        assert_eq!(changed(23, 0x80), form("the offset of the slot", 28_672 + (1 << 63), 28_672));
+        assert_eq!(changed(17, 0x20), form("the offset of the slot", 0x2_2000, 143_360));
+        assert_eq!(changed(23, 0x80), form("the offset of the slot", 143_360 + (1 << 63), 143_360));
         assert_eq!(changed(24, 64), form("the bytes of the pixels", 16_448, 16_384));
         assert_eq!(changed(30, 3), form("the number of tiles", 3, 2));
         assert_eq!(changed(28, 7), Refused::Missing { missing: 7, packets: 6 });
-        assert!(layout.check(&entry(6, 9, 28_672, 6), 5, None).is_ok(), "a frame may have lost all packets but none of its slot");
+        assert!(
+            layout.check(&entry(6, 9, 143_360, 6), 5, None).is_ok(),
+            "a frame may have lost all packets but none of its slot"
+        );
     }
 
     #[test]

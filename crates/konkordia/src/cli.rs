@@ -283,9 +283,9 @@ pub enum Command {
     Bridge(crate::bridge::args::BridgeCommand),
     /// Takes frames that a card (FPGA) writes into memory of this host, compresses them and writes a file.
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
-  konkordia card -o out/run01 --images 1000
-  konkordia card -o out/run02 --rows 1024 --tiles 2 --pixel uint16 --slots 64
-  konkordia card -o out/run03 --first-frame 4711 --silence 5 --json")]
+  konkordia card -o out/run01 --address 10.1.2.3 --calibration cal.h5 --energy-kev 12.4 --images 1000
+  konkordia card -o out/run02 --address 10.1.2.3 --calibration cal/ --energy-kev 12.4 --program jungfrau-2 --pixel uint16
+  konkordia card -o out/run03 --address fd00::2 --config run.toml --first-frame 4711 --silence 5 --json")]
     Card(crate::card::args::CardArgs),
     /// Modules that write into the memory of receivers, as in ESRF's RASHPA, and the manager that sets them up.
     #[command(subcommand, help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:

@@ -4,7 +4,9 @@
 use super::request::Request;
 use super::settings;
 use crate::frame_images::FrameImages;
-use konkordia_config::overrides;
+use crate::run::arm;
+use konkordia_calibration::{Calibration, Loaded};
+use konkordia_config::{Config, overrides, plan};
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_sinks::hdf5::{FileSpec, Metadata};
 
@@ -20,6 +22,26 @@ pub fn of_frames(
     facts: &Metadata,
     taken: Option<&String>,
 ) -> Result<(FrameImages, FileSpec), Failure> {
+    let (config, calibration) = calibrated(request, words, taken)?;
+    let (images, mut file) = FrameImages::with_file(&config, &calibration)?;
+    // As in a conversion of files: what a person has written comes first.
+    file.metadata = overrides::metadata_of_text(&config.text).over(facts.clone().over(file.metadata));
+    Ok((images, file))
+}
+
+/// Configuration, constants and file of frames that something else converts, for example a card. As [`of_frames`].
+///
+/// # Errors
+/// The frames are not those of a JUNGFRAU, or the calibration does not fit them.
+pub fn constants_of(request: &Request, words: &str) -> Result<(Config, Loaded, FileSpec), Failure> {
+    let (config, calibration) = calibrated(request, words, None)?;
+    let loaded = FrameImages::loaded(&config, &calibration)?;
+    let file = arm::file_spec(&config, &plan::plan(&config), &loaded);
+    Ok((config, loaded, file))
+}
+
+/// Configuration and calibration of frames.
+fn calibrated(request: &Request, words: &str, taken: Option<&String>) -> Result<(Config, Calibration), Failure> {
     let config = settings::of_frames(request, words, taken)?;
     let Some(files) = &config.calibration else {
         let why = "photons = (ADC - pedestal) / (gain * energy) needs pedestals and gains";
@@ -27,8 +49,5 @@ pub fn of_frames(
         return Err(Failure::new(Exit::Configuration, "photons without calibration", why, fix));
     };
     let calibration = konkordia_calibration::load(&config, files)?;
-    let (images, mut file) = FrameImages::with_file(&config, &calibration)?;
-    // As in a conversion of files: what a person has written comes first.
-    file.metadata = overrides::metadata_of_text(&config.text).over(facts.clone().over(file.metadata));
-    Ok((images, file))
+    Ok((config, calibration))
 }

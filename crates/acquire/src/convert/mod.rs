@@ -11,7 +11,7 @@ mod request;
 mod settings;
 mod verify;
 
-pub use frames::of_frames;
+pub use frames::{constants_of, of_frames};
 pub use request::{Request, Setting};
 pub use settings::folders;
 pub(crate) use settings::{facts_of_words, of_words};

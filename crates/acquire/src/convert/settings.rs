@@ -85,8 +85,8 @@ pub fn of_words(info: &InputInfo) -> Result<Config, Failure> {
 /// Keys of `[detector]` that say what its packets are.
 const OF_PACKETS: [&str; 6] = ["type", "modules", "bits", "interfaces", "rows", "ten_giga"];
 
-/// The configuration for frames whose words [`of_words`] has described in `words`, by what a request says of pixels.
-/// Nothing is written with it. `taken`: when the frames were taken.
+/// The configuration for frames whose words [`of_words`] has described in `words`, by what a request says of pixels,
+/// and the keys that it sets. Nothing is written with it. `taken`: when the frames were taken.
 pub fn of_frames(request: &Request, words: &str, taken: Option<&String>) -> Result<Config, Failure> {
     let mut root = start(request)?;
     let mut words: Table = words.parse().map_err(|error: toml::de::Error| bug(&error.to_string()))?;
@@ -112,6 +112,9 @@ pub fn of_frames(request: &Request, words: &str, taken: Option<&String>) -> Resu
     root.remove("run");
     root.insert("output".into(), nowhere());
     pixels(&mut root, request)?;
+    for setting in &request.set {
+        table(&mut root, &setting.table)?.insert(setting.key.clone(), setting.value.clone());
+    }
     let text = toml::to_string(&root).map_err(|e| bug(&e.to_string()))?;
     let mut config = konkordia_config::parse(&text, request.config.as_deref().unwrap_or(Path::new(NO_FILE)))?;
     if let Some(files) = &mut config.calibration {

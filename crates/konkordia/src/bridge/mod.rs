@@ -1,7 +1,7 @@
 //! `konkordia bridge`: programs that turn headers of packets into addresses (docs/bridge.md).
 
 pub mod args;
-mod programs;
+pub mod programs;
 mod receivers;
 mod run;
 

@@ -2,6 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use konkordia_core::pixel::PixelType;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 /// `--pixel`
@@ -35,21 +36,29 @@ pub struct CardArgs {
     /// Images to take [default: until nothing comes]
     #[arg(long, value_name = "N")]
     pub images: Option<u64>,
-    /// Rows of an image
-    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=65536))]
-    pub rows: u32,
-    /// Columns of an image
-    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=65536))]
-    pub columns: u32,
+    /// Calibration file of `konkordia pedestal`, or a folder with pedestal_g0.f32, pedestal_g1.f32, pedestal_g2.f32 and
+    /// gain_adu_per_kev.f32 [default: as the configuration says]
+    #[arg(long, value_name = "FILE|DIR")]
+    pub calibration: Option<PathBuf>,
+    /// Photon energy in keV [default: as the configuration says]
+    #[arg(long, value_name = "KEV")]
+    pub energy_kev: Option<f64>,
+    /// Where the card puts the packets: a program of the bridge, a file or the name of one that comes with Konkordia
+    /// (docs/bridge.md) [default: made of the detector of the configuration, without one jungfrau-1]
+    #[arg(long, value_name = "PROGRAM")]
+    pub program: Option<String>,
+    /// Configuration of the detector; its geometry, calibration and energy count where no option says them
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Address to which the detector sends, that of the card
+    #[arg(long, value_name = "ADDRESS")]
+    pub address: IpAddr,
+    /// UDP port of the first tile [default: as the program says]
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: Option<u16>,
     /// Type of the pixels that the card makes
     #[arg(long, value_enum, default_value_t = PixelArg::Int16)]
     pub pixel: PixelArg,
-    /// Tiles of a frame, each with packets of its own
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub tiles: u8,
-    /// Packets of a tile
-    #[arg(long, value_name = "N", default_value_t = 128)]
-    pub tile_packets: u16,
     /// Frames that the shared memory holds
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub slots: u32,
@@ -65,9 +74,6 @@ pub struct CardArgs {
     /// Images per data file
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     pub images_per_file: u32,
-    /// Photon energy, for the file
-    #[arg(long, value_name = "KEV")]
-    pub energy_kev: Option<f64>,
     /// For programs: the address of the memory and the account as JSON on stdout
     #[arg(long)]
     pub json: bool,

@@ -4,20 +4,20 @@
 mod account;
 pub mod args;
 mod pack;
+mod setup;
 
 use crate::console;
 use crate::run::signals;
 use account::Account;
 use args::CardArgs;
-use konkordia_acquire::image_writer::{Beside, ImageFiles, ImageWriter, PackedImage};
-use konkordia_core::experiment::Metadata;
+use konkordia_acquire::image_writer::{ImageWriter, PackedImage};
 use konkordia_core::failure::{Exit, Failure, reason};
 use konkordia_core::ledger::ImageStatus;
-use konkordia_core::plan::Compression;
-use konkordia_fabric::card::{ENDED, FRAME_COUNTS, FRAME_VERDICTS, Form, Layout, PACKET_COUNTS, RELEASED, Refused, STATE, STOP};
+use konkordia_fabric::card::{ENDED, FRAME_COUNTS, FRAME_VERDICTS, LOGIC, Layout, PACKET_COUNTS, RELEASED, Refused, STATE, STOP};
 use konkordia_links::shm::{Memory, Reader};
 use pack::Packer;
 use serde_json::json;
+use setup::{Setup, cannot};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -43,35 +43,14 @@ enum Over {
 
 /// `konkordia card`
 pub fn command(args: &CardArgs) -> Result<Exit, Failure> {
-    let wrong = |why: String| Failure::new(Exit::Usage, "the card cannot do this", why, "change the options");
-    let image_bytes = u64::from(args.rows) * u64::from(args.columns) * 2;
-    let form = Form {
-        image_bytes: u32::try_from(image_bytes).map_err(|_| wrong(format!("frames of {image_bytes} bytes")))?,
-        is_unsigned: args.pixel.pixel().is_unsigned(),
-        tiles: args.tiles,
-        tile_packets: args.tile_packets,
-        slots: args.slots,
-        first_frame: args.first_frame,
-    };
-    let layout = Layout::new(form).map_err(wrong)?;
     if !(args.silence > 0.0 && args.timeout > 0.0) || args.images == Some(0) {
-        return Err(wrong("a run has at least one image, and times are above 0".into()));
+        return Err(cannot("a run has at least one image, and times are above 0".into()));
     }
+    let setup = Setup::new(args)?;
+    let layout = Layout::new(setup.form).map_err(cannot)?;
     let stop = signals::stop_flag()?;
-    let (memory, reader) = memory(&layout)?;
-    let files = ImageFiles {
-        output: args.output.clone(),
-        overwrite: args.overwrite,
-        shape: [args.rows as usize, args.columns as usize],
-        pixel: args.pixel.pixel(),
-        compression: Compression::BSLZ4,
-        images_per_file: args.images_per_file,
-        images: args.images,
-        mask: None,
-        metadata: Metadata { energy_kev: args.energy_kev, ..Metadata::default() },
-    };
-    let note = ("card".to_owned(), "placed, converted and bitshuffled by a card (konkordia card)".to_owned());
-    let writer = ImageWriter::open_with(files, Beside { notes: vec![note], ..Beside::default() })?;
+    let (memory, reader) = memory(&layout, &setup)?;
+    let writer = ImageWriter::open_with(setup.files, setup.beside)?;
     if args.json {
         console::json(&json!({ "event": "card-memory", "address": memory.address() }), true);
     } else {
@@ -81,13 +60,17 @@ pub fn command(args: &CardArgs) -> Result<Exit, Failure> {
         .run(&stop)
 }
 
-/// The memory with its registers, and the end of its ring.
-fn memory(layout: &Layout) -> Result<(Memory, Reader), Failure> {
+/// The memory with its registers, tables and constants, and the end of its ring.
+fn memory(layout: &Layout, setup: &Setup) -> Result<(Memory, Reader), Failure> {
     let none = |why: String| Failure::new(Exit::Io, "there is not enough memory to share", why, "give fewer --slots");
     let bytes = usize::try_from(layout.memory_bytes()).map_err(|error| none(error.to_string()))?;
     let memory = Memory::create(bytes).map_err(|error| none(reason(&error)))?;
     memory.populate().map_err(|error| none(reason(&error)))?;
     memory.write(0, &layout.registers());
+    memory.write(LOGIC, &setup.logic.registers());
+    memory.write(layout.rows_start() as usize, &setup.logic.table());
+    assert_eq!(setup.constants.len() as u64, layout.constants_bytes(), "constants of every pixel");
+    memory.write(layout.constants_start() as usize, &setup.constants);
     let reader = Reader::new(&memory, layout.ring_start() as usize, layout.form().slots);
     let reader = reader.ok_or_else(|| none("its ring does not fit".into()))?;
     reader.open(&memory);

@@ -63,7 +63,8 @@ mod tests {
     #[test]
     fn shuffled_blocks_become_the_chunk_of_the_image() {
         let element = ElementSize::new(2).unwrap();
-        let form = Form { image_bytes: 3 * 8192, is_unsigned: true, tiles: 1, tile_packets: 3, slots: 2, first_frame: 1 };
+        let form =
+            Form { image_bytes: 3 * 8192, is_unsigned: true, tiles: 1, tile_packets: 3, slots: 2, first_frame: 1, rows: 1 };
         let mut packer = Packer::new(&Layout::new(form).unwrap());
         let image: Vec<u8> = (0..3 * 4096_u32).flat_map(|n| ((n * n) as u16 % 37).to_le_bytes()).collect();
         for (pixels, block) in image.chunks(BLOCK_BYTES).zip(packer.frame().chunks_mut(BLOCK_BYTES)) {
