@@ -9,10 +9,10 @@ pub const PIXELS: usize = 32;
 /// Bytes of their constants.
 pub const CONSTANT_BYTES: usize = PIXELS * PIXEL_BITS as usize / 8;
 
-/// The constants in the order of the pixels: [`CONSTANT_BYTES`] for every [`PIXELS`] of them.
+/// The constants in the order of the pixels: [`CONSTANT_BYTES`] for every 32 of them.
 ///
 /// # Panics
-/// If the number of pixels is no multiple of [`PIXELS`].
+/// If the number of pixels is no multiple of 32.
 pub fn packed(constants: &FixedView<'_>) -> Vec<u8> {
     let pixels = constants.pedestal_g0.len();
     assert!(pixels.is_multiple_of(PIXELS), "whole words of constants");

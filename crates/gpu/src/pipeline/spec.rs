@@ -151,7 +151,7 @@ pub struct Received<'a> {
     /// The memory.
     pub frames: &'a RawFrames,
     /// For each pixel, how many words behind the first one of the frame its word is, or
-    /// [`NO_SOURCE`](crate::layout::NO_SOURCE).
+    /// [`NO_SOURCE`].
     pub source: &'a [u32],
 }
 

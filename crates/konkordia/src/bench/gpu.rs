@@ -230,7 +230,7 @@ impl Scene {
         };
         let mut plane = |low: f32, width: u64| (0..pixels).map(|_| low + below(width) as f32).collect::<Vec<f32>>();
         let pedestal = [plane(2800.0, 300), plane(14_800.0, 200), plane(14_300.0, 200)].concat();
-        let factor = [0.024, -0.75, -9.0].into_iter().flat_map(|factor| std::iter::repeat_n(factor, pixels)).collect();
+        let factor: Vec<f32> = [0.024, -0.75, -9.0].into_iter().flat_map(|factor| std::iter::repeat_n(factor, pixels)).collect();
         let photons =
             |below: &mut dyn FnMut(u64) -> u64, n: usize| if below(400) < 4 * (n as u64 + 1) { 41 * below(12) } else { 0 };
         let words: Vec<Vec<u16>> = (0..FRAMES)
