@@ -58,7 +58,8 @@ def receive(bench, config, env, *options):
     """A run of the simulated detector: exit code, report, and what is in the file."""
     receiver = bench.receive(config, env=env)
     simulate("jungfrau", "--to", bench.to, "--rate", 60, "--images", IMAGES, "--seed", 3, *options)
-    code, report = receiver.finish()
+    # Kernels run on the processor, which other tests use too.
+    code, report = receiver.finish(timeout=180)
     assert report is not None and report["balances"], (report, receiver.errors)
     return code, report, contents(bench.master)
 
@@ -118,7 +119,7 @@ def test_a_gpu_that_fails_in_the_run_costs_no_image(bench, stand_in, calibration
 
 def test_frames_are_copied_for_a_gpu_that_cannot_read_the_ring(bench, stand_in, calibration):
     found = []
-    for fails in ("", "register=801", "register=2"):
+    for fails in ("", "register=801"):
         config = bench.config(**tables(calibration, workers="gpu"), output={"overwrite": "replace"})
         code, report, contents_of_file = receive(bench, config, environment(stand_in, fails))
         gpu = report["gpu"]
@@ -127,7 +128,7 @@ def test_frames_are_copied_for_a_gpu_that_cannot_read_the_ring(bench, stand_in, 
             assert gpu["warning"].startswith("frames are copied for the GPU, because it cannot read the ring: registering ")
             assert "of received frames (GPU 0, driver of the tests): " in gpu["copies_because"]
         found.append(contents_of_file)
-    assert found[0] == found[1] == found[2]
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize(
@@ -179,7 +180,7 @@ def test_a_service_reports_the_failure_when_it_happens(stand_in, calibration, tm
     try:
         service.command("arm")
         simulate("jungfrau", "--to", f"127.0.0.1:{port}", "--rate", 60, "--images", IMAGES, "--seed", 3)
-        done = service.wait()
+        done = service.wait(timeout_s=120)
         assert (done["state"], done["images_committed"], done["images_written"], done["images_lost"]) == ("idle", IMAGES, IMAGES, 0)
         totals = [line for line in urllib.request.urlopen(service.url + "/metrics", timeout=30).read().decode().splitlines() if "konkordia_other_total" in line and 'name="gpu_' in line]
         found = {line.split('name="')[1].split('"')[0]: float(line.split()[-1]) for line in totals}
@@ -217,7 +218,7 @@ def test_files_are_converted_by_the_gpu_of_their_configuration(stand_in, tmp_pat
     found = {}
     for name, options in (("gpu", []), ("cpu", ["--workers", "2"])):
         arguments = ["--calibration", LYSO, "--energy-kev", "12.4", "--set", "processing.workers=gpu", "--verify", "--json", *options]
-        done = program("convert", path, "-o", tmp_path / name, *arguments, env=environment(stand_in), check=0)
+        done = program("convert", path, "-o", tmp_path / name, *arguments, env=environment(stand_in), check=0, timeout=240)
         report = json.loads(done.stdout.splitlines()[-1])
         assert report["images"]["complete"] == 10 and report["verified"]["images_different"] == 0
         found[name] = contents(tmp_path / f"{name}_master.h5")
