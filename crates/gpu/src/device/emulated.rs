@@ -274,7 +274,11 @@ impl<E: Executor> Emulated<E> {
             Fault::Hang => self.streams[stream].is_stuck = true,
             Fault::Operation => self.failed = Some(self.error(Cause::Operation, what, "an illegal address was used (injected)")),
             Fault::Uncorrectable => {
-                for n in (0..self.memories.len()).filter(|n| self.memories[*n].frames.is_none()).collect::<Vec<_>>() {
+                for n in 0..self.memories.len() {
+                    // Frames in the memory of the host are not the device's to spoil.
+                    if self.memories[n].frames.is_some() {
+                        continue;
+                    }
                     let at = self.below(self.memories[n].bytes.max(1) as u64) as usize;
                     self.memories[n].get_mut()[at] ^= 0x40;
                 }

@@ -150,8 +150,7 @@ pub struct Tables<'a> {
 pub struct Received<'a> {
     /// The memory.
     pub frames: &'a RawFrames,
-    /// For each pixel, how many words behind the first one of the frame its word is, or
-    /// [`NO_SOURCE`].
+    /// For each pixel, how many words behind the first one of the frame its word is, or [`NO_SOURCE`].
     pub source: &'a [u32],
 }
 

@@ -49,6 +49,17 @@ fn number(value: &Value<'_>) -> usize {
     number.bits() as usize
 }
 
+/// Converts frames of `count` words one after the other.
+fn each_frame<P: OutputPixel>(words: &[u16], out: &mut [u8], count: usize, high_gain: usize, convert: impl Fn(&[u16], &mut [P])) {
+    let out: &mut [P] = bytemuck::cast_slice_mut(out);
+    for (words, out) in words.chunks_exact(count).zip(out.chunks_exact_mut(count)) {
+        convert(words, out);
+        if high_gain != 0 {
+            saturate_high_gain(words, out);
+        }
+    }
+}
+
 /// Each returns false if the arguments are not those of the kernel.
 impl CpuExecutor {
     fn take_words(values: &mut [Value<'_>]) -> bool {
@@ -85,14 +96,8 @@ impl CpuExecutor {
             [&all[..count], &all[count..2 * count], &all[2 * count..]]
         };
         let constants = Constants { pedestal: planes(pedestal), factor: planes(factor) };
-        let out: &mut [P] = bytemuck::cast_slice_mut(out);
-        assert_eq!((out.len(), *bytes), (number(frames) * count, size_of::<P>()));
-        for (words, out) in words.chunks_exact(count).zip(out.chunks_exact_mut(count)) {
-            jungfrau::<P>(Isa::Scalar, words, &constants, out);
-            if number(high_gain) != 0 {
-                saturate_high_gain(words, out);
-            }
-        }
+        assert_eq!((out.len(), *bytes), (number(frames) * count * size_of::<P>(), size_of::<P>()));
+        each_frame::<P>(words, out, count, number(high_gain), |words, out| jungfrau(Isa::Scalar, words, &constants, out));
         true
     }
 
@@ -122,14 +127,8 @@ impl CpuExecutor {
             factor: [&factor[..count], &factor[count..2 * count], &factor[2 * count..]],
             shift: [number(shift_g0) as u8, number(shift_g1) as u8, number(shift_g2) as u8],
         };
-        let out: &mut [P] = bytemuck::cast_slice_mut(out);
-        assert_eq!((out.len(), *bytes), (number(frames) * count, size_of::<P>()));
-        for (words, out) in words.chunks_exact(count).zip(out.chunks_exact_mut(count)) {
-            jungfrau_fixed(words, &constants, out);
-            if number(high_gain) != 0 {
-                saturate_high_gain(words, out);
-            }
-        }
+        assert_eq!((out.len(), *bytes), (number(frames) * count * size_of::<P>(), size_of::<P>()));
+        each_frame::<P>(words, out, count, number(high_gain), |words, out| jungfrau_fixed(words, &constants, out));
         true
     }
 
