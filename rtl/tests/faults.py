@@ -1,8 +1,9 @@
 """Puts faults into the sources, one at a time, and runs the tests of the block; each fault must make a test fail.
 
 python rtl/tests/faults.py [--jobs N] [BLOCK or NUMBER or FIRST-LAST ...]. A fault is one replacement in one file; its
-number is its place in the list below, from 0. The first test that fails ends the simulation. A fault that no test finds
-is reported, and so is one whose text is no longer in the source.
+number is its place in the list below, from 0. Before them, the block's tests must pass without a fault. The first test
+that fails ends the simulation. A fault that no test finds is reported, and so is one whose text is no longer in the
+source.
 """
 
 from __future__ import annotations
@@ -80,28 +81,42 @@ def fails(command: list[str], env: dict[str, str], mark: pathlib.Path) -> tuple[
     return "a test without end" if mark.exists() else "", "".join(text)
 
 
-def found(number: int) -> bool:
-    """Whether the tests fail with this fault."""
-    block, file, text, instead = FAULTS[number]
-    began = time.monotonic()
+def tried(block: str, file: str = "", text: str = "", instead: str = "") -> str:
+    """The test of the block that fails where `instead` stands in its sources for `text`; nothing if all pass."""
     with tempfile.TemporaryDirectory() as folder:
         copies = pathlib.Path(folder) / "src"
         copies.mkdir()
         for path in (*sources(block), *(RTL / "src").glob("*.svh")):
             shutil.copy(path, copies)
-        path = copies / f"{file}.sv"
-        source = path.read_text()
-        if source.count(text) != 1:
-            raise SystemExit(f"rtl: {file}.sv has this text {source.count(text)} times, not once: {text}")
-        path.write_text(source.replace(text, instead))
+        if file:
+            path = copies / f"{file}.sv"
+            source = path.read_text()
+            if source.count(text) != 1:
+                raise SystemExit(f"rtl: {file}.sv has this text {source.count(text)} times, not once: {text}")
+            path.write_text(source.replace(text, instead))
         env = os.environ | {"RTL_SOURCES": str(copies), "RTL_BUILD": f"{folder}/build", "RTL_FAULT": f"{folder}/mark"}
         failed, printed = fails([sys.executable, str(RTL / "tests/run.py"), block], env, pathlib.Path(f"{folder}/mark"))
         if not failed and "passed, 0 failed" not in printed:
-            raise SystemExit(f"rtl: the fault does not build: {text} -> {instead}\n{printed[-3000:]}")
-        verdict = f"found by {failed}" if failed else "NOT FOUND"
-        short = " ".join(text.split())[:60]
-        print(f"rtl: {number} {block}: {short} -> {instead[:60] or 'nothing'}: {verdict} ({time.monotonic() - began:.0f} s)", flush=True)
-        return bool(failed)
+            raise SystemExit(f"rtl: {block} does not build with this fault: {text or 'none'} -> {instead}\n{printed[-3000:]}")
+        return failed
+
+
+def passes(block: str) -> bool:
+    """Whether the tests of a block pass without a fault. Otherwise a fault that they find says nothing."""
+    if failed := tried(block):
+        print(f"rtl: {block}: {failed} fails without a fault", flush=True)
+    return not failed
+
+
+def found(number: int) -> bool:
+    """Whether the tests fail with this fault."""
+    block, file, text, instead = FAULTS[number]
+    began = time.monotonic()
+    failed = tried(block, file, text, instead)
+    verdict = f"found by {failed}" if failed else "NOT FOUND"
+    short = " ".join(text.split())[:60]
+    print(f"rtl: {number} {block}: {short} -> {instead[:60] or 'nothing'}: {verdict} ({time.monotonic() - began:.0f} s)", flush=True)
+    return bool(failed)
 
 
 def chosen(words: list[str]) -> list[int]:
@@ -127,6 +142,8 @@ def main() -> int:
     args = parser.parse_args()
     numbers = chosen(args.which)
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        if not all(pool.map(passes, dict.fromkeys(FAULTS[number][0] for number in numbers))):
+            return 1
         results = list(pool.map(found, numbers))
     missed = [number for number, result in zip(numbers, results, strict=True) if not result]
     print(f"{len(numbers) - len(missed)} passed, {len(missed)} failed in 0.0s (faults of rtl)")

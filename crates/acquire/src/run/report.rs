@@ -464,9 +464,14 @@ impl Report {
 /// What a GPU did, and why it was given up.
 fn gpu_line(gpu: &GpuReport) -> String {
     let [made, others] = [gpu.strips, gpu.strips_by_processor].map(text::count);
-    let warning = gpu.warning().map_or(String::new(), |warning| format!("; {warning}"));
     let input = if gpu.reads_ring { "it read frames from the ring" } else { "frames were copied for it" };
-    format!("\ngpu       {}: {made} strips of images, {others} of its strips by the processor; {input}{warning}", gpu.name)
+    let remark = match (gpu.warning(), &gpu.failure) {
+        (None, _) => input.to_string(),
+        // A warning without a failure says that frames are copied, and why.
+        (Some(warning), None) => warning,
+        (Some(warning), Some(_)) => format!("{input}; {warning}"),
+    };
+    format!("\ngpu       {}: {made} strips of images, {others} of its strips by the processor; {remark}", gpu.name)
 }
 
 fn gpu_json(gpu: &GpuReport) -> Value {
