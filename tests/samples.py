@@ -1,5 +1,5 @@
-"""Sample runs of known content (tests/readers/content.py), written by the example `write_sample` or taken from the
-directory KONKORDIA_SAMPLE."""
+"""Sample runs of known content (tests/readers/content.py), written by the example `write_sample` of crates/sinks, or taken
+from the directory KONKORDIA_SAMPLE. scripts/test says in KONKORDIA_WRITE_SAMPLE where it has built the example."""
 
 import os
 import subprocess
@@ -16,6 +16,7 @@ def samples(tmp_path_factory):
         return Path(given)
     # Each test process has its own samples, because a reader may open a file for writing, which locks it.
     directory = tmp_path_factory.mktemp("samples")
-    command = ["cargo", "run", "-q", "--release", "-p", "konkordia-sinks", "--example", "write_sample", "--", "samples", str(directory)]
-    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    build = ["cargo", "run", "-q", "--release", "-p", "konkordia-sinks", "--example", "write_sample", "--"]
+    program = [built] if (built := os.environ.get("KONKORDIA_WRITE_SAMPLE")) else build
+    subprocess.run([*program, "samples", str(directory)], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     return directory

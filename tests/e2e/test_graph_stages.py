@@ -359,6 +359,25 @@ def test_wrong_answers_of_a_program(tmp_path, body, why):
     assert edge["account"]["given_up"] == 2 and why in edge["given_up"]["why"], edge
 
 
+def test_a_stage_that_starts_when_the_others_have_nothing_more_for_it(tmp_path):
+    """All images were given up before the writer was there: it hears that it is over, and waits for nothing."""
+    stage = {"name": "wrong", "kind": "program", "command": ["/bin/false"]}
+    graph = write_graph(tmp_path, files(images_file(tmp_path, counts(2))), stage, write_file("out"))
+    with contextlib.ExitStack() as stack:
+        started = []
+        for name in ("read", "wrong", "write"):
+            if name == "write":
+                state, until = tmp_path / "graph.run/read-0.json", time.monotonic() + 30
+                while not state.exists() or json.loads(state.read_text())["edges"][0]["account"]["given_up"] < 2:
+                    assert time.monotonic() < until, state.read_text()
+                    time.sleep(0.05)
+                time.sleep(1)
+            command = [BINARY, "graph", "run", str(graph), "--stage", name]
+            started.append(stack.enter_context(subprocess.Popen(command, stdout=subprocess.DEVNULL)))
+            stack.callback(started[-1].terminate)
+        assert [process.wait(timeout=30) for process in started] == [1, 0, 0]
+
+
 def test_a_program_that_does_not_exist(tmp_path):
     stage = {"name": "none", "kind": "program", "command": [str(tmp_path / "none")]}
     report, _ = run(write_graph(tmp_path, files(images_file(tmp_path, counts(1))), stage, write_file("out")), code=1)

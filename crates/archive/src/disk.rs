@@ -1,16 +1,9 @@
 //! Files that get their name when they are whole and on the disk.
 
 use konkordia_core::failure::Failure;
+use konkordia_core::output::temporary_path;
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
-
-/// The name that a file has until it is whole.
-pub fn temporary(path: &Path) -> PathBuf {
-    let mut name = std::ffi::OsString::from(".");
-    name.push(path.file_name().unwrap_or_default());
-    name.push(".part");
-    path.with_file_name(name)
-}
+use std::path::Path;
 
 /// Writes a small file: temporary name, to the disk, own name.
 ///
@@ -18,7 +11,7 @@ pub fn temporary(path: &Path) -> PathBuf {
 /// I/O; then the temporary file is gone.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     folder_of(path)?;
-    let part = temporary(path);
+    let part = temporary_path(path);
     let done = fs::write(&part, bytes).and_then(|()| File::open(&part)?.sync_all()).and_then(|()| fs::rename(&part, path));
     done.map_err(|error| {
         let _ = fs::remove_file(&part);

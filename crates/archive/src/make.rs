@@ -7,6 +7,7 @@ use crate::paths::{self, CHUNKS, PAYLOAD};
 use crate::sums::{self, Chunk};
 use crate::{date, disk};
 use konkordia_core::failure::{Exit, Failure};
+use konkordia_core::output::temporary_path;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -115,7 +116,7 @@ pub fn make(
         return Err(Failure::new(Exit::Io, format!("{} exists", bag.display()), "a bag is never changed once it is made", fix));
     }
     let sources = listed(from, bag)?;
-    let part = disk::temporary(bag);
+    let part = temporary_path(bag);
     begin(&part, &options.packing)?;
     let mut made = Made { date: options.date.clone().map_or_else(|| newest(&sources), Ok)?, ..Made::default() };
     let entries = packed(from, &sources, &part, packer, &mut made, stop, show)?;
@@ -138,7 +139,7 @@ pub fn make(
 /// All files below a folder, in the order of their paths, without those of the bag itself.
 fn listed(from: &Path, bag: &Path) -> Result<Vec<PathBuf>, Failure> {
     let (mut found, mut open) = (BTreeSet::new(), vec![from.to_owned()]);
-    let own = [bag.to_owned(), disk::temporary(bag)].map(|path| std::path::absolute(&path).unwrap_or(path));
+    let own = [bag.to_owned(), temporary_path(bag)].map(|path| std::path::absolute(&path).unwrap_or(path));
     while let Some(folder) = open.pop() {
         let failed = |error| Failure::io("cannot read", &folder, &error);
         for entry in fs::read_dir(&folder).map_err(failed)? {
@@ -266,7 +267,7 @@ fn copy(source: &Path, target: &Path, stop: &AtomicBool, show: Show<'_>) -> Resu
         }
     }
     disk::folder_of(target)?;
-    let part = disk::temporary(target);
+    let part = temporary_path(target);
     let failed = |error| Failure::io("cannot write", target, &error);
     let mut write = || {
         let mut file = File::create(&part).map_err(failed)?;

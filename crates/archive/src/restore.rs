@@ -6,6 +6,7 @@ use crate::manifest::{self, MANIFEST};
 use crate::paths::{self, PAYLOAD};
 use crate::{disk, info};
 use konkordia_core::failure::{Exit, Failure};
+use konkordia_core::output::temporary_path;
 use std::fs::{self, File};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -67,7 +68,7 @@ pub fn restore(bag: &Path, folder: &Path, stop: &AtomicBool, show: Show<'_>) -> 
 /// I/O, `stop`, or what was read again is not what the manifest says; nothing is left then.
 fn copied(source: &Path, target: &Path, sum: &str, stop: &AtomicBool, show: Show<'_>) -> Result<u64, Failure> {
     disk::folder_of(target)?;
-    let part = disk::temporary(target);
+    let part = temporary_path(target);
     let done = verified(source, target, &part, sum, stop, show);
     if done.is_err() {
         let _ = fs::remove_file(&part);

@@ -37,6 +37,7 @@ pub mod endpoint;
 pub mod experiment;
 pub mod failure;
 pub mod far_ahead;
+pub mod fields;
 pub mod first_packets;
 pub mod frame_header;
 pub mod geometry;

@@ -1,4 +1,16 @@
-//! How the files of a run are written: what becomes of older files, and how a master names the images.
+//! How files are written: their names until they are whole, what becomes of older files of a run, and how a master
+//! names the images.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// The name that a file has until it is whole: hidden, beside its own name, with `.part` behind it.
+pub fn temporary_path(path: &Path) -> PathBuf {
+    let mut name = OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(".part");
+    path.with_file_name(name)
+}
 
 /// What to do when files of this run exist already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -49,6 +61,7 @@ impl Layout {
         [Self::Both, Self::Virtual, Self::Links].into_iter().find(|layout| layout.name() == name)
     }
 }
+
 /// The part of a detector's image that one host receives and writes, with files of its own. The master of the whole
 /// image is made of the files of all parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 //! Texts have their length before them, or are the rest of the message. The pixels follow `Work` as a further part.
 //! What a consumer says stands in rows ([`add_to_row`]), because it has much to say and little each time.
 
+use konkordia_core::fields::{Fields, WrongField};
 use std::fmt;
 
 /// Version of the messages; hosts with another one are refused.
@@ -96,6 +97,12 @@ impl fmt::Display for Malformed {
     }
 }
 
+impl From<WrongField> for Malformed {
+    fn from(wrong: WrongField) -> Self {
+        Self(wrong.to_string())
+    }
+}
+
 impl Message {
     /// The message as bytes, at most [`MESSAGE_BYTES_MAX`].
     pub fn encode(&self) -> Vec<u8> {
@@ -150,9 +157,8 @@ impl Message {
         if bytes.len() > MESSAGE_BYTES_MAX {
             return Err(Malformed(format!("a message of {} bytes, and {MESSAGE_BYTES_MAX} are possible", bytes.len())));
         }
-        let (kind, rest) = bytes.split_first().ok_or_else(|| Malformed("an empty message".into()))?;
-        let mut fields = Fields { rest, kind: *kind };
-        let message = match kind {
+        let mut fields = Fields::of(bytes).ok_or_else(|| Malformed("an empty message".into()))?;
+        let message = match fields.kind() {
             b'H' => return hello(fields),
             b'A' => Self::Ask,
             b'W' => Self::Work { id: fields.number()?, attempt: fields.short_number()?, floor: fields.number()? },
@@ -160,16 +166,14 @@ impl Message {
             b'P' => Self::Passed { id: fields.number()? },
             b'D' => Self::Done { id: fields.number()? },
             b'N' => Self::Nack { id: fields.number()?, why: fields.text() },
-            b'B' => match fields.bytes::<1>()? {
-                [flag @ 0..=1] => Self::Heartbeat { is_blocked: flag == 1, floor: fields.number()? },
-                _ => return Err(fields.wrong()),
-            },
+            b'B' => Self::Heartbeat { is_blocked: fields.flag()?, floor: fields.number()? },
             b'R' => Self::Refused { why: fields.text() },
             b'E' => Self::End,
             b'Y' => Self::Bye,
-            _ => return Err(Malformed(format!("a message of unknown kind {kind}"))),
+            kind => return Err(Malformed(format!("a message of unknown kind {kind}"))),
         };
-        fields.end().map(|()| message)
+        fields.end()?;
+        Ok(message)
     }
 }
 
@@ -222,52 +226,17 @@ fn hello(mut fields: Fields<'_>) -> Result<Message, Malformed> {
         let (stage, member) = (String::new(), String::new());
         return Ok(Message::Hello { version, stage, member, epoch: 0, credits: 0, pending: 0 });
     }
-    let (stage, member) = (fields.name()?, fields.name()?);
+    let (stage, member) = (name(&mut fields)?, name(&mut fields)?);
     let (epoch, credits, pending) = (fields.number()?, fields.short_number()?, fields.short_number()?);
-    fields.end().map(|()| Message::Hello { version, stage, member, epoch, credits, pending })
+    fields.end()?;
+    Ok(Message::Hello { version, stage, member, epoch, credits, pending })
 }
 
-/// What is left of a message.
-struct Fields<'a> {
-    rest: &'a [u8],
-    kind: u8,
-}
-
-impl Fields<'_> {
-    fn wrong(&self) -> Malformed {
-        Malformed(format!("a message of kind '{}' has the wrong length or an impossible value", self.kind.escape_ascii()))
-    }
-
-    fn bytes<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
-        let (own, rest) = self.rest.split_first_chunk::<N>().ok_or_else(|| self.wrong())?;
-        self.rest = rest;
-        Ok(*own)
-    }
-
-    fn number(&mut self) -> Result<u64, Malformed> {
-        self.bytes().map(u64::from_le_bytes)
-    }
-
-    fn short_number(&mut self) -> Result<u32, Malformed> {
-        self.bytes().map(u32::from_le_bytes)
-    }
-
-    fn name(&mut self) -> Result<String, Malformed> {
-        let [length] = self.bytes()?;
-        let (name, rest) = self.rest.split_at_checked(usize::from(length)).ok_or_else(|| self.wrong())?;
-        let name = std::str::from_utf8(name).ok().filter(|name| (1..=NAME_BYTES_MAX).contains(&name.len()));
-        let name = name.ok_or_else(|| self.wrong())?.to_owned();
-        self.rest = rest;
-        Ok(name)
-    }
-
-    fn text(&mut self) -> String {
-        String::from_utf8_lossy(std::mem::take(&mut self.rest)).into_owned()
-    }
-
-    fn end(&self) -> Result<(), Malformed> {
-        if self.rest.is_empty() { Ok(()) } else { Err(self.wrong()) }
-    }
+/// A text with its length before it, which is no longer than a name may be.
+fn name(fields: &mut Fields<'_>) -> Result<String, Malformed> {
+    let [length] = fields.bytes()?;
+    let name = std::str::from_utf8(fields.part(length.into())?).ok().filter(|name| (1..=NAME_BYTES_MAX).contains(&name.len()));
+    Ok(name.ok_or_else(|| fields.wrong())?.to_owned())
 }
 
 #[cfg(test)]

@@ -50,7 +50,8 @@ pub struct Limits {
     pub response_ms_max: u64,
     /// An image that was refused so often is given up.
     pub refusals_max: u32,
-    /// Members that the stage has. Only [`Policy::Broadcast`] waits for them, and for [`GREETING_MS_MAX`] at most.
+    /// Members that the stage has. [`Policy::Broadcast`] waits for them, and for [`GREETING_MS_MAX`] at most. All wait
+    /// for them at the end ([`Producer::is_left`]).
     pub members: u32,
 }
 
@@ -601,9 +602,11 @@ impl<P: Clone> Producer<P> {
         self.has_ended && self.entries.is_empty()
     }
 
-    /// Finished, and every member knows it.
+    /// Finished, and every member knows it. One that has not greeted yet would wait for images: with none to give, or
+    /// faster members, a producer can be finished before it is there.
     pub fn is_left(&self) -> bool {
-        self.is_finished() && self.members.values().all(|member| member.state == State::Left)
+        let are_all_left = || self.members.values().all(|member| member.state == State::Left);
+        self.is_finished() && self.members.len() >= self.limits.members as usize && are_all_left()
     }
 
     /// What was counted.

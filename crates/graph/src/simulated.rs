@@ -317,3 +317,21 @@ fn what_a_partner_claims_has_no_bound_and_does_no_harm() {
     assert_eq!([producer.next_finished(), producer.next_finished()], [Some((0, false)), Some((1, false))]);
     assert_eq!(producer.account().imbalance(), None);
 }
+
+#[test]
+fn a_producer_without_images_waits_for_its_members_to_say_that_it_is_over() {
+    let mut producer: Producer<()> = Producer::new("work", Policy::RoundRobin, Limits { members: 2, ..LIMITS });
+    producer.end();
+    assert!(producer.is_finished() && !producer.is_left(), "a member that comes now would wait for ever");
+    for (now_ms, name) in [(10, "work-0"), (5000, "work-1")] {
+        assert!(!producer.is_left(), "{name} does not know it");
+        let hello =
+            Message::Hello { version: VERSION, stage: "work".into(), member: name.into(), epoch: 1, credits: 4, pending: 0 };
+        producer.arrived(name, hello, now_ms);
+        producer.arrived(name, Message::Heartbeat { is_blocked: false, floor: 0 }, now_ms + 100);
+        let said: Vec<_> = std::iter::from_fn(|| producer.next_message()).collect();
+        assert!(said.contains(&(name.to_owned(), Message::End)), "{said:?}");
+        producer.arrived(name, Message::Bye, now_ms + 101);
+    }
+    assert!(producer.is_left());
+}

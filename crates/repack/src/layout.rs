@@ -4,7 +4,7 @@
 
 use crate::files::{place, prefix_of};
 use konkordia_core::failure::{Exit, Failure};
-use konkordia_core::output::Layout;
+use konkordia_core::output::{Layout, temporary_path};
 use konkordia_sinks::hdf5::SplitName;
 use konkordia_sinks::hdf5::mirror::Stacks;
 use konkordia_sinks::hdf5::one_file::Run;
@@ -302,7 +302,7 @@ fn others(run: &Run, folder: &Path) -> Result<(), Failure> {
         if target.exists() {
             continue;
         }
-        let part = target.with_file_name(format!(".{}.part", target.file_name().unwrap_or_default().to_string_lossy()));
+        let part = temporary_path(&target);
         let copied = fs::copy(path, &part).and_then(|_| File::open(&part)?.sync_all()).and_then(|()| fs::rename(&part, &target));
         copied.map_err(|error| {
             let _ = fs::remove_file(&part);

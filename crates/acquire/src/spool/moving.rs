@@ -6,6 +6,7 @@
 
 use super::folder::RunFolder;
 use konkordia_core::failure::{Exit, Failure};
+use konkordia_core::output::temporary_path;
 use konkordia_repack::{Settings, repack_alone};
 use konkordia_sinks::hdf5::pedestal_file_name;
 use std::fs::File;
@@ -58,8 +59,7 @@ fn copy(from: &Path, target: &Path, stop: &AtomicBool) -> Result<bool, Failure> 
         let fix = "move that file away, or give another folder: konkordia repair --spool DIR --to FOLDER";
         return Err(Failure::new(Exit::Io, format!("{} exists", target.display()), why, fix));
     }
-    let name = target.file_name().unwrap_or_default().to_string_lossy();
-    let part = target.with_file_name(format!(".{name}.part"));
+    let part = temporary_path(target);
     let done = write(from, &part, target, stop);
     if !matches!(done, Ok(true)) {
         let _ = std::fs::remove_file(&part);

@@ -2,6 +2,7 @@
 //! are the rest of the message, or have their length before them.
 
 use super::violation::Violation;
+use konkordia_core::fields::{Fields, WrongField};
 
 /// Version of the messages and of the heads in slots.
 pub const VERSION: u16 = 1;
@@ -113,13 +114,12 @@ impl Message {
     /// # Errors
     /// They are no message of this version. A `Hello` of another version is read as far as its version.
     pub fn decode(bytes: &[u8]) -> Result<Self, Violation> {
-        let (kind, rest) = bytes.split_first().ok_or_else(|| Violation("an empty message".into()))?;
-        let mut fields = Fields { rest, kind: *kind };
-        let message = match kind {
+        let mut fields = Fields::of(bytes).ok_or_else(|| Violation("an empty message".into()))?;
+        let message = match fields.kind() {
             b'H' => return hello(fields),
             b'R' => Self::Refused { why: fields.text() },
             b'B' => Self::Begin { wants_start: fields.flag()? },
-            b'P' => Self::Part { bytes: std::mem::take(&mut fields.rest).to_vec() },
+            b'P' => Self::Part { bytes: fields.rest().to_vec() },
             b'Y' => Self::Ready {
                 key: fields.number()?,
                 slots: u32::try_from(fields.number()?).map_err(|_| Violation("too many slots".into()))?,
@@ -127,21 +127,19 @@ impl Message {
                 taken_end: fields.number()?,
                 durable_end: fields.number()?,
             },
-            b'F' => Self::Free { slot: u32::from_le_bytes(fields.bytes()?) },
+            b'F' => Self::Free { slot: fields.short_number()? },
             b'D' => Self::Durable { end: fields.number()? },
             b'X' => Self::Failed { why: fields.text() },
-            b'E' => Self::End { account: fields.account()?, end_bytes: fields.number()? },
+            b'E' => Self::End { account: account(&mut fields)?, end_bytes: fields.number()? },
             b'C' => {
-                let (account, durable_end, length) = (fields.account()?, fields.number()?, fields.number()?);
-                let length = usize::try_from(length).ok().filter(|length| *length <= fields.rest.len());
-                let (file, failure) = fields.rest.split_at(length.ok_or_else(|| fields.short())?);
-                fields.rest = &[];
-                let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-                Self::Closed { account, durable_end, file: text(file), failure: text(failure) }
+                let (account, durable_end, length) = (account(&mut fields)?, fields.number()?, fields.number()?);
+                let file = String::from_utf8_lossy(fields.part(length)?).into_owned();
+                Self::Closed { account, durable_end, file, failure: fields.text() }
             }
-            _ => return Err(Violation(format!("a message of unknown kind {kind}"))),
+            kind => return Err(Violation(format!("a message of unknown kind {kind}"))),
         };
-        fields.end().map(|()| message)
+        fields.end()?;
+        Ok(message)
     }
 }
 
@@ -155,7 +153,8 @@ fn hello(mut fields: Fields<'_>) -> Result<Message, Violation> {
     }
     let (session, start_bytes, slot_bytes) = (fields.bytes()?, fields.number()?, fields.number()?);
     let has_begun = fields.flag()?;
-    fields.end().map(|()| Message::Hello { version, session, start_bytes, slot_bytes, has_begun })
+    fields.end()?;
+    Ok(Message::Hello { version, session, start_bytes, slot_bytes, has_begun })
 }
 
 fn numbers(out: &mut Vec<u8>, numbers: &[u64]) {
@@ -172,44 +171,6 @@ fn cut(text: &str) -> &str {
     &text[..text.floor_char_boundary(TEXT_BYTES_MAX)]
 }
 
-/// What is left of a message.
-struct Fields<'a> {
-    rest: &'a [u8],
-    kind: u8,
-}
-
-impl Fields<'_> {
-    fn short(&self) -> Violation {
-        Violation(format!("a message of kind '{}' has the wrong length", self.kind.escape_ascii()))
-    }
-
-    fn bytes<const N: usize>(&mut self) -> Result<[u8; N], Violation> {
-        let (own, rest) = self.rest.split_first_chunk::<N>().ok_or_else(|| self.short())?;
-        self.rest = rest;
-        Ok(*own)
-    }
-
-    fn number(&mut self) -> Result<u64, Violation> {
-        self.bytes().map(u64::from_le_bytes)
-    }
-
-    fn flag(&mut self) -> Result<bool, Violation> {
-        match self.bytes::<1>()? {
-            [0] => Ok(false),
-            [1] => Ok(true),
-            _ => Err(self.short()),
-        }
-    }
-
-    fn account(&mut self) -> Result<Account, Violation> {
-        Ok(Account { images: self.number()?, bytes: self.number()? })
-    }
-
-    fn text(&mut self) -> String {
-        String::from_utf8_lossy(std::mem::take(&mut self.rest)).into_owned()
-    }
-
-    fn end(&self) -> Result<(), Violation> {
-        if self.rest.is_empty() { Ok(()) } else { Err(self.short()) }
-    }
+fn account(fields: &mut Fields<'_>) -> Result<Account, WrongField> {
+    Ok(Account { images: fields.number()?, bytes: fields.number()? })
 }

@@ -5,6 +5,7 @@
 //!
 //! The data sets of other programs are read by [`super::calibration_planes`].
 
+use konkordia_core::output::temporary_path;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -15,7 +16,6 @@ use sha2::{Digest, Sha256};
 use super::bounded::ReadAll;
 use super::error::{Context, Error, ErrorKind};
 use super::low::{self, Format};
-use super::names::temporary_path;
 use super::nexus::{attribute_text, numbers, read_attribute as attribute, read_text, read_texts, text, texts};
 
 /// Name of the format, in the attribute `format` of the root.

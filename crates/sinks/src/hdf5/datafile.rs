@@ -1,5 +1,6 @@
 //! One growing data file: the image stack, the per-image columns, and the journal beside it.
 
+use konkordia_core::output::temporary_path;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use super::error::{Context, Error};
 use super::handoff::{ChunkWrites, Failed};
 use super::journal::{Journal, NO_CHUNK, places_bytes};
 use super::low::{self, Format};
-use super::names::{data_file_name, journal_path, temporary_path};
+use super::names::{data_file_name, journal_path};
 use super::nexus;
 use super::paths::{COLUMNS, OWN};
 use super::spec::FileSpec;

@@ -7,6 +7,7 @@
 //! size all ones: no chunk), row, u32 CRC-32 of the record. Where an image has several chunks, offset and size of the
 //! second and further ones begin the row.
 
+use konkordia_core::output::temporary_path;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
@@ -15,7 +16,6 @@ use std::sync::Arc;
 use crc32fast::hash as crc32;
 
 use super::error::{Context, Error, ErrorKind};
-use super::names::temporary_path;
 
 const MAGIC: &[u8; 8] = b"KONKJRN1";
 const FIXED_HEADER: usize = 32;

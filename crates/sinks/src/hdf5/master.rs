@@ -2,6 +2,7 @@
 //! built beside the old one and renamed over it, so that a reader always finds a whole one. It links only to data files
 //! that exist.
 
+use konkordia_core::output::temporary_path;
 use std::path::{Path, PathBuf};
 
 use hdf5::types::{FloatSize, IntSize, TypeDescriptor};
@@ -23,7 +24,7 @@ use super::image_times;
 use super::ledger::LATENCY;
 use super::low::{self, Format};
 use super::modules;
-use super::names::{master_path, pedestal_file_name, temporary_path};
+use super::names::{master_path, pedestal_file_name};
 use super::nexus::{attribute_text, group, mask, number, numbers, plain, text, texts, translation};
 use super::paths::{COLUMNS, STACK};
 use super::pedestals::PEDESTALS;

@@ -35,13 +35,6 @@ pub(crate) fn reserve_path(directory: &Path, prefix: &str) -> PathBuf {
     directory.join(format!(".{prefix}_reserve"))
 }
 
-pub(crate) fn temporary_path(path: &Path) -> PathBuf {
-    let mut name = std::ffi::OsString::from(".");
-    name.push(path.file_name().unwrap_or_default());
-    name.push(".part");
-    path.with_file_name(name)
-}
-
 /// The prefix and the number of a data file (`None` for the master) that a file name contains.
 pub(crate) fn parse(name: &str) -> Option<(&str, Option<u64>)> {
     if let Some(prefix) = name.strip_suffix("_master.h5") {

@@ -1,6 +1,7 @@
 //! Rebuilds the data file that a killed writer left, from the journal beside it. If the journal was cut or has damaged
 //! records, what it lacks is searched for in the data file.
 
+use konkordia_core::output::temporary_path;
 use std::path::{Path, PathBuf};
 
 use super::channels;
@@ -11,7 +12,7 @@ use super::datafile::{DataFile, JOURNAL_CRC32, remove};
 use super::error::{Context, Error, ErrorKind};
 use super::journal::{self, Entry, NO_CHUNK, Replay};
 use super::low;
-use super::names::{journal_path, temporary_path};
+use super::names::journal_path;
 use super::paths::{OWN, STACK};
 use super::repair::{MissingImages, Run, ranges};
 use super::rescue::{self, Damaged, Image, Remains, chunk_at};

@@ -3,6 +3,7 @@
 //! A data file that is absent keeps its link and its place, because it may come back. Running it a second time changes
 //! nothing.
 
+use konkordia_core::output::temporary_path;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -19,7 +20,7 @@ use super::look::{Look, look};
 use super::low;
 use super::master::{self, State};
 use super::names::{data_file_name, existing, journal_path, master_path, parse};
-use super::names::{pedestal_file_name, reserve_path, temporary_path};
+use super::names::{pedestal_file_name, reserve_path};
 use super::nexus::read_text;
 use super::old_master::{OldMaster, status_of};
 use super::paths::DESCRIPTION;

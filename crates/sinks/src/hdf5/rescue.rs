@@ -2,6 +2,7 @@
 //! for nodes of the chunk index, which say where the chunk of each image lies; nothing is needed that only libhdf5
 //! could follow. A chunk counts if it begins as it should and, if its checksum is known, if that is right.
 
+use konkordia_core::output::temporary_path;
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,6 @@ use super::datafile::{Closed, DataFile, remove};
 use super::error::{Context, Error};
 use super::journal::Place;
 use super::low;
-use super::names::temporary_path;
 use super::packing::{HEAD_BYTES, begins_right};
 use super::rows::{Agreement, Row, Rows};
 use super::spec::FileSpec;

@@ -1,6 +1,7 @@
 //! Files that get their name when they are whole and on the disk. Until then they have a temporary one, under which
 //! nothing stays, except after a kill.
 
+use konkordia_core::output::temporary_path;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -8,7 +9,6 @@ use hdf5::File;
 
 use super::error::{Context, Error, ErrorKind};
 use super::low::{self, Format};
-use super::names::temporary_path;
 
 /// A file while it is written, under its temporary name. It is removed unless it gets its own name.
 pub(crate) struct Part {

@@ -9,7 +9,7 @@
 use std::path::{Path, PathBuf};
 
 use hdf5::Group;
-use konkordia_core::output::{Layout, PartOfImage};
+use konkordia_core::output::{Layout, PartOfImage, temporary_path};
 
 use super::bounded::ReadAll;
 use super::columns::{Column, Columns, ImageStatus};
@@ -19,7 +19,7 @@ use super::extra_column::ExtraColumn;
 use super::ledger::read_ledger;
 use super::low::{self, Format};
 use super::master::{self, Parts, Rectangle};
-use super::names::{existing, master_file_name, master_path, temporary_path};
+use super::names::{existing, master_file_name, master_path};
 use super::nexus::{group, number, read_text, text};
 use super::paths::{COLUMNS, DESCRIPTION, MASK};
 use super::spec::{FileSpec, IMAGES_PER_FILE_MAX, LedgerRecord, StreamRecord};
