@@ -1,13 +1,12 @@
 """Sample runs of known content (tests/readers/content.py), written by the example `write_sample` of crates/sinks, or taken
-from the directory KONKORDIA_SAMPLE. scripts/test says in KONKORDIA_WRITE_SAMPLE where it has built the example."""
+from the directory KONKORDIA_SAMPLE."""
 
 import os
 import subprocess
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).resolve().parents[1]
+from examples_of_ours import example
 
 
 @pytest.fixture(scope="session")
@@ -16,7 +15,5 @@ def samples(tmp_path_factory):
         return Path(given)
     # Each test process has its own samples, because a reader may open a file for writing, which locks it.
     directory = tmp_path_factory.mktemp("samples")
-    build = ["cargo", "run", "-q", "--release", "-p", "konkordia-sinks", "--example", "write_sample", "--"]
-    program = [built] if (built := os.environ.get("KONKORDIA_WRITE_SAMPLE")) else build
-    subprocess.run([*program, "samples", str(directory)], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([example("konkordia-sinks", "write_sample"), "samples", str(directory)], check=True, stdout=subprocess.DEVNULL)
     return directory

@@ -1,5 +1,6 @@
 """`konkordia card` with frames that a program of these tests writes in the place of a card: docs/fpga.md, "A card"."""
 
+import ctypes
 import fcntl
 import json
 import mmap
@@ -71,10 +72,11 @@ class Card:
         return self.memory[HEAD + at : HEAD + at + count]
 
     def word(self, at):
-        return struct.unpack_from("<Q", self.memory, HEAD + at)[0]
+        return ctypes.c_uint64.from_buffer(self.memory, HEAD + at).value
 
     def set(self, at, value):
-        struct.pack_into("<Q", self.memory, HEAD + at, value)
+        # In one store: struct.pack_into would write zeros first, which konkordia may read.
+        ctypes.c_uint64.from_buffer(self.memory, HEAD + at).value = value
 
     def frame(self, image, pixels, came, /, **wrong):
         """A frame and its entry; `came` are masks of the tiles; `wrong` changes a field of the entry."""
