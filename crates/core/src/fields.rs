@@ -14,7 +14,7 @@ use std::fmt;
 /// assert_eq!(fields.text(), "done");
 /// assert!(fields.end().is_ok() && fields.number().is_err());
 /// ```
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Fields<'a> {
     rest: &'a [u8],
     kind: u8,
