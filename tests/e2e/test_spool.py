@@ -175,8 +175,11 @@ def test_a_service_shows_its_spool(tmp_path):
             service.wait()
             until(lambda run=run: (tmp_path / "out" / f"{run}_master.h5").exists(), "its files have moved")
         until(lambda: service.status()["spool"]["files_waiting"] == 0, "all have moved")
-        status = service.status()
-        assert status["images_durable"] == 25 and status["file"] == str(tmp_path / "out" / "b_master.h5"), status
+        status, file = service.status(), tmp_path / "out" / "b_master.h5"
+        # A busy machine may lose datagrams; an image of which nothing came at the end has no position in the file.
+        positions = len(Master(file).images)
+        assert status["images_durable"] == positions > 0 and status["file"] == str(file), json.dumps(status)
+        assert positions == 25 or status["images_lost"] + status["images_not_received"] > 0, json.dumps(status)
         assert status["spool"]["limit_bytes"] == int(0.1 * 2**30) and status["spool"]["problem"] is None, status
         assert status["spool"]["drain_bytes_per_s"] > 0
         # The list follows the last move a moment later.

@@ -2,9 +2,9 @@
 //! `objects.rs`, `text.rs` and `foreign_low.rs`.
 #![allow(unsafe_code)]
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::ptr::null;
 use std::sync::OnceLock;
@@ -37,6 +37,9 @@ use super::handoff::{self, ChunkWrites, Failed};
 use super::packing::{self, BITSHUFFLE, LZ4, SZ3, ZSTD};
 use super::spec::FileSpec;
 use super::split_driver::SplitName;
+
+/// A file is moved out of a spool once; what changes under its name more often than this is another program's doing.
+const OPEN_TRIES: u32 = 4;
 
 pub(crate) struct Owned(pub(crate) hid_t, pub(crate) unsafe extern "C" fn(hid_t) -> i32);
 
@@ -180,6 +183,8 @@ pub(crate) fn create_group(parent: &Group, name: &str) -> hdf5::Result<Group> {
     parent.group(name)
 }
 
+/// Opens a file to read it. Another file, or a link to one, may take its place meanwhile, as when it moves out of a
+/// spool: the library finds two files under one name then, and refuses both.
 pub(crate) fn open_file(path: &Path) -> hdf5::Result<File> {
     register_filters()?;
     let access = access(None)?;
@@ -187,6 +192,18 @@ pub(crate) fn open_file(path: &Path) -> hdf5::Result<File> {
         Some(split) => split.set(&access)?,
         None => name_of(path)?,
     };
+    let identity = || std::fs::metadata(path).map(|facts| (facts.dev(), facts.ino())).ok();
+    for _ in 1..OPEN_TRIES {
+        let before = identity();
+        let opened = open_named(&name, &access);
+        if opened.is_ok() || identity() == before {
+            return opened;
+        }
+    }
+    open_named(&name, &access)
+}
+
+fn open_named(name: &CStr, access: &FileAccess) -> hdf5::Result<File> {
     // SAFETY: a terminated name and an open list; the new id is given to exactly one `File`.
     sync(|| unsafe { from_id(h5check(H5Fopen(name.as_ptr(), H5F_ACC_RDONLY, access.id()))?) })
 }
@@ -557,6 +574,33 @@ mod tests {
         assert!(peaks.iter().all(|peak| (1 << 20..4 << 20).contains(peak)), "{peaks:?}");
         let pixels = stack.read_raw::<u8>().unwrap();
         assert!(pixels.chunks(4).enumerate().all(|(image, pixels)| pixels == [image as u8; 4]));
+    }
+
+    /// The name of a file leads to a copy of it by a link, and to the file itself again, as often as the disk permits.
+    #[test]
+    fn a_file_is_read_while_it_moves() {
+        let folder = tempfile::tempdir().unwrap();
+        let [name, own, copy, link] = ["a.h5", "own.h5", "copy.h5", "a.link"].map(|name| folder.path().join(name));
+        create_file(&own, Format::V18).unwrap().close().unwrap();
+        std::fs::copy(&own, &copy).unwrap();
+        std::fs::hard_link(&own, &name).unwrap();
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        let refused = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    std::os::unix::fs::symlink(&copy, &link).and_then(|()| std::fs::rename(&link, &name)).unwrap();
+                    std::thread::sleep(std::time::Duration::from_micros(300));
+                    std::fs::hard_link(&own, &link).and_then(|()| std::fs::rename(&link, &name)).unwrap();
+                    std::thread::sleep(std::time::Duration::from_micros(300));
+                }
+            });
+            let refused: Vec<_> = (0..3000).filter_map(|_| open_file(&name).err()).collect();
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+            refused
+        });
+        assert!(refused.is_empty(), "{} times, for example {:?}", refused.len(), refused[0]);
+        std::fs::remove_file(&name).unwrap();
+        assert!(open_file(&name).is_err());
     }
 
     #[test]
