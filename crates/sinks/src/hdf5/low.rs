@@ -541,6 +541,11 @@ pub(crate) fn fill_value(dataset: &Dataset, pixel: PixelType) -> hdf5::Result<Ve
 mod tests {
     use super::*;
     use hdf5_sys::h5f::H5Fget_mdc_size;
+    use std::os::unix::fs::symlink;
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    use std::time::Duration;
+
+    const OPENINGS: u64 = 3000;
 
     /// Bytes of the metadata that the library keeps of a file, as they are in the file.
     fn metadata_bytes(file: &File) -> usize {
@@ -576,7 +581,8 @@ mod tests {
         assert!(pixels.chunks(4).enumerate().all(|(image, pixels)| pixels == [image as u8; 4]));
     }
 
-    /// The name of a file leads to a copy of it by a link, and to the file itself again, as often as the disk permits.
+    /// While a file is opened, its name comes to lead to a copy by a link, or to the file itself again. The moves are at
+    /// all steps of the opening; at most two are in one, where a spool makes one.
     #[test]
     fn a_file_is_read_while_it_moves() {
         let folder = tempfile::tempdir().unwrap();
@@ -584,19 +590,28 @@ mod tests {
         create_file(&own, Format::V18).unwrap().close().unwrap();
         std::fs::copy(&own, &copy).unwrap();
         std::fs::hard_link(&own, &name).unwrap();
-        let is_over = std::sync::atomic::AtomicBool::new(false);
-        let refused = std::thread::scope(|scope| {
+        let opened = AtomicU64::new(0);
+        let refused: Vec<_> = std::thread::scope(|scope| {
             scope.spawn(|| {
-                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
-                    std::os::unix::fs::symlink(&copy, &link).and_then(|()| std::fs::rename(&link, &name)).unwrap();
-                    std::thread::sleep(std::time::Duration::from_micros(300));
-                    std::fs::hard_link(&own, &link).and_then(|()| std::fs::rename(&link, &name)).unwrap();
-                    std::thread::sleep(std::time::Duration::from_micros(300));
+                for turn in 0u64.. {
+                    let seen = opened.load(Relaxed);
+                    if seen == OPENINGS {
+                        break;
+                    }
+                    let made = if turn % 2 == 0 { symlink(&copy, &link) } else { std::fs::hard_link(&own, &link) };
+                    let wait = Duration::from_micros(turn * 7 % 100);
+                    made.map(|()| std::thread::sleep(wait)).and_then(|()| std::fs::rename(&link, &name)).unwrap();
+                    while opened.load(Relaxed) == seen {
+                        std::thread::yield_now();
+                    }
                 }
             });
-            let refused: Vec<_> = (0..3000).filter_map(|_| open_file(&name).err()).collect();
-            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
-            refused
+            let open = |_| {
+                let refused = open_file(&name).err();
+                opened.fetch_add(1, Relaxed);
+                refused
+            };
+            (0..OPENINGS).filter_map(open).collect()
         });
         assert!(refused.is_empty(), "{} times, for example {:?}", refused.len(), refused[0]);
         std::fs::remove_file(&name).unwrap();
