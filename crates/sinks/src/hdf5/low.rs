@@ -581,8 +581,8 @@ mod tests {
         assert!(pixels.chunks(4).enumerate().all(|(image, pixels)| pixels == [image as u8; 4]));
     }
 
-    /// While a file is opened, its name comes to lead to another file, by a link or directly. The moves are at all steps
-    /// of the opening; at most two are in one, where a spool makes one, and none leads back.
+    /// While a file is opened, its name comes to lead to another file, by a link or directly. The moves are at all
+    /// steps of the opening; at most two are in one, where a spool makes one, and none leads back.
     #[test]
     fn a_file_is_read_while_it_moves() {
         let folder = tempfile::tempdir().unwrap();
